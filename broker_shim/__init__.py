@@ -1,0 +1,1 @@
+"""What a broker talks to: knows AMQP, knows no Spark."""

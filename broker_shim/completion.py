@@ -1,0 +1,101 @@
+"""A handle that becomes done when an operation is durable.
+
+What `MessageStore` takes is a plain callback; `Completion.finish` is one, and lets a thread wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from broker_shim.errors import StoreError
+
+OnComplete = Callable[[StoreError | None], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Completion:
+    """Done once, with success or an error. Safe from any thread.
+
+    A waiter blocks on a bare lock that `finish` releases: it costs a third of an Event.
+    """
+
+    __slots__ = ("_callbacks", "_done", "_error", "_guard")
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._error: StoreError | None = None
+        self._callbacks: list[OnComplete] | None = []
+
+    @property
+    def is_complete(self) -> bool:
+        """True once `finish` was called."""
+        return self._callbacks is None
+
+    def complete(self, timeout_s: float = -1) -> None:
+        """Wait until it is done; returns at once if it is.
+
+        Raises:
+            StoreError: What the operation failed with.
+            TimeoutError: It was not done in `timeout_s` seconds (-1 waits for ever).
+        """
+        if self._callbacks is not None:
+            if not self._done.acquire(timeout=timeout_s):
+                message = f"not complete after {timeout_s} s"
+                raise TimeoutError(message)
+            self._done.release()
+        if self._error is not None:
+            raise self._error
+
+    def add_callback(self, callback: OnComplete) -> None:
+        """Call `callback(error | None)` when it is done: at once if it is."""
+        with self._guard:
+            if self._callbacks is not None:
+                self._callbacks.append(callback)
+                return
+        callback(self._error)
+
+    def finish(self, error: StoreError | None = None) -> None:
+        """Make it done; the callbacks run here, in order, after the lock is released.
+
+        Raises:
+            RuntimeError: It was done already: a bug of the caller.
+        """
+        with self._guard:
+            callbacks, self._callbacks = self._callbacks, None
+            if callbacks is None:
+                raise RuntimeError("completion finished twice")
+            self._error = error
+        self._done.release()
+        for callback in callbacks:
+            try:
+                callback(error)
+            except Exception:  # one failing callback must not stop the others
+                _log.exception("a completion callback failed")
+
+
+def all_of(parts: Sequence[Completion]) -> Completion:
+    """Done after the last of `parts`, with the first error that was reported; [] is done."""
+    whole = Completion()
+    guard = threading.Lock()
+    remaining = len(parts)
+    first_error: StoreError | None = None
+
+    def one_done(error: StoreError | None) -> None:
+        nonlocal remaining, first_error
+        with guard:
+            remaining -= 1
+            first_error = first_error or error
+            last = remaining == 0
+        if last:
+            whole.finish(first_error)
+
+    if not parts:
+        whole.finish()
+    for part in parts:
+        part.add_callback(one_done)
+    return whole

@@ -1,0 +1,23 @@
+"""The store's errors, as a broker sees them (STYLE 3.4)."""
+
+from sparkstore.errors import (
+    Closed,
+    CorruptData,
+    Fenced,
+    InvalidRequest,
+    Locked,
+    NotAcquired,
+    StoreError,
+    Unavailable,
+)
+
+__all__ = [
+    "Closed",
+    "CorruptData",
+    "Fenced",
+    "InvalidRequest",
+    "Locked",
+    "NotAcquired",
+    "StoreError",
+    "Unavailable",
+]

@@ -1,0 +1,41 @@
+"""Files that survive a power cut: fsync of files and folders, atomic replacement of small ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def fsync_path(path: Path) -> None:
+    """fsync one file or folder.
+
+    Raises:
+        OSError: It is not there, or the device failed.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_with_folders(paths: Iterable[Path], *, up_to: Path) -> None:
+    """fsync each file, then each folder between it and `up_to` (included), once each."""
+    folders: set[Path] = {up_to}
+    for path in paths:
+        fsync_path(path)
+        folders.update(folder for folder in path.parents if folder.is_relative_to(up_to))
+    for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
+        fsync_path(folder)
+
+
+def replace_durably(path: Path, content: bytes) -> None:
+    """Replace a small file: a reader sees the old or the new content, also after a power cut."""
+    scratch = path.with_name(path.name + ".new")
+    with scratch.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+    fsync_path(path.parent)

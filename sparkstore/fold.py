@@ -1,0 +1,179 @@
+"""The meaning of records: `apply(state, position, record)` changes the state. Pure: the oracle.
+
+A live store's own state is this fold of the records it wrote; recovery (`arrow_fold`) and the
+jobs and views (`compact`, SQL) have fast forms of it, and a property test holds the three equal
+(DESIGN 5). `apply` trusts its records: refusing a call is the business of whoever writes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparkstore.records import BindingKey, Kind, Record
+
+
+@dataclass(slots=True, eq=True)
+class Entry:
+    """A message on a queue.
+
+    Attributes:
+        position: Of the record that enqueued it: entries of a queue are in this order.
+        at: When it was enqueued, UTC µs.
+        priority: 0 to 9.
+        expires_at: UTC µs, None for never.
+        message_bytes: Header and body.
+        acquired_by: Who holds it; None while it is available.
+        delivery_count: Failed deliveries so far.
+    """
+
+    position: int
+    at: int
+    priority: int
+    expires_at: int | None
+    message_bytes: int
+    acquired_by: str | None = None
+    delivery_count: int = 0
+
+
+@dataclass(slots=True)
+class Queue:
+    """A queue: its definition (JSON) and its entries by message id, in position order."""
+
+    detail: str
+    position: int
+    entries: dict[int, Entry] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class State:
+    """The fold of all records up to `position`.
+
+    Attributes:
+        position: Of the last record applied, 0 before the first.
+        epoch: Of the newest `opened`.
+        next_message_id: Least message id that was never reserved.
+        queues: By name.
+        exchanges: Definition (JSON) by name.
+        bindings: Definition (JSON) by key.
+        messages: On how many queues each message is; one on none is not here.
+    """
+
+    position: int = 0
+    epoch: int = 0
+    next_message_id: int = 1
+    queues: dict[str, Queue] = field(default_factory=dict)
+    exchanges: dict[str, str] = field(default_factory=dict)
+    bindings: dict[BindingKey, str] = field(default_factory=dict)
+    messages: dict[int, int] = field(default_factory=dict)
+
+
+def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
+    """Make one record true. `epoch` is that of the record's row; only `opened` uses it."""
+    APPLY[record.kind](state, position, record, epoch)
+    state.position = position
+
+
+def _opened(state: State, _position: int, _record: Record, epoch: int) -> None:
+    state.epoch = epoch
+
+
+def _ids_reserved(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.message_id is not None
+    state.next_message_id = record.message_id
+
+
+def _created(state: State, position: int, record: Record, _epoch: int) -> None:
+    if record.queue is not None:
+        state.queues[record.queue] = Queue(record.detail or "{}", position)
+    else:
+        assert record.exchange is not None
+        state.exchanges[record.exchange] = record.detail or "{}"
+
+
+def _destroyed(state: State, _position: int, record: Record, _epoch: int) -> None:
+    if record.queue is not None:
+        for message_id in state.queues.pop(record.queue).entries:
+            _forget(state, message_id)
+    else:
+        assert record.exchange is not None
+        del state.exchanges[record.exchange]
+
+
+def _bound(state: State, _position: int, record: Record, _epoch: int) -> None:
+    state.bindings[_binding_key(record)] = record.detail or "{}"
+
+
+def _unbound(state: State, _position: int, record: Record, _epoch: int) -> None:
+    del state.bindings[_binding_key(record)]
+
+
+def _content(_state: State, _position: int, _record: Record, _epoch: int) -> None:
+    """Content changes nothing until a record enqueues it."""
+
+
+def _enqueued(state: State, position: int, record: Record, _epoch: int) -> None:
+    message_id, header = record.message_id, record.message
+    assert record.queue is not None
+    assert message_id is not None
+    assert header is not None
+    state.messages[message_id] = state.messages.get(message_id, 0) + 1
+    state.queues[record.queue].entries[message_id] = Entry(
+        position,
+        record.at,
+        header.priority,
+        header.expires_at,
+        header.header_bytes + header.body_bytes,
+    )
+
+
+def _dequeued(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.queue is not None
+    assert record.message_id is not None
+    del state.queues[record.queue].entries[record.message_id]
+    _forget(state, record.message_id)
+
+
+def _acquired(state: State, _position: int, record: Record, _epoch: int) -> None:
+    _entry(state, record).acquired_by = record.holder
+
+
+def _released(state: State, _position: int, record: Record, _epoch: int) -> None:
+    entry = _entry(state, record)
+    entry.acquired_by = None
+    entry.delivery_count = record.delivery_count or 0
+
+
+def _entry(state: State, record: Record) -> Entry:
+    assert record.queue is not None
+    assert record.message_id is not None
+    return state.queues[record.queue].entries[record.message_id]
+
+
+def _forget(state: State, message_id: int) -> None:
+    queue_count = state.messages[message_id] - 1
+    if queue_count:
+        state.messages[message_id] = queue_count
+    else:
+        del state.messages[message_id]
+
+
+def _binding_key(record: Record) -> BindingKey:
+    assert record.exchange is not None
+    assert record.queue is not None
+    assert record.binding_key is not None
+    return BindingKey(record.exchange, record.queue, record.binding_key)
+
+
+APPLY = {
+    Kind.OPENED: _opened,
+    Kind.IDS_RESERVED: _ids_reserved,
+    Kind.CREATED: _created,
+    Kind.DESTROYED: _destroyed,
+    Kind.BOUND: _bound,
+    Kind.UNBOUND: _unbound,
+    Kind.CONTENT: _content,
+    Kind.ENQUEUED: _enqueued,
+    Kind.DEQUEUED: _dequeued,
+    Kind.ACQUIRED: _acquired,
+    Kind.RELEASED: _released,
+}

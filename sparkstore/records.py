@@ -1,0 +1,248 @@
+"""The record kinds: one record is one fact about a store. Pure: no clock, no thread, no Spark.
+
+A record is a row of the journal before the log gives it its position, segment and epoch
+(DESIGN 4). There is one `Record` type for all kinds, because a row is what every layer moves
+(WAL, journal, history, views); the functions below build each kind, and are named for the fact.
+
+Decision: an `enqueued` record brings the message with it (header and body) the first time a
+message is put on a queue, and only names it after that. DESIGN 4 lists a separate `message`
+record; nearly every message is on one queue, so one record instead of two halves the rows that
+are logged, folded and compacted. Content that comes in pieces is `content` records, and the
+`enqueued` record that ends it brings the header with no body. Invariant: the content of a
+message is written once, so `message_id` finds it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple, NewType
+
+Position = NewType("Position", int)
+"""Number of a record in the journal, from 1, no gaps."""
+MessageId = NewType("MessageId", int)
+"""Store-wide number of a message, from 1, rising, reserved in blocks."""
+
+
+class Kind(IntEnum):
+    """What a record says. The number is stored in the WAL, the lower-case name in Delta."""
+
+    OPENED = 1
+    IDS_RESERVED = 2
+    CREATED = 3
+    DESTROYED = 4
+    BOUND = 5
+    UNBOUND = 6
+    CONTENT = 7
+    ENQUEUED = 8
+    DEQUEUED = 9
+    ACQUIRED = 10
+    RELEASED = 11
+
+    @property
+    def column(self) -> str:
+        """The kind as the tables spell it."""
+        return self.name.lower()
+
+
+ENTRY_KINDS = (Kind.ENQUEUED, Kind.DEQUEUED, Kind.ACQUIRED, Kind.RELEASED)
+"""Kinds that change one queue entry."""
+
+
+class MessageHeader(NamedTuple):
+    """The header of a message: as its protocol encodes it, and the columns that SQL sees.
+
+    Attributes:
+        protocol: How `header` is encoded, for example `amqp-1.0`; `raw` if there is no such
+            encoding. None only in the header of a message that the journal already holds
+            (`known`), so a row that names a protocol is the one that brings the message.
+        header: The protocol's own encoding of all that is not body.
+        durable: True for a persistent message.
+        priority: 0 to 9, AMQP's default is 4.
+        created_at: UTC µs; None if the sender gave none.
+        expires_at: UTC µs; None if it never expires.
+        header_bytes: Length of `header`.
+        body_bytes: Length of the whole body, however many pieces it came in.
+        properties: Application properties in the sender's order, values as text.
+    """
+
+    protocol: str | None = "raw"
+    header: bytes | None = None
+    durable: bool = True
+    priority: int = 4
+    created_at: int | None = None
+    expires_at: int | None = None
+    content_type: str | None = None
+    content_encoding: str | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    subject: str | None = None
+    to: str | None = None
+    user_id: str | None = None
+    app_id: str | None = None
+    message_type: str | None = None
+    amqp_message_id: str | None = None
+    group_id: str | None = None
+    header_bytes: int = 0
+    body_bytes: int = 0
+    properties: tuple[tuple[str, str], ...] = ()
+
+    def known(self) -> MessageHeader:
+        """The part that every entry needs, for the second and later queues of a message."""
+        return MessageHeader(
+            None,
+            durable=self.durable,
+            priority=self.priority,
+            expires_at=self.expires_at,
+            header_bytes=self.header_bytes,
+            body_bytes=self.body_bytes,
+        )
+
+
+class Record(NamedTuple):
+    """One fact. Fields that a kind does not use are None.
+
+    Attributes:
+        kind: What it says.
+        at: When the store took it, UTC µs.
+        queue: Name of the queue, any text.
+        message_id: The message.
+        holder: Who acquired it (`acquired`) or who took it (`dequeued`).
+        delivery_count: Failed deliveries so far, after a `released`.
+        transaction: Groups the records that became true together.
+        message: Header, in `enqueued` (`known()` of it after the first queue).
+        body: Content, or one piece of it (`content`).
+        body_offset: Index in bytes of this piece (`content`).
+        exchange: Name, in wiring records.
+        binding_key: Pattern, in `bound` and `unbound`.
+        detail: JSON: definition of a queue, exchange or binding; outcome of a settlement.
+        member: Which broker instance asked (DESIGN 9).
+        request: Its request number.
+        xid: XA branch.
+    """
+
+    kind: Kind
+    at: int
+    queue: str | None = None
+    message_id: int | None = None
+    holder: str | None = None
+    delivery_count: int | None = None
+    transaction: int | None = None
+    message: MessageHeader | None = None
+    body: bytes | None = None
+    body_offset: int | None = None
+    exchange: str | None = None
+    binding_key: str | None = None
+    detail: str | None = None
+    member: str | None = None
+    request: int | None = None
+    xid: bytes | None = None
+
+
+class BindingKey(NamedTuple):
+    """Identity of a binding."""
+
+    exchange: str
+    queue: str
+    binding_key: str
+
+
+def opened(at: int, writer: str) -> Record:
+    """A writer opened the root; the row's epoch is its turn. `detail` is the writer's UUID."""
+    return Record(Kind.OPENED, at, detail=writer)
+
+
+def ids_reserved(at: int, below: int) -> Record:
+    """Message ids less than `below` may have been handed out."""
+    return Record(Kind.IDS_RESERVED, at, message_id=below)
+
+
+def queue_created(at: int, queue: str, detail: str) -> Record:
+    """A queue came to be."""
+    return Record(Kind.CREATED, at, queue, detail=detail)
+
+
+def queue_destroyed(at: int, queue: str) -> Record:
+    """A queue and every entry on it went."""
+    return Record(Kind.DESTROYED, at, queue)
+
+
+def exchange_created(at: int, exchange: str, detail: str) -> Record:
+    """An exchange came to be."""
+    return Record(Kind.CREATED, at, exchange=exchange, detail=detail)
+
+
+def exchange_destroyed(at: int, exchange: str) -> Record:
+    """An exchange went; its bindings were unbound by records of their own before."""
+    return Record(Kind.DESTROYED, at, exchange=exchange)
+
+
+def bound(at: int, key: BindingKey, detail: str) -> Record:
+    """A queue was bound to an exchange."""
+    return Record(
+        Kind.BOUND,
+        at,
+        key.queue,
+        exchange=key.exchange,
+        binding_key=key.binding_key,
+        detail=detail,
+    )
+
+
+def unbound(at: int, key: BindingKey) -> Record:
+    """A binding went."""
+    return Record(
+        Kind.UNBOUND, at, key.queue, exchange=key.exchange, binding_key=key.binding_key
+    )
+
+
+def content_staged(at: int, message_id: int, body_offset: int, body: bytes) -> Record:
+    """One piece of a large message's content; it is on no queue yet."""
+    return Record(Kind.CONTENT, at, message_id=message_id, body=body, body_offset=body_offset)
+
+
+def message_enqueued(
+    at: int,
+    queue: str,
+    message_id: int,
+    message: MessageHeader,
+    body: bytes | None,
+    transaction: int | None = None,
+) -> Record:
+    """A message was put on a queue; first queue: whole header, and body unless staged."""
+    return Record(
+        Kind.ENQUEUED, at, queue, message_id, None, None, transaction, message, body
+    )
+
+
+def message_dequeued(
+    at: int,
+    queue: str,
+    message_id: int,
+    holder: str | None,
+    outcome: str | None = None,
+    transaction: int | None = None,
+) -> Record:
+    """A message left a queue for good; `outcome` is a JSON object or None for accepted."""
+    return Record(
+        Kind.DEQUEUED, at, queue, message_id, holder, None, transaction, detail=outcome
+    )
+
+
+def message_acquired(
+    at: int, queue: str, message_id: int, holder: str, transaction: int | None = None
+) -> Record:
+    """A message on a queue was reserved for one holder."""
+    return Record(Kind.ACQUIRED, at, queue, message_id, holder, None, transaction)
+
+
+def message_released(
+    at: int,
+    queue: str,
+    message_id: int,
+    delivery_count: int,
+    transaction: int | None = None,
+) -> Record:
+    """A message was given back; `delivery_count` is the count from now on."""
+    return Record(
+        Kind.RELEASED, at, queue, message_id, None, delivery_count, transaction
+    )

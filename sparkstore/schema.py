@@ -1,0 +1,125 @@
+"""The columns of the three tables, as Arrow schemas: the only place.
+
+Journal and history hold rows (one record each, DESIGN 4); state holds the fold (DESIGN 5), narrow,
+partitioned by `part`:
+
+    part     key                                values
+    entry    queue, message_id                  position, at, acquired_by, delivery_count,
+                                                priority, expires_at, message_bytes
+    wiring   queue | exchange | exchange,       position, detail
+             queue, binding_key
+    meta     (one row)                          position P, epoch, segment of P, message_id (least
+                                                id never reserved), history_start
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+HEADER_FIELDS = [
+    pa.field("protocol", pa.string()),
+    pa.field("header", pa.binary()),
+    pa.field("durable", pa.bool_()),
+    pa.field("priority", pa.int32()),
+    pa.field("created_at", _TIME),
+    pa.field("expires_at", _TIME),
+    pa.field("content_type", pa.string()),
+    pa.field("content_encoding", pa.string()),
+    pa.field("correlation_id", pa.string()),
+    pa.field("reply_to", pa.string()),
+    pa.field("subject", pa.string()),
+    pa.field("to", pa.string()),
+    pa.field("user_id", pa.string()),
+    pa.field("app_id", pa.string()),
+    pa.field("message_type", pa.string()),
+    pa.field("amqp_message_id", pa.string()),
+    pa.field("group_id", pa.string()),
+    pa.field("header_bytes", pa.int64()),
+    pa.field("body_bytes", pa.int64()),
+    pa.field("properties", pa.map_(pa.string(), pa.string())),
+]
+"""One column for each field of `MessageHeader`, in its order and by its names."""
+
+ROW = pa.schema(
+    [
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("segment", pa.int32(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("at", _TIME, nullable=False),
+        pa.field("queue", pa.string()),
+        pa.field("message_id", pa.int64()),
+        pa.field("holder", pa.string()),
+        pa.field("delivery_count", pa.int32()),
+        pa.field("transaction", pa.int64()),
+        *HEADER_FIELDS,
+        pa.field("body", pa.binary()),
+        pa.field("body_offset", pa.int64()),
+        pa.field("exchange", pa.string()),
+        pa.field("binding_key", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("member", pa.string()),
+        pa.field("request", pa.int64()),
+        pa.field("xid", pa.binary()),
+    ]
+)
+"""A row of `journal` and of `history`; partitioned by `segment`."""
+
+STATE = pa.schema(
+    [
+        pa.field("part", pa.string(), nullable=False),
+        pa.field("queue", pa.string()),
+        pa.field("message_id", pa.int64()),
+        pa.field("position", pa.int64()),
+        pa.field("at", _TIME),
+        pa.field("acquired_by", pa.string()),
+        pa.field("delivery_count", pa.int32()),
+        pa.field("priority", pa.int32()),
+        pa.field("expires_at", _TIME),
+        pa.field("message_bytes", pa.int64()),
+        pa.field("exchange", pa.string()),
+        pa.field("binding_key", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("epoch", pa.int64()),
+        pa.field("segment", pa.int32()),
+        pa.field("history_start", pa.int64()),
+    ]
+)
+"""A row of `state`; partitioned by `part`."""
+
+NARROW_COLUMNS = [
+    name for name in ROW.names if name not in {"header", "body", "properties", "xid"}
+]
+"""What the folds read: everything but content."""
+FOLD_COLUMNS = [
+    "position",
+    "epoch",
+    "kind",
+    "at",
+    "queue",
+    "message_id",
+    "holder",
+    "delivery_count",
+    "priority",
+    "expires_at",
+    "header_bytes",
+    "body_bytes",
+    "exchange",
+    "binding_key",
+    "detail",
+]
+"""The columns that decide the fold."""
+
+SKIPPING_COLUMNS = "position,message_id"
+"""Columns whose statistics both engines keep per file (`delta.dataSkippingStatsColumns`)."""
+
+TABLE_CONFIGURATION = {
+    "delta.checkpointInterval": "100",
+    "delta.enableExpiredLogCleanup": "false",
+    "delta.dataSkippingStatsColumns": SKIPPING_COLUMNS,
+}
+"""Table properties of all three; nothing here may lift the protocol above reader 1, writer 2."""
