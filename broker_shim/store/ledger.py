@@ -1,0 +1,319 @@
+"""Decides the calls of a `MessageStore`: refuse, or make records. Pure: no clock, no thread.
+
+The ledger's state is the fold of the records it wrote, so what a store answers while it lives and
+what it recovers are one thing. What the store does not keep (by tier) goes through the same fold
+with position 0 and is written nowhere: an entry at position 0 is transient.
+
+The caller holds the store's lock around a decision, the append of its records to the log, and
+`apply`: that alone makes decisions, positions and the order of the log agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest, NotAcquired
+from broker_shim.store import wiring as definitions
+from broker_shim.store.interface import Exchange, Message, Queue
+from broker_shim.store.transaction import Step, Transaction
+from sparkstore import fold, records
+from sparkstore.records import BindingKey, Kind, MessageHeader, Record
+
+ID_BLOCK = 100_000
+"""Message ids are reserved in blocks; the reservation comes before every use of it in the log, so
+a power cut that loses it loses all records of messages with these ids too."""
+
+_KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
+_KEPT_WIRING = TerminusDurability.CONFIGURATION
+
+
+class Ledger:
+    """State of one store, and the rules of its calls. Methods that return steps change nothing.
+
+    Attributes:
+        state: The fold of every step applied.
+        durability: The highest tier the store keeps.
+        volatile: Messages on a queue whose content is not in the log.
+    """
+
+    def __init__(
+        self, state: fold.State, durability: TerminusDurability, now_us: Callable[[], int]
+    ) -> None:
+        self.state = state
+        self.durability = durability
+        self.volatile: dict[int, Message] = {}
+        self.claims: dict[tuple[str, int], Transaction] = {}
+        self.now_us = now_us
+        self._next_id = self._reserved_below = state.next_message_id
+        self._fresh: set[int] = set()
+        self._keeps_messages = {
+            name: self._keeps(queue.detail, _KEPT_MESSAGES) for name, queue in state.queues.items()
+        }
+
+    # -- wiring ------------------------------------------------------------------------------
+
+    def create(self, wiring: Queue | Exchange) -> list[Step]:
+        """No step if it is there with the same arguments."""
+        definitions.check_name(wiring.name)
+        there, detail = self._definition(wiring), definitions.detail_of(wiring)
+        if there is None:
+            is_queue = isinstance(wiring, Queue)
+            make = records.queue_created if is_queue else records.exchange_created
+            return [
+                Step(make(self.now_us(), wiring.name, detail), self._keeps(detail, _KEPT_WIRING))
+            ]
+        if there != detail:
+            message = f"{definitions.what(wiring)} exists as {there}, not as {detail}"
+            raise InvalidRequest(message)
+        return []
+
+    def destroy(self, wiring: Queue | Exchange) -> list[Step]:
+        """Its bindings go first, by records of their own."""
+        detail = self._definition(wiring)
+        if detail is None:
+            message = f"unknown {definitions.what(wiring)}"
+            raise InvalidRequest(message)
+        is_queue = isinstance(wiring, Queue)
+        steps = [
+            Step(records.unbound(self.now_us(), key), self._keeps_binding(key))
+            for key in self.state.bindings
+            if (key.queue if is_queue else key.exchange) == wiring.name
+        ]
+        make = records.queue_destroyed if is_queue else records.exchange_destroyed
+        last = Step(make(self.now_us(), wiring.name), self._keeps(detail, _KEPT_WIRING))
+        return [*steps, last]
+
+    def bind(self, key: BindingKey, arguments: Mapping[str, Any]) -> list[Step]:
+        """No step if it is there with the same arguments."""
+        definitions.check_name(key.binding_key)
+        if key.exchange not in self.state.exchanges:
+            message = f"unknown exchange {key.exchange!r}"
+            raise InvalidRequest(message)
+        self._queue(key.queue)
+        there, detail = (
+            self.state.bindings.get(key),
+            definitions.as_json({"arguments": dict(arguments)}),
+        )
+        if there is None:
+            return [Step(records.bound(self.now_us(), key, detail), self._keeps_binding(key))]
+        if there != detail:
+            message = f"binding {tuple(key)} exists as {there}, not as {detail}"
+            raise InvalidRequest(message)
+        return []
+
+    def unbind(self, key: BindingKey) -> list[Step]:
+        """The binding goes."""
+        if key not in self.state.bindings:
+            message = f"unknown binding {tuple(key)}"
+            raise InvalidRequest(message)
+        return [Step(records.unbound(self.now_us(), key), self._keeps_binding(key))]
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def message(self, header: MessageHeader, body: bytes) -> tuple[Message, list[Step]]:
+        """A new message, and the reservation of ids if one is due."""
+        message_id = self._next_id
+        self._next_id += 1
+        steps: list[Step] = []
+        if message_id >= self._reserved_below:
+            self._reserved_below = message_id + ID_BLOCK
+            record = records.ids_reserved(self.now_us(), self._reserved_below)
+            steps.append(Step(record, self.durability >= _KEPT_MESSAGES))
+        self._fresh.add(message_id)
+        header_bytes = len(header.header or b"")
+        if header.body_bytes != len(body) or header.header_bytes != header_bytes:
+            header = header._replace(header_bytes=header_bytes, body_bytes=len(body))
+        return Message(message_id, header, body), steps
+
+    def keeps_content(self, message: Message) -> bool:
+        """True if content that comes in pieces goes to the log as it comes.
+
+        Raises:
+            InvalidRequest: The message was enqueued already.
+        """
+        if message.message_id not in self._fresh:
+            refusal = f"message {message.message_id} has its content already"
+            raise InvalidRequest(refusal)
+        return self.durability >= _KEPT_MESSAGES and message.header.durable
+
+    def enqueue(
+        self,
+        message: Message,
+        queue: str,
+        transaction: int | None = None,
+        brought: frozenset[int] | set[int] = frozenset(),
+    ) -> Step:
+        """The first record of a message that is kept brings the content.
+
+        Args:
+            message: What.
+            queue: Where.
+            transaction: Number of the transaction, if it is one.
+            brought: Messages whose content comes with an earlier step of the same call.
+        """
+        message_id = message.message_id
+        if message_id in self._queue(queue).entries:
+            refusal = f"message {message_id} is on queue {queue!r} already"
+            raise InvalidRequest(refusal)
+        is_logged = message_id in brought
+        if not is_logged and message_id not in self._fresh and message_id not in self.volatile:
+            if message_id not in self.state.messages:
+                refusal = f"message {message_id} left its last queue: make a new message of it"
+                raise InvalidRequest(refusal)
+            is_logged = True
+        is_kept = self._keeps_messages[queue] and message.header.durable
+        if message.is_staged and not is_kept:
+            refusal = f"queue {queue!r} is transient: stage the message with durable=False"
+            raise InvalidRequest(refusal)
+        header = message.header.known() if is_logged else message.header
+        body = message.body if is_kept and not is_logged and not message.is_staged else None
+        record = records.message_enqueued(
+            self.now_us(), queue, message_id, header, body, transaction
+        )
+        return Step(record, is_kept, message)
+
+    def dequeue(
+        self, message_id: int, queue: str, holder: str | None, outcome: Mapping[str, Any] | None
+    ) -> Step:
+        """An entry that is available needs no acquire first."""
+        entry = self._unclaimed(queue, message_id)
+        if entry.acquired_by is not None and entry.acquired_by != holder:
+            raise held(queue, message_id, entry.acquired_by)
+        detail = None if outcome is None else definitions.as_json(outcome)
+        record = records.message_dequeued(self.now_us(), queue, message_id, holder, detail)
+        return Step(record, entry.position > 0)
+
+    def acquire(self, message_id: int, queue: str, holder: str) -> Step:
+        """Reserve an available entry."""
+        entry = self._unclaimed(queue, message_id)
+        if entry.acquired_by is not None:
+            raise held(queue, message_id, entry.acquired_by)
+        record = records.message_acquired(self.now_us(), queue, message_id, holder)
+        return Step(record, entry.position > 0)
+
+    def release(
+        self, message_id: int, queue: str, holder: str, *, delivery_failed: bool
+    ) -> Step:
+        """Give an acquired entry back."""
+        entry = self._unclaimed(queue, message_id)
+        check_holder(queue, message_id, entry.acquired_by, holder)
+        count = entry.delivery_count + delivery_failed
+        record = records.message_released(self.now_us(), queue, message_id, count)
+        return Step(record, entry.position > 0)
+
+    # -- the state ---------------------------------------------------------------------------
+
+    def apply(self, steps: list[Step], position: int) -> None:
+        """Make steps true; `position` is that of the first that is kept."""
+        for step in steps:
+            fold.apply(self.state, position if step.is_kept else 0, step.record)
+            _AFTER.get(step.record.kind, _nothing)(self, step)
+            position += step.is_kept
+
+    def entry(self, queue: str, message_id: int) -> fold.Entry:
+        """An entry, whoever has it.
+
+        Raises:
+            InvalidRequest: Unknown queue; the message is not on it.
+        """
+        entry = self._queue(queue).entries.get(message_id)
+        if entry is None:
+            message = f"message {message_id} is not on queue {queue!r}"
+            raise InvalidRequest(message)
+        return entry
+
+    def _unclaimed(self, queue: str, message_id: int) -> fold.Entry:
+        entry = self.entry(queue, message_id)
+        if self.claims and (queue, message_id) in self.claims:
+            raise held(queue, message_id, "a transaction")
+        return entry
+
+    def _queue(self, queue: str) -> fold.Queue:
+        there = self.state.queues.get(queue)
+        if there is None:
+            message = f"unknown queue {queue!r}"
+            raise InvalidRequest(message)
+        return there
+
+    def _definition(self, wiring: Queue | Exchange) -> str | None:
+        if isinstance(wiring, Exchange):
+            return self.state.exchanges.get(wiring.name)
+        queue = self.state.queues.get(wiring.name)
+        return None if queue is None else queue.detail
+
+    def _keeps(self, detail: str, least: TerminusDurability) -> bool:
+        return min(definitions.durability_of(detail), self.durability) >= least
+
+    def _keeps_binding(self, key: BindingKey) -> bool:
+        ends = (self.state.queues[key.queue].detail, self.state.exchanges[key.exchange])
+        return all(self._keeps(detail, _KEPT_WIRING) for detail in ends)
+
+    def _after_created(self, step: Step) -> None:
+        record = step.record
+        if record.queue is not None:
+            kept = self._keeps(record.detail or "{}", _KEPT_MESSAGES)
+            self._keeps_messages[record.queue] = kept
+
+    def _after_destroyed(self, step: Step) -> None:
+        if step.record.queue is not None:
+            del self._keeps_messages[step.record.queue]
+            for message_id in [*self.volatile]:
+                self._forget(message_id)
+
+    def _after_enqueued(self, step: Step) -> None:
+        assert step.message is not None
+        message_id = step.message.message_id
+        self._fresh.discard(message_id)
+        if step.is_kept:
+            self.volatile.pop(message_id, None)
+        elif step.record.message is step.message.header:
+            self.volatile[message_id] = step.message
+
+    def _after_dequeued(self, step: Step) -> None:
+        assert step.record.message_id is not None
+        if self.volatile:
+            self._forget(step.record.message_id)
+
+    def _forget(self, message_id: int) -> None:
+        if message_id not in self.state.messages:
+            self.volatile.pop(message_id, None)
+
+
+def _nothing(_ledger: Ledger, _step: Step) -> None:
+    """Most records change the fold only."""
+
+
+_AFTER: dict[Kind, Callable[[Ledger, Step], None]] = {
+    Kind.CREATED: Ledger._after_created,
+    Kind.DESTROYED: Ledger._after_destroyed,
+    Kind.ENQUEUED: Ledger._after_enqueued,
+    Kind.DEQUEUED: Ledger._after_dequeued,
+}
+
+
+def held(queue: str, message_id: int, holder: str) -> NotAcquired:
+    """The refusal of what somebody else has."""
+    return NotAcquired(f"message {message_id} on queue {queue!r} is held by {holder}")
+
+
+def check_holder(queue: str, message_id: int, acquired_by: str | None, holder: str) -> None:
+    """Only the one who holds an entry may give it back.
+
+    Raises:
+        InvalidRequest: Nobody holds it.
+        NotAcquired: Another does.
+    """
+    if acquired_by is None:
+        message = f"message {message_id} on queue {queue!r} is not acquired"
+        raise InvalidRequest(message)
+    if acquired_by != holder:
+        raise held(queue, message_id, acquired_by)
+
+
+def is_kept_entry(ledger: Ledger, record: Record) -> bool:
+    """True if the entry that a record changes is in the journal."""
+    assert record.queue is not None
+    assert record.message_id is not None
+    return ledger.entry(record.queue, record.message_id).position > 0

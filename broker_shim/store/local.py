@@ -1,0 +1,306 @@
+"""A `MessageStore` that decides in this process: the ledger in front of a sink.
+
+Memory, JSON and Delta stores are this class over different sinks.
+
+What is held: one lock, around the decision, the append to the sink and the fold. Completions fire
+on the sink's thread without it, so they may call the store. Why nothing is lost: the sink takes
+the records before the state shows them, and refuses by raising before either changed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import Closed, InvalidRequest, StoreError
+from broker_shim.store import transactions
+from broker_shim.store.interface import (
+    BindingKey,
+    Entry,
+    Exchange,
+    Message,
+    MessageHeader,
+    Queue,
+    Recovered,
+    TransactionContext,
+)
+from broker_shim.store.ledger import Ledger
+from broker_shim.store.sink import Sink
+from broker_shim.store.transaction import Step, Transaction
+from broker_shim.store.wiring import exchange_of, queue_of
+from sparkstore import records
+
+Decide = Callable[..., list[Step] | Step]
+
+PIECE_BYTES = 1 << 20
+"""Largest piece of staged content in one record."""
+
+
+class LocalMessageStore:
+    """See `MessageStore`; `max_message_bytes` is inclusive."""
+
+    def __init__(self, ledger: Ledger, sink: Sink, max_message_bytes: int = 128 << 20) -> None:
+        self._ledger = ledger
+        self._sink = sink
+        self._max_message_bytes = max_message_bytes
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._transactions = 0
+
+    @property
+    def durability(self) -> TerminusDurability:
+        """The highest tier it keeps."""
+        return self._ledger.durability
+
+    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
+        """See `MessageStore.create`."""
+        self._decide(on_complete, self._ledger.create, wiring)
+
+    def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
+        """See `MessageStore.destroy`."""
+        self._decide(on_complete, self._ledger.destroy, wiring)
+
+    def bind(
+        self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
+    ) -> None:
+        """See `MessageStore.bind`."""
+        self._decide(on_complete, self._ledger.bind, key, arguments)
+
+    def unbind(self, key: BindingKey, on_complete: OnComplete) -> None:
+        """See `MessageStore.unbind`."""
+        self._decide(on_complete, self._ledger.unbind, key)
+
+    def message(self, header: MessageHeader, body: bytes = b"") -> Message:
+        """See `MessageStore.message`.
+
+        Raises:
+            StoreError: The store takes no records now.
+        """
+        with self._lock:
+            self._check_open()
+            message, steps = self._ledger.message(header, body)
+            if steps:
+                self._take(steps, _nothing)
+        return message
+
+    def stage(
+        self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete
+    ) -> Message:
+        """See `MessageStore.stage`: each piece is a record, the last one completes it."""
+        with self._lock:
+            self._check_open()
+            try:
+                is_kept = self._ledger.keeps_content(message)
+            except StoreError as refusal:
+                self._sink.finish(on_complete, refusal)
+                return message
+        held: list[bytes] = []
+        body_bytes = 0
+        try:
+            for piece in _cut(pieces):
+                self._check_size(body_bytes + len(piece))
+                if is_kept:
+                    self._stage_piece(message, body_bytes, piece)
+                else:
+                    held.append(piece)
+                body_bytes += len(piece)
+        except StoreError as refusal:
+            self._sink.finish(on_complete, refusal)
+            return message
+        self._decide(on_complete, list)
+        header = message.header._replace(body_bytes=body_bytes)
+        return Message(message.message_id, header, b"".join(held), is_staged=is_kept)
+
+    def enqueue(
+        self,
+        message: Message,
+        queue: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `MessageStore.enqueue`."""
+        if transaction is None:
+            self._decide(on_complete, self._enqueue, message, queue)
+        else:
+            self._decide(on_complete, self._enqueue_later, _own(transaction), message, queue)
+
+    def dequeue(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str | None,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `MessageStore.dequeue`."""
+        if transaction is None:
+            decide = self._ledger.dequeue
+            self._decide(on_complete, decide, message_id, queue, holder, outcome)
+        else:
+            later = transactions.dequeue
+            self._later(on_complete, later, transaction, message_id, queue, holder, outcome)
+
+    def acquire(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `MessageStore.acquire`."""
+        if transaction is None:
+            self._decide(on_complete, self._ledger.acquire, message_id, queue, holder)
+        else:
+            later = transactions.acquire
+            self._later(on_complete, later, transaction, message_id, queue, holder)
+
+    def release(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        *,
+        delivery_failed: bool = False,
+    ) -> None:
+        """See `MessageStore.release`."""
+        if transaction is None:
+            decide = partial(self._ledger.release, delivery_failed=delivery_failed)
+            self._decide(on_complete, decide, message_id, queue, holder)
+        else:
+            later = partial(transactions.release, delivery_failed=delivery_failed)
+            self._later(on_complete, later, transaction, message_id, queue, holder)
+
+    def begin(self) -> TransactionContext:
+        """See `MessageStore.begin`."""
+        with self._lock:
+            self._check_open()
+            self._transactions += 1
+            return Transaction(self._transactions)
+
+    def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
+        """See `MessageStore.commit`."""
+        self._decide(on_complete, self._committed, _own(transaction))
+
+    def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
+        """See `MessageStore.abort`."""
+        self._later(on_complete, transactions.end, transaction)
+
+    def flush(self, on_complete: OnComplete) -> None:
+        """See `MessageStore.flush`."""
+        with self._lock:
+            self._check_open()
+            self._sink.flush(on_complete)
+
+    def recover(self) -> Recovered:
+        """See `MessageStore.recover`."""
+        with self._lock:
+            self._check_open()
+            state = self._ledger.state
+            return Recovered(
+                [queue_of(name, queue.detail) for name, queue in state.queues.items()],
+                [exchange_of(name, detail) for name, detail in state.exchanges.items()],
+                {key: json.loads(detail)["arguments"] for key, detail in state.bindings.items()},
+                {name: queue.entries for name, queue in state.queues.items()},
+            )
+
+    def load(self, message_id: int) -> Message:
+        """See `MessageStore.load`."""
+        with self._lock:
+            self._check_open()
+            message = self._ledger.volatile.get(message_id)
+            if message is not None:
+                return message
+            if message_id not in self._ledger.state.messages:
+                refusal = f"message {message_id} is on no queue"
+                raise InvalidRequest(refusal)
+        return Message(message_id, *self._sink.load(message_id))
+
+    def close(self) -> None:
+        """See `MessageStore.close`."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._sink.close()
+
+    def _decide(self, on_complete: OnComplete, decide: Decide, *args: Any) -> None:
+        with self._lock:
+            self._check_open()
+            try:
+                self._take(decide(*args), on_complete)
+            except StoreError as refusal:
+                self._sink.finish(on_complete, refusal)
+
+    def _take(self, decided: list[Step] | Step, on_complete: OnComplete) -> None:
+        steps = decided if isinstance(decided, list) else [decided]
+        kept = [step.record for step in steps if step.is_kept]
+        self._ledger.apply(steps, self._sink.append(kept, on_complete))
+
+    def _later(
+        self,
+        on_complete: OnComplete,
+        later: Callable[..., None],
+        transaction: TransactionContext,
+        *args: Any,
+    ) -> None:
+        def nothing_yet() -> list[Step]:
+            later(self._ledger, _own(transaction), *args)
+            return []
+
+        self._decide(on_complete, nothing_yet)
+
+    def _enqueue(self, message: Message, queue: str) -> Step:
+        self._check_size(message.header.body_bytes)
+        return self._ledger.enqueue(message, queue)
+
+    def _enqueue_later(self, transaction: Transaction, message: Message, queue: str) -> list[Step]:
+        self._check_size(message.header.body_bytes)
+        transactions.enqueue(self._ledger, transaction, message, queue)
+        return []
+
+    def _committed(self, transaction: Transaction) -> list[Step]:
+        transactions.end(self._ledger, transaction)
+        return transactions.steps_of(self._ledger, transaction)
+
+    def _stage_piece(self, message: Message, body_offset: int, piece: bytes) -> None:
+        with self._lock:
+            self._check_open()
+            record = records.content_staged(
+                self._ledger.now_us(), message.message_id, body_offset, piece
+            )
+            self._take([Step(record, is_kept=True)], _nothing)
+
+    def _check_size(self, body_bytes: int) -> None:
+        if body_bytes > self._max_message_bytes:
+            message = f"message of {body_bytes} bytes: the limit is {self._max_message_bytes}"
+            raise InvalidRequest(message)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("the store is closed: open a new one")
+
+
+def _own(transaction: TransactionContext) -> Transaction:
+    if not isinstance(transaction, Transaction):
+        message = f"{transaction!r} is not a transaction of this store"
+        raise InvalidRequest(message)
+    return transaction
+
+
+def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        for start in range(0, len(piece), PIECE_BYTES):
+            yield piece[start : start + PIECE_BYTES]
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """For records that nobody waits for."""

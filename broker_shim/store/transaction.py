@@ -1,0 +1,50 @@
+"""What a call did, as steps; and what an open transaction has done so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker_shim.store.interface import Message
+from sparkstore.records import Record
+
+
+class Step(NamedTuple):
+    """One record that a call makes true.
+
+    Attributes:
+        record: The record.
+        is_kept: It goes to the log; else it is true in memory only (DESIGN 8).
+        message: In `enqueued`: whose content it is.
+    """
+
+    record: Record
+    is_kept: bool
+    message: Message | None = None
+
+
+class Enqueue(NamedTuple):
+    """An enqueue that waits for the commit; only then it is known who brings the content."""
+
+    message: Message
+    queue: str
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """A local transaction (`TransactionContext`).
+
+    Attributes:
+        transaction: Its number.
+        steps: In call order.
+        claims: Entries by (queue, message id) that nobody else gets until the end, and who holds
+            each as the transaction sees it.
+        taken: The claimed entries that it dequeues.
+        is_open: False after commit or abort.
+    """
+
+    transaction: int
+    steps: list[Enqueue | Record] = field(default_factory=list)
+    claims: dict[tuple[str, int], str | None] = field(default_factory=dict)
+    taken: set[tuple[str, int]] = field(default_factory=set)
+    is_open: bool = True

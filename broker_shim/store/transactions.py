@@ -1,0 +1,154 @@
+"""Transactions over the ledger: claims now, records at commit. Pure: no clock, no thread.
+
+While a transaction is open nothing of it is in the log, so a crash rolls it back by itself. What
+it dequeues, acquires or releases it claims at once: nobody else gets it before commit or abort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.store.interface import Message
+from broker_shim.store.ledger import Ledger, check_holder, held, is_kept_entry
+from broker_shim.store.transaction import Enqueue, Step, Transaction
+from broker_shim.store.wiring import as_json
+from sparkstore import records
+from sparkstore.records import Record
+
+
+def enqueue(ledger: Ledger, transaction: Transaction, message: Message, queue: str) -> None:
+    """Take an enqueue into a transaction.
+
+    Raises:
+        InvalidRequest: As the ledger's own; the transaction goes on without it.
+    """
+    check_open(transaction)
+    ledger.enqueue(message, queue)
+    transaction.steps.append(Enqueue(message, queue))
+
+
+def dequeue(
+    ledger: Ledger,
+    transaction: Transaction,
+    message_id: int,
+    queue: str,
+    holder: str | None,
+    outcome: Mapping[str, Any] | None,
+) -> None:
+    """Take a dequeue into a transaction."""
+    acquired_by = _claimable(ledger, transaction, queue, message_id)
+    if acquired_by is not None and acquired_by != holder:
+        raise held(queue, message_id, acquired_by)
+    detail = None if outcome is None else as_json(outcome)
+    record = records.message_dequeued(
+        ledger.now_us(), queue, message_id, holder, detail, transaction.transaction
+    )
+    _claim(ledger, transaction, record, holder)
+    transaction.taken.add((queue, message_id))
+
+
+def acquire(
+    ledger: Ledger, transaction: Transaction, message_id: int, queue: str, holder: str
+) -> None:
+    """Take an acquire into a transaction; its abort makes the entry available again."""
+    acquired_by = _claimable(ledger, transaction, queue, message_id)
+    if acquired_by is not None:
+        raise held(queue, message_id, acquired_by)
+    record = records.message_acquired(
+        ledger.now_us(), queue, message_id, holder, transaction.transaction
+    )
+    _claim(ledger, transaction, record, holder)
+
+
+def release(
+    ledger: Ledger,
+    transaction: Transaction,
+    message_id: int,
+    queue: str,
+    holder: str,
+    *,
+    delivery_failed: bool,
+) -> None:
+    """Take a release into a transaction; the entry is available after its commit."""
+    acquired_by = _claimable(ledger, transaction, queue, message_id)
+    check_holder(queue, message_id, acquired_by, holder)
+    count = ledger.entry(queue, message_id).delivery_count + delivery_failed
+    record = records.message_released(
+        ledger.now_us(), queue, message_id, count, transaction.transaction
+    )
+    _claim(ledger, transaction, record, None)
+
+
+def end(ledger: Ledger, transaction: Transaction) -> None:
+    """Let go of everything a transaction claimed: its abort, and the first half of its commit.
+
+    Raises:
+        InvalidRequest: It has ended already.
+    """
+    check_open(transaction)
+    transaction.is_open = False
+    for key in transaction.claims:
+        del ledger.claims[key]
+
+
+def steps_of(ledger: Ledger, transaction: Transaction) -> list[Step]:
+    """The steps of a transaction that has ended, decided on the state as it is now.
+
+    Raises:
+        InvalidRequest: A queue or message that it uses is gone; then nothing of it may be applied.
+    """
+    steps: list[Step] = []
+    brought: set[int] = set()
+    targets: set[tuple[int, str]] = set()
+    for planned in transaction.steps:
+        if isinstance(planned, Record):
+            steps.append(Step(planned, is_kept_entry(ledger, planned)))
+            continue
+        message, queue = planned
+        step = ledger.enqueue(message, queue, transaction.transaction, brought)
+        if (message.message_id, queue) in targets:
+            refusal = f"message {message.message_id} is on queue {queue!r} already"
+            raise InvalidRequest(refusal)
+        targets.add((message.message_id, queue))
+        if step.is_kept:
+            brought.add(message.message_id)
+        steps.append(step)
+    return steps
+
+
+def check_open(transaction: Transaction) -> None:
+    """Raises InvalidRequest if a transaction has ended."""
+    if not transaction.is_open:
+        message = f"transaction {transaction.transaction} has ended: begin another"
+        raise InvalidRequest(message)
+
+
+def _claimable(
+    ledger: Ledger, transaction: Transaction, queue: str, message_id: int
+) -> str | None:
+    """Who holds an entry as the transaction sees it, once nobody else has a claim on it."""
+    check_open(transaction)
+    entry = ledger.entry(queue, message_id)
+    key = (queue, message_id)
+    if key in transaction.taken:
+        message = f"message {message_id} on queue {queue!r} is dequeued by this transaction"
+        raise InvalidRequest(message)
+    claimant = ledger.claims.get(key)
+    if claimant is None:
+        return entry.acquired_by
+    if claimant is not transaction:
+        raise held(queue, message_id, "a transaction")
+    return transaction.claims[key]
+
+
+def _claim(
+    ledger: Ledger, transaction: Transaction, record: Record, holder: str | None
+) -> None:
+    assert record.queue is not None
+    assert record.message_id is not None
+    key = (record.queue, record.message_id)
+    ledger.claims[key] = transaction
+    transaction.claims[key] = holder
+    transaction.steps.append(record)
