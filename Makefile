@@ -1,0 +1,65 @@
+# Every target sets up what it needs: from a fresh clone, `make demo` or `make test` is enough.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP := $(VENV)/.setup-done
+JAR := $(VENV)/.delta-jar-done
+
+.DEFAULT_GOAL := help
+.PHONY: help check setup demo test test-fast lint types contracts bench soak lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+check:  ## say what this machine lacks
+	@PYTHON="$(PYTHON)" sh .ci/check-machine
+
+setup: $(JAR)  ## .venv with every dependency, and Delta's jar
+
+$(SETUP): requirements.lock pyproject.toml
+	@PYTHON="$(PYTHON)" sh .ci/check-machine
+	@echo "setup: creating $(VENV); the first time this downloads Spark and builds proton (minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(JAR): $(SETUP)
+	@echo "setup: fetching Delta's jar for Spark"
+	@$(BIN)/python -m sparkstore.session
+	@touch $@
+
+demo: setup  ## real messages in, the broker killed, nothing lost, SQL answers (under 4 minutes)
+	@$(BIN)/python -m broker_shim.demo
+
+test: setup  ## everything CI needs: unit, contract, properties, system, spark, architecture
+	@$(BIN)/python -m pytest
+
+test-fast: $(SETUP)  ## tests without a JVM and without other processes
+	@$(BIN)/python -m pytest -m "not spark and not slow and not system"
+
+lint: $(SETUP)  ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(SETUP)  ## mypy --strict
+	@$(BIN)/mypy
+
+contracts: $(SETUP)  ## who may import whom
+	@$(BIN)/lint-imports
+
+bench: setup  ## the figures of the README, beside the machine's own
+	@$(BIN)/python -m tests.benchmarks
+
+soak: setup  ## kill -9 at random points, hundreds of times
+	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/system tests/properties
+
+lock:  ## requirements.lock from requirements.in (needs uv)
+	@uv pip compile requirements.in -o requirements.lock --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+clean:  ## remove the environment, caches and what demo, tests and bench left
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	    .import_linter_cache spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,48 @@
+"""The project's tracked files and what is in them, for the tests beside this file."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from functools import cache
+from pathlib import Path
+
+TOP = Path(__file__).parents[2]
+GENERATED = ("broker_shim/amqp_0_10/", "broker_shim/amqp_1_0/")
+
+
+@cache
+def tracked_files() -> list[Path]:
+    """Files that git tracks and that are there, relative to the top."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=TOP, capture_output=True, text=True, check=True
+    )
+    names = [name for name in listed.stdout.split("\0") if name]
+    return [Path(name) for name in names if (TOP / name).is_file()]
+
+
+@cache
+def modules() -> list[Path]:
+    """Python files that people write, of the packages, jobs and tests."""
+    return [
+        path
+        for path in tracked_files()
+        if path.suffix == ".py" and not path.as_posix().startswith(GENERATED)
+    ]
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """A module's syntax tree."""
+    return ast.parse((TOP / path).read_text(), str(path))
+
+
+def line_count_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from `def` to the end, less those of the docstring."""
+    assert node.end_lineno is not None
+    lines = node.end_lineno - node.lineno + 1
+    if ast.get_docstring(node, clean=False) is not None:
+        docstring = node.body[0]
+        assert docstring.end_lineno is not None
+        lines -= docstring.end_lineno - docstring.lineno + 1
+    return lines

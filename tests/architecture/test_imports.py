@@ -1,0 +1,62 @@
+"""Who may import whom (STYLE 3.2), and what nobody may import."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import TOP, modules, tree
+
+PICKLES = {"pickle", "cloudpickle", "dill", "shelve", "marshal"}
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.slow
+def test_the_import_contracts_are_kept() -> None:
+    lint_imports = Path(sys.executable).with_name("lint-imports")
+    run = subprocess.run(
+        [lint_imports, "--no-cache"], cwd=TOP, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_nothing_here_pickles() -> None:
+    """What is read back from disk or a socket must not be able to run code."""
+    found = {
+        str(path): name
+        for path in modules()
+        for name in imported_names(path)
+        if name.split(".")[0] in PICKLES
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "sparkstore.cli",
+        "sparkstore.root",
+        "sparkstore.rows",
+        "broker_shim.store.interface",
+    ],
+)
+@pytest.mark.slow
+def test_importing_it_loads_no_spark(module: str) -> None:
+    """Import contracts see code; this sees what really happens when a broker starts."""
+    look = f"import sys, {module}; print({{'pyspark', 'delta', 'py4j'}} & set(sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", look], cwd=TOP, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "set()"

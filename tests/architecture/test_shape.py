@@ -1,0 +1,31 @@
+"""Modules and functions stay small (STYLE, the eight things, 4)."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.architecture.source import TOP, line_count_without_docstring, modules, tree
+
+MAX_MODULE_LINES = 300
+MAX_FUNCTION_LINES = 40
+
+
+def test_a_module_has_at_most_300_lines() -> None:
+    lengths = {str(path): len((TOP / path).read_text().splitlines()) for path in modules()}
+    assert {path: n for path, n in lengths.items() if n > MAX_MODULE_LINES} == {}
+
+
+def test_a_function_has_at_most_40_lines_without_its_docstring() -> None:
+    lengths = {
+        f"{path}:{node.name}": line_count_without_docstring(node)
+        for path in modules()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: n for name, n in lengths.items() if n > MAX_FUNCTION_LINES} == {}
+
+
+def test_a_docstring_does_not_count_as_lines_of_its_function() -> None:
+    function = ast.parse('def f():\n    """One.\n\n    Two.\n    """\n    return 1\n').body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert line_count_without_docstring(function) == 2
