@@ -1,0 +1,257 @@
+"""The committer thread: groups → Delta commits, and everything else that commits to the journal.
+
+It is the only thread that touches the journal's handle (Rule 2). Why nothing is lost: a group
+comes here after its sync; its write-ahead log file is released only after `mark_durable` said that
+the Delta commit that holds it would survive a power cut (Rule 5). A commit that fails is tried
+again with the same rows until its fate is known; nothing else is committed meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from sparkstore import rows
+from sparkstore.config import StoreConfig
+from sparkstore.errors import CorruptData, StoreError, Unavailable
+from sparkstore.log.batcher import (
+    CommitBatcher,
+    CommitLimits,
+    Fire,
+    Group,
+    SegmentLimits,
+    Segments,
+)
+from sparkstore.log.journal import Commit, Journal
+from sparkstore.log.metrics import LogMetrics
+from sparkstore.log.trim import Trimmer
+from sparkstore.log.wal import Wal
+from sparkstore.marks import mark_durable
+from sparkstore.records import Record
+from sparkstore.root import Root
+
+_log = logging.getLogger(__name__)
+
+_MERGED_FILE_BYTES = 64 << 20
+_LONGEST_RETRY_S = 5.0
+_MARK_EVERY_COMMITS = 25
+_IDLE_MARK_MS = 1_000
+
+
+class Committer:
+    """Runs one thread; see the module for what may be concluded from what it fires."""
+
+    def __init__(
+        self,
+        root: Root,
+        journal: Journal,
+        wal: Wal | None,
+        config: StoreConfig,
+        first_segment: int,
+        metrics: LogMetrics,
+        on_committed: Callable[[Sequence[Record]], None],
+        on_failure: Callable[[StoreError], None],
+    ) -> None:
+        self._root, self._journal, self._wal, self._config = root, journal, wal, config
+        limits = CommitLimits(config.commit_interval_ms, config.max_commit_bytes)
+        self._batcher = CommitBatcher(limits)
+        age_ms = int(config.segment_hours * 3_600_000)
+        self._segments = Segments(
+            SegmentLimits(config.segment_records, config.segment_commits, age_ms), first_segment
+        )
+        self._trimmer = Trimmer(root, journal, config)
+        self._metrics = metrics
+        self._on_committed, self._on_failure = on_committed, on_failure
+        self._changed = threading.Condition()
+        self._is_stopping = False
+        self._committed_position = 0
+        self._unmarked_bytes = self._unmarked_commits = 0
+        self._marked_at_ms = _now_ms()
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Packed bytes that no Delta commit holds yet."""
+        return self._batcher.waiting_bytes
+
+    def add(self, group: Group) -> None:
+        """Take a group, in order."""
+        with self._changed:
+            was_due = self._batcher.due_at_ms(now_ms=0)
+            self._batcher.add(group, now_ms=_now_ms())
+            if was_due is None or self._batcher.waiting_bytes >= self._config.max_commit_bytes:
+                self._changed.notify()
+
+    def flush(self, on_commit: Fire, next_position: int) -> None:
+        """Fire when everything taken so far is in Delta."""
+        with self._changed:
+            self._batcher.add(Group(next_position, (), 0, [on_commit]), now_ms=_now_ms())
+            self._batcher.hurry()
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Commit what is left, mark it, end the thread. What cannot be committed stays in the
+        write-ahead log."""
+        with self._changed:
+            self._is_stopping = True
+            self._batcher.hurry()
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        groups: list[Group] = []
+        try:
+            while (groups := self._next()) or not self._is_stopping:
+                if groups:
+                    self._commit(groups)
+                self._maintain()
+            self._mark()
+        except StoreError as reason:
+            self._fail(groups, reason)
+        except Exception as reason:  # whatever it is, acknowledging must stop
+            _log.exception("the committer failed")
+            self._fail(groups, Unavailable(f"the committer failed: {reason!r}"))
+
+    def _next(self) -> list[Group]:
+        """Wait for a commit that is due, at most until maintenance may be."""
+        with self._changed:
+            while True:
+                now_ms = _now_ms()
+                due = self._batcher.due_at_ms(now_ms=now_ms)
+                if due is not None and (due <= now_ms or self._is_stopping):
+                    return self._batcher.take()
+                if self._is_stopping:
+                    return []
+                wait_ms = _IDLE_MARK_MS if due is None else due - now_ms
+                if not self._changed.wait(wait_ms / 1000) and due is None:
+                    return []
+
+    def _commit(self, groups: list[Group]) -> None:
+        records = [record for group in groups for record in group.records]
+        if records:
+            self._commit_rows(groups, records)
+        for group in groups:
+            for fire in group.on_commit:
+                fire(None)
+
+    def _commit_rows(self, groups: list[Group], records: list[Record]) -> None:
+        first = next(group.first_position for group in groups if group.records)
+        segment = self._segments.current
+        started = time.monotonic()
+        table = rows.to_table(
+            records, first_position=first, epoch=self._journal.epoch, segment=segment
+        )
+        last = first + len(records) - 1
+        self._append(Commit(table, first, last, segment))
+        packed_bytes = sum(group.packed_bytes for group in groups)
+        self._metrics.committed(len(records), time.monotonic() - started)
+        self._segments.add(len(records), packed_bytes, now_ms=_now_ms())
+        self._committed_position = last
+        self._unmarked_bytes += packed_bytes
+        self._unmarked_commits += 1
+        if self._wal is None:
+            self._mark()
+        self._on_committed(records)
+
+    def _append(self, commit: Commit) -> None:
+        """Try until the fate of a commit is known to be good.
+
+        Raises:
+            Fenced: Another writer owns the root.
+            Unavailable: The log is closing and Delta still fails: the write-ahead log has it.
+        """
+        wait_s = 0.1
+        while True:
+            try:
+                self._journal.append(commit)
+            except Unavailable as reason:
+                self._metrics.commit_failed(str(reason))
+                _log.warning("%s; trying again in %.1f s", reason, wait_s)
+                with self._changed:
+                    if self._is_stopping:
+                        raise
+                    self._changed.wait_for(lambda: self._is_stopping, wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
+            else:
+                self._metrics.commit_worked()
+                return
+
+    def _maintain(self) -> None:
+        """Whatever is due; a failure costs nothing but a line in the log."""
+        try:
+            if self._is_mark_due():
+                self._mark()
+            self._spare_wal_file()
+            closed = self._segments.roll(now_ms=_now_ms())
+            if closed and closed.is_worth_merging:
+                self._journal.merge(closed.segment, _MERGED_FILE_BYTES)
+            if self._journal.checkpoint_is_due:
+                self._journal.checkpoint()
+            if self._trimmer.is_due(now_s=time.time()):
+                self._mark()
+                self._trimmer.run(self._segments.current, now_s=time.time())
+        except (Unavailable, CorruptData) as reason:
+            _log.warning("%s; the store goes on", reason)
+
+    def _spare_wal_file(self) -> None:
+        if self._wal is not None:
+            try:
+                self._wal.prepare_spare()
+            except OSError as reason:
+                _log.warning("no room for another write-ahead log file: %s", reason)
+
+    def _is_mark_due(self) -> bool:
+        if not self._unmarked_commits:
+            return False
+        return (
+            self._unmarked_bytes >= self._config.wal_file_bytes // 2
+            or self._unmarked_commits >= _MARK_EVERY_COMMITS
+            or _now_ms() - self._marked_at_ms >= _IDLE_MARK_MS * 5
+            or self._is_stopping
+        )
+
+    def _mark(self) -> None:
+        """Make what was committed survive a power cut, then let go of its log files.
+
+        Raises:
+            Unavailable: An fsync failed: not to be tried again, so the log must stop.
+        """
+        if self._unmarked_commits:
+            try:
+                mark_durable(
+                    self._root, {"journal": self._journal.version}, fsync=self._config.fsync
+                )
+            except OSError as reason:
+                message = f"fsync of {self._root.journal} failed: {reason}; restart the store"
+                raise _SyncFailed(message) from reason
+            self._unmarked_bytes = self._unmarked_commits = 0
+        self._marked_at_ms = _now_ms()
+        if self._wal is not None:
+            self._wal.release(self._committed_position)
+
+    def _fail(self, groups: list[Group], reason: StoreError) -> None:
+        level = logging.WARNING if self._is_stopping else logging.CRITICAL
+        _log.log(level, "no more Delta commits: %s", reason)
+        if isinstance(reason, _SyncFailed):
+            reason = Unavailable(str(reason))
+        self._on_failure(reason)
+        with self._changed:
+            waiting = [*groups]
+            while more := self._batcher.take():
+                waiting += more
+        for group in waiting:
+            for fire in group.on_commit:
+                fire(reason)
+
+
+class _SyncFailed(StoreError):
+    """An fsync failed; the committer stops for good."""
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+

@@ -1,0 +1,267 @@
+"""The Delta journal: each commit exactly once, by one writer, on one thread.
+
+Every commit carries (`sparkstore.` metadata) the writer's UUID, its epoch, its own number in that
+epoch, and the positions and segment of its rows; and the Delta transaction (`JOURNAL_APP`, epoch ·
+2⁴⁰ + number), which makes a commit from a handle that has not seen another writer's fail.
+
+Why a commit lands exactly once (Rule 3): a number is bound to its rows until its fate is known. A
+commit that failed may have landed all the same, so the handle is opened anew and the newest
+numbered version is read back: it is mine with the number in doubt (landed), mine with the number
+before (it did not; try again), or somebody else's of this or a later epoch (`Fenced`). Only after
+that may a fresh handle commit, because a fresh handle would be accepted whatever it missed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    write_deltalake,
+)
+from deltalake.exceptions import DeltaError
+
+from sparkstore.delta_files import Version, newest_version, read_version
+from sparkstore.errors import CorruptData, Fenced, Unavailable
+from sparkstore.root import Root
+
+_log = logging.getLogger(__name__)
+
+JOURNAL_APP = "sparkstore.journal"
+_EPOCH = 1 << 40
+_REOPEN_EVERY = 50
+_CHECKPOINT_EVERY = 100
+_TRIES_OF_AN_OPEN = 5
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Rows of one Delta commit.
+
+    Attributes:
+        rows: In the order of positions, without gap, all of one segment.
+        first_position: Of the first row.
+        last_position: Of the last row.
+        segment: Partition they are in.
+    """
+
+    rows: pa.Table
+    first_position: int
+    last_position: int
+    segment: int
+
+
+class Journal:
+    """The handle of the one thread that commits to a journal."""
+
+    def __init__(self, root: Root, writer: str) -> None:
+        """Open the table without committing.
+
+        Args:
+            root: Whose journal.
+            writer: UUID drawn at this open.
+        """
+        self._root = root
+        self.writer = writer
+        self._epoch = 0
+        self._number = 0
+        self._table: DeltaTable | None = None
+        self._commits = self._commits_since_checkpoint = 0
+        last = self._last_numbered()
+        self._adopted = last
+        if last is not None:
+            self._epoch, self._number = _number_of(last)
+
+    @property
+    def version(self) -> int:
+        """Newest Delta version there is."""
+        return newest_version(self._root.journal)
+
+    @property
+    def epoch(self) -> int:
+        """Epoch that commits are made under."""
+        return self._epoch
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Commit under a new epoch from now on; its first commit must hold the `opened` record."""
+        self._epoch, self._number = epoch, 0
+
+    def append(self, commit: Commit) -> None:
+        """Commit rows once.
+
+        Raises:
+            Unavailable: Not known to have landed: call again with the same commit, nothing else.
+            Fenced: Another writer owns the root.
+        """
+        metadata = {
+            **self._metadata(self._number + 1),
+            "sparkstore.first_position": str(commit.first_position),
+            "sparkstore.last_position": str(commit.last_position),
+            "sparkstore.segment": str(commit.segment),
+        }
+        try:
+            if self._is_due_for_reopen() and self._has_landed(self._number + 1):
+                self._landed()
+                return
+            assert self._table is not None
+            write_deltalake(
+                self._table,
+                commit.rows,
+                mode="append",
+                commit_properties=self._properties(metadata),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except (DeltaError, OSError, pa.ArrowException) as reason:
+            self._table = None
+            message = f"Delta commit to {self._root.journal} failed: {reason}"
+            raise Unavailable(message) from reason
+        self._landed()
+
+    def merge(self, segment: int, target_bytes: int) -> None:
+        """Rewrite the small files of a closed segment as few. It changes no row.
+
+        Raises:
+            Unavailable: It did not work out; nothing is lost.
+            Fenced: Another writer owns the root.
+        """
+        metadata = self._signature()
+        self._maintain(
+            lambda table: table.optimize.compact(
+                partition_filters=[("segment", "=", str(segment))],
+                target_size=target_bytes,
+                max_concurrent_tasks=1,
+                commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        )
+
+    def drop_segments(self, segments: list[int]) -> None:
+        """Drop whole segments: no row is read or rewritten. As `append` in what it raises."""
+        listed = ", ".join(map(str, segments))
+        metadata = self._metadata(self._number + 1)
+        self._maintain(
+            lambda table: table.delete(
+                f"segment in ({listed})",
+                commit_properties=self._properties(metadata),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        )
+        self._number += 1
+
+    def vacuum(self, grace_s: float) -> None:
+        """Remove files that no version since `grace_s` ago names. As `merge` in what it raises."""
+        metadata = self._signature()
+        self._maintain(
+            lambda table: table.vacuum(
+                retention_hours=int(grace_s // 3600),
+                dry_run=False,
+                enforce_retention_duration=False,
+                commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        )
+
+    def checkpoint(self) -> None:
+        """Write a Delta checkpoint of the newest version. As `merge` in what it raises."""
+        self._maintain(lambda table: table.create_checkpoint())
+        self._commits_since_checkpoint = 0
+
+    @property
+    def checkpoint_is_due(self) -> bool:
+        """True once every so many commits."""
+        return self._commits_since_checkpoint >= _CHECKPOINT_EVERY
+
+    def _maintain(self, act: Callable[[DeltaTable], object]) -> None:
+        try:
+            self._open()
+            assert self._table is not None
+            act(self._table)
+        except (DeltaError, OSError) as reason:
+            message = f"maintenance of {self._root.journal} failed: {reason}"
+            raise Unavailable(message) from reason
+        finally:
+            self._table = None
+
+    def _signature(self) -> dict[str, str]:
+        return {"sparkstore.writer": self.writer, "sparkstore.epoch": str(self._epoch)}
+
+    def _metadata(self, number: int) -> dict[str, str]:
+        return {**self._signature(), "sparkstore.number": str(number)}
+
+    def _properties(self, metadata: dict[str, str]) -> CommitProperties:
+        version = self._epoch * _EPOCH + int(metadata["sparkstore.number"])
+        return CommitProperties(
+            custom_metadata=metadata,
+            max_commit_retries=0,
+            app_transactions=[Transaction(JOURNAL_APP, version)],
+        )
+
+    def _landed(self) -> None:
+        self._number += 1
+        self._commits += 1
+        self._commits_since_checkpoint += 1
+
+    def _is_due_for_reopen(self) -> bool:
+        """Open a handle if there is none or it has grown slow; True if one was opened."""
+        if self._table is not None and self._commits % _REOPEN_EVERY:
+            return False
+        self._open()
+        return True
+
+    def _open(self) -> None:
+        self._table = DeltaTable(str(self._root.journal))
+        self._check_owner()
+
+    def _has_landed(self, number: int) -> bool:
+        last = self._last_numbered()
+        return (
+            last is not None
+            and last.metadata["sparkstore.writer"] == self.writer
+            and _number_of(last) == (self._epoch, number)
+        )
+
+    def _check_owner(self) -> None:
+        """Read back who committed last, before a fresh handle may commit.
+
+        Raises:
+            Fenced: A writer of this epoch or a later one that is not this one.
+        """
+        last = self._last_numbered()
+        if last is None or last == self._adopted:
+            return
+        epoch, _ = _number_of(last)
+        writer = last.metadata["sparkstore.writer"]
+        if writer != self.writer and epoch >= self._epoch:
+            message = (
+                f"{self._root.path} is owned by writer {writer[:8]} of epoch {epoch};"
+                f" this writer, {self.writer[:8]} of epoch {self._epoch}, stops"
+            )
+            raise Fenced(message)
+
+    def _last_numbered(self) -> Version | None:
+        """The newest version that a writer's own number is on, but for a stale writer's."""
+        for version in range(self.version, 0, -1):
+            found = self._read(version)
+            if JOURNAL_APP in found.transactions and _number_of(found)[0] >= self._epoch:
+                return found
+        return None
+
+    def _read(self, version: int) -> Version:
+        for _ in range(_TRIES_OF_AN_OPEN):
+            try:
+                return read_version(self._root.journal, version)
+            except CorruptData as reason:
+                # another opener's commit may be seen between its link and its bytes
+                error = reason
+        raise error
+
+
+def _number_of(version: Version) -> tuple[int, int]:
+    return int(version.metadata["sparkstore.epoch"]), int(version.metadata["sparkstore.number"])

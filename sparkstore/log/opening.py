@@ -1,0 +1,168 @@
+"""A start, in the order of DESIGN 3: lock; heal; replay under the old epoch; open the new one.
+
+Why a cut between any two steps is harmless: replayed groups are committed under the epoch that
+wrote them, so the next start finds them in Delta and replays what is left; the new epoch begins
+with its `opened` record, which is made durable before the first group of that epoch is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from sparkstore import codec, rows
+from sparkstore.config import StoreConfig
+from sparkstore.errors import InvalidRequest, Locked
+from sparkstore.fold import State
+from sparkstore.healing import heal
+from sparkstore.lease import jobs_lease
+from sparkstore.log.journal import Commit, Journal
+from sparkstore.log.lock import FileLock
+from sparkstore.log.wal import Wal, plain_write, sync_write
+from sparkstore.log.wal_format import Group
+from sparkstore.log.wal_replay import read_wal, set_aside
+from sparkstore.log.writer import Log
+from sparkstore.marks import mark_durable
+from sparkstore.records import Record, opened
+from sparkstore.recovery import journal_tail, recover
+from sparkstore.root import Root, open_or_create_root, path_of
+
+_log = logging.getLogger(__name__)
+
+_REPLAY_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open log, and the fold of all that was in it."""
+
+    log: Log
+    state: State
+
+
+def open_log(where: str | Path, config: StoreConfig) -> Opened:
+    """Open the root at a folder or `file://` URI for writing; create it if nothing is there.
+
+    A URI is a shared, remote-style root: no flock holds off a second opener, the epoch does.
+
+    Raises:
+        Locked: Another process writes to it.
+        Fenced: Another opener won the race for the next epoch.
+        InvalidRequest: Not a root, or `ack` does not fit it.
+        CorruptData: What is there cannot be trusted; the message says what and where.
+    """
+    ack = _ack(where, config)
+    path = path_of(where)
+    path.mkdir(parents=True, exist_ok=True)
+    lock = None if _is_remote(where) else FileLock(path / "writer.lock", str(path))
+    try:
+        return _open(open_or_create_root(path), config, lock, ack)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+
+
+def _is_remote(where: str | Path) -> bool:
+    return "://" in str(where)
+
+
+def _ack(where: str | Path, config: StoreConfig) -> str:
+    if not _is_remote(where):
+        if config.ack == "delta":
+            raise InvalidRequest("ack = delta adds nothing to a local root: leave it out")
+        return "wal"
+    if config.ack == "wal":
+        if not config.wal_dir:
+            raise InvalidRequest("ack = wal on a remote root needs wal_dir, a local folder")
+        _log.warning(
+            "ack = wal on a remote root: losing the disk of %s loses what was acknowledged in the"
+            " last %d ms or more",
+            config.wal_dir,
+            config.commit_interval_ms,
+        )
+    return config.ack or "delta"
+
+
+def _open(root: Root, config: StoreConfig, lock: FileLock | None, ack: str) -> Opened:
+    _heal(root)
+    journal = Journal(root, uuid4().hex)
+    tail = journal_tail(root)
+    root_id = bytes.fromhex(root.identity.root_id)
+    wal_folder = Path(config.wal_dir).absolute() if config.wal_dir else root.path / "wal"
+    replay = read_wal(
+        wal_folder,
+        root_id,
+        epoch=tail.epoch,
+        opened_at=tail.opened_position,
+        last_position=tail.last_position,
+    )
+    set_aside(replay.stale)
+    last_position = _replay(journal, replay.groups, tail.last_position, tail.segment + 1)
+    mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
+    journal.begin_epoch(tail.epoch + 1)
+    record = opened(time.time_ns() // 1000, journal.writer)
+    segment = tail.segment + 2
+    journal.append(_commit([record], last_position + 1, journal.epoch, segment))
+    mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
+    wal = None
+    if ack == "wal":
+        wal = Wal(
+            wal_folder,
+            root_id,
+            journal.epoch,
+            file_bytes=config.wal_file_bytes,
+            max_files=config.max_wal_files,
+            write=sync_write if config.fsync else plain_write,
+        )
+        wal.prepare_spare()
+    state = recover(root).state
+    next_position = last_position + 2
+    log = Log(
+        root,
+        journal,
+        wal,
+        lock,
+        config,
+        next_position=next_position,
+        first_segment=segment,
+    )
+    _log.info(
+        "opened %s: epoch %d, position %d, %d groups replayed",
+        root.path,
+        journal.epoch,
+        last_position + 1,
+        len(replay.groups),
+    )
+    return Opened(log, state)
+
+
+def _heal(root: Root) -> None:
+    heal(root, ["journal"])
+    try:
+        with jobs_lease(root.path):
+            heal(root, ["history", "state"])
+    except Locked:
+        _log.info("a job is running: it has checked history and state")
+
+
+def _replay(journal: Journal, groups: list[Group], last_position: int, segment: int) -> int:
+    """Commit groups under the epoch that wrote them; the last position then."""
+    batch: list[Record] = []
+    size = 0
+    for group in groups:
+        batch += codec.unpack_all(group.payload)
+        size += len(group.payload)
+        if size >= _REPLAY_BYTES or group is groups[-1]:
+            journal.append(_commit(batch, last_position + 1, journal.epoch, segment))
+            last_position += len(batch)
+            batch, size = [], 0
+    return last_position
+
+
+def _commit(records: list[Record], first: int, epoch: int, segment: int) -> Commit:
+    table = rows.to_table(records, first_position=first, epoch=epoch, segment=segment)
+    return Commit(table, first, first + len(records) - 1, segment)

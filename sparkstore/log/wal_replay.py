@@ -1,0 +1,144 @@
+"""What a start finds in the write-ahead log (DESIGN 3): groups to replay, or why it must not go on.
+
+Only groups of the newest epoch that Delta knows are replayed, and only those after the last
+position that Delta holds. Files of older epochs were replayed by the start that ended their epoch;
+if one holds positions that no such start can have seen, it is set aside and listed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparkstore.durable_files import fsync_path
+from sparkstore.errors import CorruptData
+from sparkstore.log.wal_format import (
+    BLOCK_BYTES,
+    Group,
+    WalFileReader,
+    check_is_ours,
+    group_bytes,
+)
+
+_log = logging.getLogger(__name__)
+
+SET_ASIDE = "set-aside"
+
+
+@dataclass(slots=True)
+class Replay:
+    """What a start does with the log it finds.
+
+    Attributes:
+        groups: To commit to Delta, in order, without gap from the last position that Delta holds.
+        stale: Files of an older epoch with positions that were never replayed.
+    """
+
+    groups: list[Group] = field(default_factory=list)
+    stale: list[Path] = field(default_factory=list)
+
+
+def read_wal(
+    folder: Path, root_id: bytes, *, epoch: int, opened_at: int, last_position: int
+) -> Replay:
+    """Read all files of a log folder.
+
+    Args:
+        folder: Where `*.wal` files are; it may be absent.
+        root_id: Whose they must be.
+        epoch: Of the newest `opened` in Delta.
+        opened_at: Position of that `opened`.
+        last_position: The last that Delta holds.
+
+    Raises:
+        CorruptData: A file of another root or of a later epoch; a group that was synced is
+            damaged (file and offset named).
+    """
+    readers = [WalFileReader(path, root_id, epoch) for path in sorted(folder.glob("*.wal"))]
+    try:
+        for reader in readers:
+            check_is_ours(reader, root_id, epoch)
+        stale = [
+            reader.path
+            for reader in readers
+            if reader.header
+            and reader.header.epoch < epoch
+            and _last_position(reader.path, root_id, reader.header.epoch) >= opened_at
+        ]
+        current = [r for r in readers if r.header is None or r.header.epoch == epoch]
+        return Replay(_replayable(current, last_position), stale)
+    finally:
+        for reader in readers:
+            reader.close()
+
+
+def set_aside(stale: list[Path]) -> None:
+    """Move files out of the way, and say so; never delete."""
+    for path in stale:
+        target = path.parent / SET_ASIDE
+        target.mkdir(exist_ok=True)
+        number = len([*target.iterdir()])
+        path.rename(target / f"{number:04d}-{path.name}")
+        fsync_path(target)
+        fsync_path(path.parent)
+        _log.warning(
+            "%s holds positions of an older epoch that were never replayed: set aside in %s",
+            path,
+            target,
+        )
+
+
+def _last_position(path: Path, root_id: bytes, epoch: int) -> int:
+    reader = WalFileReader(path, root_id, epoch)
+    try:
+        return max((group.last_position for group in reader.groups()), default=0)
+    finally:
+        reader.close()
+
+
+def _replayable(readers: list[WalFileReader], last_position: int) -> list[Group]:
+    """The groups after a position, without a gap.
+
+    Raises:
+        CorruptData: There is a gap: something that was synced is gone, as a group is written only
+            after the one before it was synced.
+    """
+    found = [group for reader in readers for group in reader.groups()]
+    found.sort(key=lambda group: group.first_position)
+    before: Group | None = None
+    replay: list[Group] = []
+    for group in found:
+        if group.first_position > last_position + 1:
+            raise _gap(before, group, last_position + 1)
+        if group.last_position > last_position:
+            replay.append(group)
+            last_position = group.last_position
+        before = group
+    _log_torn_tail(readers, before)
+    return replay
+
+
+def _gap(before: Group | None, later: Group, missing: int) -> CorruptData:
+    broken = later.path if before is None else before.path
+    offset = BLOCK_BYTES if before is None else _end(before)
+    return CorruptData(
+        f"{broken} is damaged at byte {offset}: position {missing} is unreadable, but position"
+        f" {later.first_position} was written after it ({later.path.name}, byte {later.offset});"
+        " restore the root from a replica or a backup"
+    )
+
+
+def _log_torn_tail(readers: list[WalFileReader], last: Group | None) -> None:
+    newest = max(readers, key=lambda reader: reader.header.turn if reader.header else 0, default=None)
+    if newest is None:
+        return
+    offset = _end(last) if last and last.path == newest.path else BLOCK_BYTES
+    if newest.looks_torn(offset):
+        _log.warning(
+            "%s: cut a torn group at byte %d: it was never acknowledged", newest.path, offset
+        )
+
+
+def _end(group: Group) -> int:
+    return group.offset + group_bytes(len(group.payload))

@@ -1,0 +1,277 @@
+"""The log: records in, completions out. `append` → group → WAL → completions → Delta commit.
+
+Threads: whoever calls `append` (one at a time: the caller holds its store's lock); the log thread,
+which alone writes to the write-ahead log and fires completions; the committer thread.
+
+Why a completion never lies (Rule 1): the log thread fires it after `Wal.append` returned for the
+group that holds its records, or, with `ack = "delta"`, the committer fires it after the Delta
+commit landed and was made durable. Why none is fired twice or forgotten: an item is in exactly one
+place, the inbox, the batch in hand, or a group, and each place fires all it holds before it ends,
+also when it ends with a failure.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from sparkstore import codec
+from sparkstore.config import StoreConfig
+from sparkstore.content import ContentReader
+from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.log.batcher import Fire, Group
+from sparkstore.log.committer import Committer
+from sparkstore.log.journal import Journal
+from sparkstore.log.lock import FileLock
+from sparkstore.log.metrics import LogMetrics
+from sparkstore.log.recent import RecentContent
+from sparkstore.log.wal import NoRoom, Wal
+from sparkstore.records import MessageHeader, Record
+from sparkstore.root import Root
+
+_log = logging.getLogger(__name__)
+
+_GROUP_BYTES = 4 << 20
+_ROOM_RETRY_S = 0.2
+
+
+class _Item(NamedTuple):
+    """What waits for the log thread: records, a bare completion, a flush, or the end."""
+
+    packed: bytes
+    records: Sequence[Record]
+    fire: Fire
+    error: StoreError | None = None
+    is_flush: bool = False
+
+
+class Log:
+    """An open log; made by `opening.open_log`."""
+
+    def __init__(
+        self,
+        root: Root,
+        journal: Journal,
+        wal: Wal | None,
+        lock: FileLock | None,
+        config: StoreConfig,
+        *,
+        next_position: int,
+        first_segment: int,
+    ) -> None:
+        self.root, self.config, self.metrics = root, config, LogMetrics()
+        self._wal, self._lock = wal, lock
+        self._pack = codec.packer()
+        self._next_position = self._synced_below = next_position
+        self._taken_bytes = self._done_bytes = 0
+        self._failure: StoreError | None = None
+        self._stalled = ""
+        self._recent = RecentContent(config.cache_bytes)
+        self._content = ContentReader(root, config.cache_bytes)
+        self._inbox: SimpleQueue[_Item | None] = SimpleQueue()
+        self._ending = threading.Event()
+        self._committer = Committer(
+            root,
+            journal,
+            wal,
+            config,
+            first_segment,
+            self.metrics,
+            self._recent.committed,
+            self._fail,
+        )
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Packed bytes that Delta does not hold yet."""
+        return self._committer.waiting_bytes
+
+    def append(self, records: Sequence[Record], on_complete: Fire) -> int:
+        """Take records that become durable together; they get consecutive positions.
+
+        Not safe from several threads at once: the caller's lock gives the order.
+
+        Returns:
+            The position of the first (of the next record, if there are none).
+
+        Raises:
+            Unavailable: No room in the write-ahead log; nothing was taken.
+            InvalidRequest: A record cannot be written: an integer over 64 bits, half a surrogate
+                pair; nothing was taken.
+            StoreError: What the log stopped with.
+        """
+        self._check()
+        first = self._next_position
+        try:
+            pack = self._pack
+            packed = pack(records[0]) if len(records) == 1 else b"".join(map(pack, records))
+        except (OverflowError, ValueError) as reason:
+            message = f"a record cannot be written: {reason}"
+            raise InvalidRequest(message) from reason
+        self._next_position = first + len(records)
+        self._taken_bytes += len(packed)
+        self._recent.add(records)
+        self._inbox.put(_Item(packed, records, on_complete))
+        return first
+
+    def finish(self, on_complete: Fire, error: StoreError | None) -> None:
+        """Fire a completion in its turn, without a record."""
+        self._inbox.put(_Item(b"", (), on_complete, error))
+
+    def flush(self, on_complete: Fire) -> None:
+        """Fire when everything before it is in a Delta commit; on the committer's thread."""
+        self._inbox.put(_Item(b"", (), on_complete, is_flush=True))
+
+    def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
+        """Header and content of a message that was appended: from memory, or from Delta.
+
+        Raises:
+            InvalidRequest: No such message.
+            CorruptData: Its content is not whole.
+            StoreError: What the log stopped with.
+        """
+        content = self._recent.get(message_id)
+        if content is not None:
+            return content
+        try:
+            return self._content.read(message_id)
+        except InvalidRequest:
+            # Staged content that no Delta commit holds yet.
+            self._wait_for_flush()
+            return self._content.read(message_id)
+
+    def close(self) -> None:
+        """Make everything taken durable and visible, fire every completion, let go of the root."""
+        self._ending.set()
+        self._inbox.put(None)
+        self._thread.join()
+        self._committer.stop()
+        if self._wal is not None:
+            self._wal.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._stalled:
+            message = f"{self._stalled}; Delta: {self.metrics.delta_error or 'busy'}; retry later"
+            raise Unavailable(message)
+        if self._taken_bytes - self._done_bytes > self.config.max_pending_bytes:
+            message = "too much waits for the write-ahead log: retry later"
+            raise Unavailable(message)
+
+    def _wait_for_flush(self) -> None:
+        done: SimpleQueue[StoreError | None] = SimpleQueue()
+        self.flush(done.put)
+        error = done.get()
+        if error is not None:
+            raise error
+
+    # -- the log thread ----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        inbox = self._inbox
+        while (item := inbox.get()) is not None:
+            batch = [item]
+            size = len(item.packed)
+            is_last = False
+            while size < _GROUP_BYTES and not inbox.empty():
+                more = inbox.get()
+                if more is None:
+                    is_last = True
+                    break
+                batch.append(more)
+                size += len(more.packed)
+            self._settle(batch, size)
+            if is_last:
+                return
+
+    def _settle(self, batch: list[_Item], size: int) -> None:
+        """Make a batch durable as one group, and fire what it completes, in order."""
+        first = self._synced_below
+        records = [record for item in batch for record in item.records]
+        error = self._failure
+        if error is None and self._wal is not None and size:
+            error = self._sync(b"".join([item.packed for item in batch]), len(records), first)
+        self._done_bytes += size
+        if error is not None:
+            self._fail(error)
+            for item in batch:
+                _fire(item.fire, item.error or error)
+            return
+        self._synced_below = first + len(records)
+        if self._wal is None:
+            self._hand_over_unacknowledged(batch, Group(first, records, size))
+            return
+        if records:
+            self.metrics.synced(len(records), size)
+            self._committer.add(Group(first, records, size))
+        for item in batch:
+            if item.is_flush:
+                self._committer.flush(item.fire, self._synced_below)
+            else:
+                _fire(item.fire, item.error)
+
+    def _hand_over_unacknowledged(self, batch: list[_Item], group: Group) -> None:
+        """With `ack = "delta"` the committer fires, when the commit is durable."""
+        group.on_commit = [_bound(item.fire, item.error) for item in batch]
+        self._committer.add(group)
+        if any(item.is_flush for item in batch):
+            self._committer.flush(_ignore, self._synced_below)
+
+    def _sync(self, payload: bytes, count: int, first: int) -> StoreError | None:
+        assert self._wal is not None
+        while True:
+            try:
+                self._wal.append(payload, count, first)
+            except NoRoom as reason:
+                if self._failure is not None:
+                    return self._failure
+                if self._ending.is_set() and self.metrics.delta_error:
+                    return Unavailable(f"closed while {reason}")
+                self._stall(str(reason))
+                time.sleep(_ROOM_RETRY_S)
+            except OSError as reason:
+                message = f"write-ahead log: {reason}; nothing is acknowledged: restart the store"
+                return Unavailable(message)
+            else:
+                if self._stalled:
+                    _log.warning("the write-ahead log has room again")
+                    self._stalled = ""
+                return None
+
+    def _stall(self, reason: str) -> None:
+        if not self._stalled:
+            _log.error("no room in the write-ahead log: %s; pushing back", reason)
+            self._stalled = reason
+
+    def _fail(self, error: StoreError) -> None:
+        if self._failure is None:
+            self._failure = error
+            _log.critical("the log stopped acknowledging: %s", error)
+
+
+def _fire(fire: Fire, error: StoreError | None) -> None:
+    try:
+        fire(error)
+    except Exception:  # a caller's bug must not stop everybody's completions
+        _log.exception("a completion callback failed")
+
+
+def _bound(fire: Fire, error: StoreError | None) -> Fire:
+    def fire_once(outcome: StoreError | None) -> None:
+        _fire(fire, error or outcome)
+
+    return fire_once
+
+
+def _ignore(_error: StoreError | None) -> None:
+    """Nobody waits."""
+
