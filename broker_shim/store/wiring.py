@@ -33,7 +33,7 @@ def as_json(content: Mapping[str, Any]) -> str:
         InvalidRequest: It holds something that JSON cannot.
     """
     try:
-        return json.dumps(content, sort_keys=True)
+        return json.dumps(content, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as reason:
         message = f"arguments must be what JSON can hold: {reason}"
         raise InvalidRequest(message) from reason

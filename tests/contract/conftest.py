@@ -1,0 +1,25 @@
+"""Every test of the contract runs once for each store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_shim.store.interface import MessageStore
+from tests.stores import OPENERS, Home
+
+
+@pytest.fixture(params=OPENERS)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    """A place with an empty store that is open."""
+    place = Home(request.param, tmp_path / "store")
+    yield place
+    place.store.close()
+
+
+@pytest.fixture
+def store(home: Home) -> MessageStore:
+    """The open, empty store of `home`."""
+    return home.store

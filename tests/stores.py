@@ -1,0 +1,137 @@
+"""Stores for tests: how each is opened and reopened, and a fake of tier 2 that keeps all records.
+
+`RecordedMessageStore` is the real ledger over a list of packed records instead of a log: what the
+rules of tier 2 mean, without Delta, at the speed of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker_shim.completion import Completion, OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest, Unavailable
+from broker_shim.store.interface import MessageStore
+from broker_shim.store.json import JsonMessageStore
+from broker_shim.store.ledger import Ledger
+from broker_shim.store.local import LocalMessageStore
+from broker_shim.store.memory import MemoryMessageStore
+from broker_shim.store.sink import MemorySink
+from sparkstore import fold
+from sparkstore.codec import packer, unpack_all
+from sparkstore.records import Kind, MessageHeader, Record
+
+MAX_MESSAGE_BYTES = 3 << 20
+"""Of every store here: small enough to go over it."""
+TIMEOUT_S = 30.0
+"""No test waits so long unless it fails."""
+
+
+def done(call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Call a store, wait for the completion, return what the call returned.
+
+    Raises:
+        StoreError: What it completed with.
+    """
+    completion = Completion()
+    result = call(*args, on_complete=completion.finish, **named)
+    completion.complete(TIMEOUT_S)
+    return result
+
+
+class RecordingSink(MemorySink):
+    """Keeps packed records in a list that outlives it; refuses while `is_full`."""
+
+    def __init__(self, log: list[bytes]) -> None:
+        super().__init__()
+        self.log = log
+        self.is_full = False
+        self._pack = packer()
+
+    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
+        """Complete at once, or take nothing."""
+        if self.is_full:
+            raise Unavailable("no room")
+        packed = [self._pack(record) for record in records]
+        first = len(self.log) + 1
+        super().append((), on_complete)
+        self.log += packed
+        return first
+
+    def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
+        """Header and content, from the records that brought them."""
+        pieces, header = [], None
+        for record in read(self.log):
+            if record.message_id == message_id and record.kind is Kind.CONTENT:
+                pieces.append(record.body or b"")
+            elif record.message_id == message_id and record.message and record.message.protocol:
+                header = record.message
+                pieces.append(record.body or b"")
+        if header is None:
+            message = f"unknown message {message_id}"
+            raise InvalidRequest(message)
+        return header, b"".join(pieces)
+
+
+class RecordedMessageStore(LocalMessageStore):
+    """A `MessageStore` of tier 2 over `log`; opening another over the same list is a restart."""
+
+    def __init__(
+        self, log: list[bytes], durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
+    ) -> None:
+        state = fold.State()
+        for position, record in enumerate(read(log), 1):
+            fold.apply(state, position, record)
+        self.sink = RecordingSink(log)
+        self.ledger = Ledger(state, durability, lambda: 0)
+        super().__init__(self.ledger, self.sink, MAX_MESSAGE_BYTES)
+
+
+def read(log: list[bytes]) -> list[Record]:
+    """The records of a `RecordingSink`."""
+    return [record for packed in log for record in unpack_all(packed)]
+
+
+def open_memory(_folder: Path, _log: list[bytes]) -> MessageStore:
+    """Tier 0: every opening is a new one."""
+    return MemoryMessageStore(MAX_MESSAGE_BYTES)
+
+
+def open_json(folder: Path, _log: list[bytes]) -> MessageStore:
+    """Tier 1."""
+    return JsonMessageStore(folder / "wiring.json", MAX_MESSAGE_BYTES)
+
+
+def open_recorded(_folder: Path, log: list[bytes]) -> MessageStore:
+    """Tier 2 without Delta."""
+    return RecordedMessageStore(log)
+
+
+OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
+    "memory": open_memory,
+    "json": open_json,
+    "recorded": open_recorded,
+}
+"""Every implementation; the contract runs against each."""
+
+
+class Home:
+    """Where one store lives, and the store that is open there."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self._open, self._folder, self._log = OPENERS[name], folder, list[bytes]()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.store = self._open(folder, self._log)
+
+    @property
+    def tier(self) -> TerminusDurability:
+        """The highest durability that the store keeps."""
+        return self.store.durability
+
+    def reopen(self) -> MessageStore:
+        """Close the store and open what is left of it."""
+        self.store.close()
+        self.store = self._open(self._folder, self._log)
+        return self.store
