@@ -54,7 +54,10 @@ class RecordingSink(MemorySink):
         """Complete at once, or take nothing."""
         if self.is_full:
             raise Unavailable("no room")
-        packed = [self._pack(record) for record in records]
+        try:
+            packed = [self._pack(record) for record in records]
+        except (OverflowError, ValueError) as reason:
+            raise InvalidRequest("a record cannot be written") from reason
         first = len(self.log) + 1
         super().append((), on_complete)
         self.log += packed

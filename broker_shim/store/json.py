@@ -109,12 +109,11 @@ class JsonSink:
         raise InvalidRequest(message)
 
     def close(self) -> None:
-        """Fire what is open, then stop. From a completion: what is open fires after it."""
+        """Fire what is open, then stop."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
         while True:

@@ -259,6 +259,8 @@ class Ledger:
     def _after_destroyed(self, step: Step) -> None:
         if step.record.queue is not None:
             del self._keeps_messages[step.record.queue]
+            for key in [key for key in self.claims if key[0] == step.record.queue]:
+                del self.claims[key]
             for message_id in [*self.volatile]:
                 self._forget(message_id)
 

@@ -127,7 +127,7 @@ class LocalMessageStore:
         if transaction is None:
             self._decide(on_complete, self._enqueue, message, queue)
         else:
-            self._decide(on_complete, self._enqueue_later, _own(transaction), message, queue)
+            self._later(on_complete, self._enqueue_later, transaction, message, queue)
 
     def dequeue(
         self,
@@ -184,11 +184,11 @@ class LocalMessageStore:
         with self._lock:
             self._check_open()
             self._transactions += 1
-            return Transaction(self._transactions)
+            return Transaction(self._transactions, self._ledger)
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.commit`."""
-        self._decide(on_complete, self._committed, _own(transaction))
+        self._decide(on_complete, self._committed, transaction)
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.abort`."""
@@ -253,7 +253,12 @@ class LocalMessageStore:
         *args: Any,
     ) -> None:
         def nothing_yet() -> list[Step]:
-            later(self._ledger, _own(transaction), *args)
+            own = self._own(transaction)
+            try:
+                later(self._ledger, own, *args)
+            except StoreError:
+                own.is_refused = True
+                raise
             return []
 
         self._decide(on_complete, nothing_yet)
@@ -262,14 +267,16 @@ class LocalMessageStore:
         self._check_size(message.header.body_bytes)
         return self._ledger.enqueue(message, queue)
 
-    def _enqueue_later(self, transaction: Transaction, message: Message, queue: str) -> list[Step]:
+    def _enqueue_later(
+        self, ledger: Ledger, transaction: Transaction, message: Message, queue: str
+    ) -> None:
         self._check_size(message.header.body_bytes)
-        transactions.enqueue(self._ledger, transaction, message, queue)
-        return []
+        transactions.enqueue(ledger, transaction, message, queue)
 
-    def _committed(self, transaction: Transaction) -> list[Step]:
-        transactions.end(self._ledger, transaction)
-        return transactions.steps_of(self._ledger, transaction)
+    def _committed(self, transaction: TransactionContext) -> list[Step]:
+        own = self._own(transaction)
+        transactions.end(self._ledger, own)
+        return transactions.steps_of(self._ledger, own)
 
     def _stage_piece(self, message: Message, body_offset: int, piece: bytes) -> None:
         with self._lock:
@@ -279,6 +286,12 @@ class LocalMessageStore:
             )
             self._take([Step(record, is_kept=True)], _nothing)
 
+    def _own(self, transaction: TransactionContext) -> Transaction:
+        if not isinstance(transaction, Transaction) or transaction.owner is not self._ledger:
+            message = f"transaction {transaction.transaction} is not one of this store"
+            raise InvalidRequest(message)
+        return transaction
+
     def _check_size(self, body_bytes: int) -> None:
         if body_bytes > self._max_message_bytes:
             message = f"message of {body_bytes} bytes: the limit is {self._max_message_bytes}"
@@ -287,13 +300,6 @@ class LocalMessageStore:
     def _check_open(self) -> None:
         if self._is_closed:
             raise Closed("the store is closed: open a new one")
-
-
-def _own(transaction: TransactionContext) -> Transaction:
-    if not isinstance(transaction, Transaction):
-        message = f"{transaction!r} is not a transaction of this store"
-        raise InvalidRequest(message)
-    return transaction
 
 
 def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:

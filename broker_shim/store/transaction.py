@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker_shim.store.interface import Message
+from sparkstore import fold
 from sparkstore.records import Record
 
 
@@ -36,15 +37,23 @@ class Transaction:
 
     Attributes:
         transaction: Its number.
+        owner: The ledger that it belongs to.
         steps: In call order.
         claims: Entries by (queue, message id) that nobody else gets until the end, and who holds
             each as the transaction sees it.
         taken: The claimed entries that it dequeues.
+        counts: Delivery counts of the claimed entries that it released.
+        queues: Those it uses, as they were: one that was destroyed and created anew is another.
         is_open: False after commit or abort.
+        is_refused: An operation in it was refused, so it cannot be committed.
     """
 
     transaction: int
+    owner: object
     steps: list[Enqueue | Record] = field(default_factory=list)
     claims: dict[tuple[str, int], str | None] = field(default_factory=dict)
     taken: set[tuple[str, int]] = field(default_factory=set)
+    counts: dict[tuple[str, int], int] = field(default_factory=dict)
+    queues: dict[str, fold.Queue] = field(default_factory=dict)
     is_open: bool = True
+    is_refused: bool = False

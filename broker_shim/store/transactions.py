@@ -22,10 +22,11 @@ def enqueue(ledger: Ledger, transaction: Transaction, message: Message, queue: s
     """Take an enqueue into a transaction.
 
     Raises:
-        InvalidRequest: As the ledger's own; the transaction goes on without it.
+        InvalidRequest: As the ledger's own.
     """
     check_open(transaction)
     ledger.enqueue(message, queue)
+    transaction.queues.setdefault(queue, ledger.state.queues[queue])
     transaction.steps.append(Enqueue(message, queue))
 
 
@@ -74,7 +75,9 @@ def release(
     """Take a release into a transaction; the entry is available after its commit."""
     acquired_by = _claimable(ledger, transaction, queue, message_id)
     check_holder(queue, message_id, acquired_by, holder)
-    count = ledger.entry(queue, message_id).delivery_count + delivery_failed
+    key = (queue, message_id)
+    count = transaction.counts.get(key, ledger.entry(*key).delivery_count) + delivery_failed
+    transaction.counts[key] = count
     record = records.message_released(
         ledger.now_us(), queue, message_id, count, transaction.transaction
     )
@@ -90,15 +93,18 @@ def end(ledger: Ledger, transaction: Transaction) -> None:
     check_open(transaction)
     transaction.is_open = False
     for key in transaction.claims:
-        del ledger.claims[key]
+        if ledger.claims.get(key) is transaction:
+            del ledger.claims[key]
 
 
 def steps_of(ledger: Ledger, transaction: Transaction) -> list[Step]:
     """The steps of a transaction that has ended, decided on the state as it is now.
 
     Raises:
-        InvalidRequest: A queue or message that it uses is gone; then nothing of it may be applied.
+        InvalidRequest: A queue or message that it uses is gone, or an operation in it was refused;
+            then nothing of it may be applied.
     """
+    _check_whole(ledger, transaction)
     steps: list[Step] = []
     brought: set[int] = set()
     targets: set[tuple[int, str]] = set()
@@ -125,6 +131,17 @@ def check_open(transaction: Transaction) -> None:
         raise InvalidRequest(message)
 
 
+def _check_whole(ledger: Ledger, transaction: Transaction) -> None:
+    number = transaction.transaction
+    if transaction.is_refused:
+        message = f"transaction {number} is aborted: an operation in it was refused"
+        raise InvalidRequest(message)
+    for name, queue in transaction.queues.items():
+        if ledger.state.queues.get(name) is not queue:
+            message = f"transaction {number} is aborted: queue {name!r} was destroyed"
+            raise InvalidRequest(message)
+
+
 def _claimable(
     ledger: Ledger, transaction: Transaction, queue: str, message_id: int
 ) -> str | None:
@@ -149,6 +166,7 @@ def _claim(
     assert record.queue is not None
     assert record.message_id is not None
     key = (record.queue, record.message_id)
+    transaction.queues.setdefault(record.queue, ledger.state.queues[record.queue])
     ledger.claims[key] = transaction
     transaction.claims[key] = holder
     transaction.steps.append(record)
