@@ -111,12 +111,13 @@ def _content(_state: State, _position: int, _record: Record, _epoch: int) -> Non
     """Content changes nothing until a record enqueues it."""
 
 
-def _enqueued(state: State, position: int, record: Record, _epoch: int) -> None:
-    message_id, header = record.message_id, record.message
+def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> None:
+    """Apply an `enqueued` record: public, because a store does nothing more often."""
+    message_id, header, messages = record.message_id, record.message, state.messages
     assert record.queue is not None
     assert message_id is not None
     assert header is not None
-    state.messages[message_id] = state.messages.get(message_id, 0) + 1
+    messages[message_id] = messages.get(message_id, 0) + 1
     state.queues[record.queue].entries[message_id] = Entry(
         position,
         record.at,
@@ -172,7 +173,7 @@ APPLY = {
     Kind.BOUND: _bound,
     Kind.UNBOUND: _unbound,
     Kind.CONTENT: _content,
-    Kind.ENQUEUED: _enqueued,
+    Kind.ENQUEUED: enqueued,
     Kind.DEQUEUED: _dequeued,
     Kind.ACQUIRED: _acquired,
     Kind.RELEASED: _released,

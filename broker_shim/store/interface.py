@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -65,8 +65,7 @@ class Exchange:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One immutable message, however many queues it is on. Made by `MessageStore.message`.
 
     Attributes:
@@ -275,4 +274,7 @@ class MessageStore(Protocol):
         """
 
     def close(self) -> None:
-        """Wait for what is under way, then let go of everything. May be called twice."""
+        """Wait for what is under way, then let go of everything. May be called twice.
+
+        Never from a completion: it waits for all of them.
+        """

@@ -11,15 +11,16 @@ The caller holds the store's lock around a decision, the append of its records t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest, NotAcquired
+from broker_shim.errors import InvalidRequest
 from broker_shim.store import wiring as definitions
+from broker_shim.store.holders import check_holder, held
 from broker_shim.store.interface import Exchange, Message, Queue
 from broker_shim.store.transaction import Step, Transaction
 from sparkstore import fold, records
-from sparkstore.records import BindingKey, Kind, MessageHeader, Record
+from sparkstore.records import BindingKey, Kind, MessageHeader
 
 ID_BLOCK = 100_000
 """Message ids are reserved in blocks; the reservation comes before every use of it in the log, so
@@ -46,8 +47,8 @@ class Ledger:
         self.volatile: dict[int, Message] = {}
         self.claims: dict[tuple[str, int], Transaction] = {}
         self.now_us = now_us
-        self._next_id = self._reserved_below = state.next_message_id
-        self._fresh: set[int] = set()
+        self._next_id = state.next_message_id
+        self._fresh: dict[int, bool] = {}  # never enqueued; True once the content was given
         self._keeps_messages = {
             name: self._keeps(queue.detail, _KEPT_MESSAGES) for name, queue in state.queues.items()
         }
@@ -117,26 +118,33 @@ class Ledger:
         message_id = self._next_id
         self._next_id += 1
         steps: list[Step] = []
-        if message_id >= self._reserved_below:
-            self._reserved_below = message_id + ID_BLOCK
-            record = records.ids_reserved(self.now_us(), self._reserved_below)
+        if message_id >= self.state.next_message_id:
+            record = records.ids_reserved(self.now_us(), message_id + ID_BLOCK)
             steps.append(Step(record, self.durability >= _KEPT_MESSAGES))
-        self._fresh.add(message_id)
+        self._fresh[message_id] = bool(body)
         header_bytes = len(header.header or b"")
         if header.body_bytes != len(body) or header.header_bytes != header_bytes:
             header = header._replace(header_bytes=header_bytes, body_bytes=len(body))
         return Message(message_id, header, body), steps
 
-    def keeps_content(self, message: Message) -> bool:
+    def begin_content(self, message: Message) -> bool:
         """True if content that comes in pieces goes to the log as it comes.
 
+        Until `end_content` the message cannot be enqueued: half of its content may be there.
+
         Raises:
-            InvalidRequest: The message was enqueued already.
+            InvalidRequest: The message has content already.
         """
-        if message.message_id not in self._fresh:
-            refusal = f"message {message.message_id} has its content already"
+        if self._fresh.get(message.message_id, True):
+            refusal = f"message {message.message_id} has its content already: make a new message"
             raise InvalidRequest(refusal)
+        del self._fresh[message.message_id]
         return self.durability >= _KEPT_MESSAGES and message.header.durable
+
+    def end_content(self, message: Message) -> list[Step]:
+        """All pieces came; each was a step of its own."""
+        self._fresh[message.message_id] = True
+        return []
 
     def enqueue(
         self,
@@ -160,7 +168,7 @@ class Ledger:
         is_logged = message_id in brought
         if not is_logged and message_id not in self._fresh and message_id not in self.volatile:
             if message_id not in self.state.messages:
-                refusal = f"message {message_id} left its last queue: make a new message of it"
+                refusal = f"message {message_id} left its last queue: make a new message"
                 raise InvalidRequest(refusal)
             is_logged = True
         is_kept = self._keeps_messages[queue] and message.header.durable
@@ -193,9 +201,7 @@ class Ledger:
         record = records.message_acquired(self.now_us(), queue, message_id, holder)
         return Step(record, entry.position > 0)
 
-    def release(
-        self, message_id: int, queue: str, holder: str, *, delivery_failed: bool
-    ) -> Step:
+    def release(self, message_id: int, queue: str, holder: str, *, delivery_failed: bool) -> Step:
         """Give an acquired entry back."""
         entry = self._unclaimed(queue, message_id)
         check_holder(queue, message_id, entry.acquired_by, holder)
@@ -208,9 +214,27 @@ class Ledger:
     def apply(self, steps: list[Step], position: int) -> None:
         """Make steps true; `position` is that of the first that is kept."""
         for step in steps:
-            fold.apply(self.state, position if step.is_kept else 0, step.record)
-            _AFTER.get(step.record.kind, _nothing)(self, step)
+            if step.message is not None:
+                self.apply_enqueued(step, position)
+            else:
+                fold.apply(self.state, position if step.is_kept else 0, step.record)
+                after = self._AFTER.get(step.record.kind)
+            if after is not None:
+                after(self, step)
             position += step.is_kept
+
+    def apply_enqueued(self, step: Step, position: int) -> None:
+        """`apply` for one enqueue."""
+        fold.enqueued(self.state, position if step.is_kept else 0, step.record)
+        message = step.message
+        assert message is not None
+        self._fresh.discard(message.message_id)
+        if step.is_kept:
+            if self.volatile:
+                self.volatile.pop(message.message_id, None)
+        elif step.record.message is message.header:
+            self.volatile[message.message_id] = message
+        self.state.position = position - 1  # transient steps have none
 
     def entry(self, queue: str, message_id: int) -> fold.Entry:
         """An entry, whoever has it.
@@ -264,15 +288,6 @@ class Ledger:
             for message_id in [*self.volatile]:
                 self._forget(message_id)
 
-    def _after_enqueued(self, step: Step) -> None:
-        assert step.message is not None
-        message_id = step.message.message_id
-        self._fresh.discard(message_id)
-        if step.is_kept:
-            self.volatile.pop(message_id, None)
-        elif step.record.message is step.message.header:
-            self.volatile[message_id] = step.message
-
     def _after_dequeued(self, step: Step) -> None:
         assert step.record.message_id is not None
         if self.volatile:
@@ -282,40 +297,9 @@ class Ledger:
         if message_id not in self.state.messages:
             self.volatile.pop(message_id, None)
 
-
-def _nothing(_ledger: Ledger, _step: Step) -> None:
-    """Most records change the fold only."""
-
-
-_AFTER: dict[Kind, Callable[[Ledger, Step], None]] = {
-    Kind.CREATED: Ledger._after_created,
-    Kind.DESTROYED: Ledger._after_destroyed,
-    Kind.ENQUEUED: Ledger._after_enqueued,
-    Kind.DEQUEUED: Ledger._after_dequeued,
-}
-
-
-def held(queue: str, message_id: int, holder: str) -> NotAcquired:
-    """The refusal of what somebody else has."""
-    return NotAcquired(f"message {message_id} on queue {queue!r} is held by {holder}")
-
-
-def check_holder(queue: str, message_id: int, acquired_by: str | None, holder: str) -> None:
-    """Only the one who holds an entry may give it back.
-
-    Raises:
-        InvalidRequest: Nobody holds it.
-        NotAcquired: Another does.
-    """
-    if acquired_by is None:
-        message = f"message {message_id} on queue {queue!r} is not acquired"
-        raise InvalidRequest(message)
-    if acquired_by != holder:
-        raise held(queue, message_id, acquired_by)
-
-
-def is_kept_entry(ledger: Ledger, record: Record) -> bool:
-    """True if the entry that a record changes is in the journal."""
-    assert record.queue is not None
-    assert record.message_id is not None
-    return ledger.entry(record.queue, record.message_id).position > 0
+    _AFTER: ClassVar[dict[Kind, Callable[[Ledger, Step], None]]] = {
+        Kind.CREATED: _after_created,
+        Kind.DESTROYED: _after_destroyed,
+        Kind.ENQUEUED: _after_enqueued,
+        Kind.DEQUEUED: _after_dequeued,
+    }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,6 @@ from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import transactions
 from broker_shim.store.interface import (
     BindingKey,
-    Entry,
     Exchange,
     Message,
     MessageHeader,
@@ -31,14 +30,12 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.sink import Sink
+from broker_shim.store.staging import check_size, hand_on
 from broker_shim.store.transaction import Step, Transaction
 from broker_shim.store.wiring import exchange_of, queue_of
 from sparkstore import records
 
 Decide = Callable[..., list[Step] | Step]
-
-PIECE_BYTES = 1 << 20
-"""Largest piece of staged content in one record."""
 
 
 class LocalMessageStore:
@@ -65,9 +62,7 @@ class LocalMessageStore:
         """See `MessageStore.destroy`."""
         self._decide(on_complete, self._ledger.destroy, wiring)
 
-    def bind(
-        self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
-    ) -> None:
+    def bind(self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete) -> None:
         """See `MessageStore.bind`."""
         self._decide(on_complete, self._ledger.bind, key, arguments)
 
@@ -88,31 +83,30 @@ class LocalMessageStore:
                 self._take(steps, _nothing)
         return message
 
-    def stage(
-        self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete
-    ) -> Message:
-        """See `MessageStore.stage`: each piece is a record, the last one completes it."""
-        with self._lock:
-            self._check_open()
-            try:
-                is_kept = self._ledger.keeps_content(message)
-            except StoreError as refusal:
-                self._sink.finish(on_complete, refusal)
-                return message
+    def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
+        """See `MessageStore.stage`: each piece is a record, the last one completes it.
+
+        The lock is not held between pieces: they come at the speed of whoever sends them.
+        """
         held: list[bytes] = []
-        body_bytes = 0
+
+        def take(body_offset: int, piece: bytes) -> None:
+            if is_kept:
+                self._stage_piece(message, body_offset, piece)
+            else:
+                held.append(piece)
+
         try:
-            for piece in _cut(pieces):
-                self._check_size(body_bytes + len(piece))
-                if is_kept:
-                    self._stage_piece(message, body_bytes, piece)
-                else:
-                    held.append(piece)
-                body_bytes += len(piece)
+            with self._lock:
+                self._check_open()
+                is_kept = self._ledger.begin_content(message)
+            body_bytes = hand_on(pieces, self._max_message_bytes, take)
+        except Closed:
+            raise
         except StoreError as refusal:
-            self._sink.finish(on_complete, refusal)
+            self._decide(on_complete, _refuse, refusal)
             return message
-        self._decide(on_complete, list)
+        self._decide(on_complete, self._ledger.end_content, message)
         header = message.header._replace(body_bytes=body_bytes)
         return Message(message.message_id, header, b"".join(held), is_staged=is_kept)
 
@@ -124,10 +118,18 @@ class LocalMessageStore:
         transaction: TransactionContext | None = None,
     ) -> None:
         """See `MessageStore.enqueue`."""
-        if transaction is None:
-            self._decide(on_complete, self._enqueue, message, queue)
-        else:
+        if transaction is not None:
             self._later(on_complete, self._enqueue_later, transaction, message, queue)
+            return
+        with self._lock:  # the hottest call, so it is `_decide` written out
+            self._check_open()
+            try:
+                check_size(message.header.body_bytes, self._max_message_bytes)
+                step = self._ledger.enqueue(message, queue)
+                kept = (step.record,) if step.is_kept else ()
+                self._ledger.apply_enqueued(step, self._sink.append(kept, on_complete))
+            except StoreError as refusal:
+                self._sink.finish(on_complete, refusal)
 
     def dequeue(
         self,
@@ -263,14 +265,10 @@ class LocalMessageStore:
 
         self._decide(on_complete, nothing_yet)
 
-    def _enqueue(self, message: Message, queue: str) -> Step:
-        self._check_size(message.header.body_bytes)
-        return self._ledger.enqueue(message, queue)
-
     def _enqueue_later(
         self, ledger: Ledger, transaction: Transaction, message: Message, queue: str
     ) -> None:
-        self._check_size(message.header.body_bytes)
+        check_size(message.header.body_bytes, self._max_message_bytes)
         transactions.enqueue(ledger, transaction, message, queue)
 
     def _committed(self, transaction: TransactionContext) -> list[Step]:
@@ -292,20 +290,13 @@ class LocalMessageStore:
             raise InvalidRequest(message)
         return transaction
 
-    def _check_size(self, body_bytes: int) -> None:
-        if body_bytes > self._max_message_bytes:
-            message = f"message of {body_bytes} bytes: the limit is {self._max_message_bytes}"
-            raise InvalidRequest(message)
-
     def _check_open(self) -> None:
         if self._is_closed:
             raise Closed("the store is closed: open a new one")
 
 
-def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    for piece in pieces:
-        for start in range(0, len(piece), PIECE_BYTES):
-            yield piece[start : start + PIECE_BYTES]
+def _refuse(refusal: StoreError) -> list[Step]:
+    raise refusal
 
 
 def _nothing(_error: StoreError | None) -> None:
