@@ -234,7 +234,7 @@ class Ledger:
                 self.volatile.pop(message.message_id, None)
         elif step.record.message is message.header:
             self.volatile[message.message_id] = message
-        self.state.position = position - 1  # transient steps have none
+        self.state.position = position - 1 + step.is_kept
 
     def entry(self, queue: str, message_id: int) -> fold.Entry:
         """An entry, whoever has it.
@@ -300,6 +300,5 @@ class Ledger:
     _AFTER: ClassVar[dict[Kind, Callable[[Ledger, Step], None]]] = {
         Kind.CREATED: _after_created,
         Kind.DESTROYED: _after_destroyed,
-        Kind.ENQUEUED: _after_enqueued,
         Kind.DEQUEUED: _after_dequeued,
     }
