@@ -21,7 +21,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -227,12 +227,12 @@ def _fill(state: State, entries: pa.Table) -> None:
                 message = f"{count} entries are on queue {names[index]!r}, which does not exist"
                 raise CorruptData(message)
             queue.entries = dict(islice(pairs, count))
-        state.messages = _on_queues(entries["message_id"], message_ids, one_queue=len(names) == 1)
+        state.messages = _on_queues(entries["message_id"], message_ids)
 
 
-def _on_queues(column: Any, message_ids: list[Any], *, one_queue: bool) -> dict[int, int]:
-    if one_queue:
-        return dict(zip(message_ids, repeat(1)))
+def _on_queues(column: pa.ChunkedArray, message_ids: list[Any]) -> dict[int, int]:
+    if pc.count_distinct(column).as_py() == len(column):
+        return dict.fromkeys(message_ids, 1)
     counted = pc.value_counts(column.combine_chunks())
     return dict(zip(_list(counted.field(0)), _list(counted.field(1)), strict=True))
 

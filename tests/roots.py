@@ -78,7 +78,7 @@ def append_journal(root: Root, rows: Sequence[Row], segment: int, number: int) -
     )
 
 
-def build_root(path: Path, layers: Layers, *, commit_records: int = 8) -> Root:
+def build_root(path: Path, layers: Layers, *, commit_records: int = 16) -> Root:
     """A root that holds what `layers` says: journal in small commits, history by segment."""
     root = open_or_create_root(path)
     number = 0

@@ -1,0 +1,83 @@
+"""The newest version of a table as a list of files with their statistics, and reading of some.
+
+Both engines keep, per file, the least and largest position and message id (`SKIPPING_COLUMNS`), so
+that a reader opens only the files that can hold what it wants. A file without statistics may hold
+anything. Partition columns are not in the files; they come from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from pyarrow.fs import LocalFileSystem
+
+_FORMAT = ds.ParquetFileFormat(
+    read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+)
+"""Spark writes its old INT96 times unless told otherwise."""
+_ANY = (0, (1 << 63) - 1)
+
+
+class FileStats(NamedTuple):
+    """One active data file.
+
+    Attributes:
+        path: Where it is.
+        partition: Value of the partition column, a number or a text.
+        positions: Least and largest position in it; everything if unknown.
+        message_ids: Least and largest message id in it; everything if unknown.
+        row_count: Rows in it, -1 if unknown.
+    """
+
+    path: Path
+    partition: Any
+    positions: tuple[int, int]
+    message_ids: tuple[int, int]
+    row_count: int
+
+
+def snapshot(table: Path) -> list[FileStats]:
+    """Active files of the newest version, by least position."""
+    actions = pa.table(DeltaTable(str(table)).get_add_actions(flatten=True)).to_pylist()
+    return sorted((_stats(table, action) for action in actions), key=lambda file: file.positions)
+
+
+def read_files(
+    files: Iterable[FileStats],
+    schema: pa.Schema,
+    where: ds.Expression | None = None,
+) -> pa.Table:
+    """The columns of `schema` from some files, in their order; a column not in a file is null."""
+    paths = [str(file.path) for file in files]
+    nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
+    if not paths:
+        return nullable.empty_table()
+    dataset = ds.dataset(paths, nullable, format=_FORMAT, filesystem=LocalFileSystem())
+    return dataset.to_table(filter=where)
+
+
+def columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """Part of a schema, in the order of `names`."""
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _stats(table: Path, action: dict[str, Any]) -> FileStats:
+    partition = next(value for name, value in action.items() if name.startswith("partition."))
+    rows = action.get("num_records")
+    return FileStats(
+        table / action["path"],
+        partition,
+        _range(action, "position"),
+        _range(action, "message_id"),
+        -1 if rows is None else rows,
+    )
+
+
+def _range(action: dict[str, Any], column: str) -> tuple[int, int]:
+    least, largest = action.get(f"min.{column}"), action.get(f"max.{column}")
+    return _ANY if least is None or largest is None else (least, largest)
