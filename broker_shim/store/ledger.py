@@ -219,16 +219,17 @@ class Ledger:
             else:
                 fold.apply(self.state, position if step.is_kept else 0, step.record)
                 after = self._AFTER.get(step.record.kind)
-            if after is not None:
-                after(self, step)
+                if after is not None:
+                    after(self, step)
             position += step.is_kept
+        self.state.position = position - 1  # transient steps have none
 
     def apply_enqueued(self, step: Step, position: int) -> None:
         """`apply` for one enqueue."""
         fold.enqueued(self.state, position if step.is_kept else 0, step.record)
         message = step.message
         assert message is not None
-        self._fresh.discard(message.message_id)
+        self._fresh.pop(message.message_id, None)
         if step.is_kept:
             if self.volatile:
                 self.volatile.pop(message.message_id, None)
