@@ -89,5 +89,5 @@ def fire(on_complete: OnComplete, error: StoreError | None) -> None:
     """Call a completion; its own failure is logged and stops nothing."""
     try:
         on_complete(error)
-    except Exception:  # a broker's bug must not stop everybody's completions
+    except Exception:  # noqa: BLE001 - a broker's bug must not stop everybody's completions
         _log.exception("a completion callback failed")

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
+from broker_shim.store.holders import check_holder, held
 from broker_shim.store.interface import Message
-from broker_shim.store.ledger import Ledger, check_holder, held, is_kept_entry
+from broker_shim.store.ledger import Ledger
 from broker_shim.store.transaction import Enqueue, Step, Transaction
 from broker_shim.store.wiring import as_json
 from sparkstore import records
@@ -110,7 +111,7 @@ def steps_of(ledger: Ledger, transaction: Transaction) -> list[Step]:
     targets: set[tuple[int, str]] = set()
     for planned in transaction.steps:
         if isinstance(planned, Record):
-            steps.append(Step(planned, is_kept_entry(ledger, planned)))
+            steps.append(Step(planned, _is_kept_entry(ledger, planned)))
             continue
         message, queue = planned
         step = ledger.enqueue(message, queue, transaction.transaction, brought)
@@ -142,9 +143,7 @@ def _check_whole(ledger: Ledger, transaction: Transaction) -> None:
             raise InvalidRequest(message)
 
 
-def _claimable(
-    ledger: Ledger, transaction: Transaction, queue: str, message_id: int
-) -> str | None:
+def _claimable(ledger: Ledger, transaction: Transaction, queue: str, message_id: int) -> str | None:
     """Who holds an entry as the transaction sees it, once nobody else has a claim on it."""
     check_open(transaction)
     entry = ledger.entry(queue, message_id)
@@ -160,9 +159,7 @@ def _claimable(
     return transaction.claims[key]
 
 
-def _claim(
-    ledger: Ledger, transaction: Transaction, record: Record, holder: str | None
-) -> None:
+def _claim(ledger: Ledger, transaction: Transaction, record: Record, holder: str | None) -> None:
     assert record.queue is not None
     assert record.message_id is not None
     key = (record.queue, record.message_id)
@@ -170,3 +167,9 @@ def _claim(
     ledger.claims[key] = transaction
     transaction.claims[key] = holder
     transaction.steps.append(record)
+
+
+def _is_kept_entry(ledger: Ledger, record: Record) -> bool:
+    assert record.queue is not None
+    assert record.message_id is not None
+    return ledger.entry(record.queue, record.message_id).position > 0

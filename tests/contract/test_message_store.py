@@ -23,7 +23,9 @@ from broker_shim.store.memory import MemoryMessageStore
 from tests.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
 
 NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability
-HEADER = MessageHeader(header=b"\x00p\xffh", priority=7, subject="späť 🦊", properties=(("a", "1"),))
+HEADER = MessageHeader(
+    header=b"\x00p\xffh", priority=7, subject="späť 🦊", properties=(("a", "1"),)
+)
 KEY = BindingKey("fan", "q", "a.#")
 STRANGE_NAMES = [
     "a/b",
@@ -177,7 +179,8 @@ def test_what_a_call_decided_is_seen_by_the_next_call_before_it_is_complete(
 
 
 @pytest.mark.parametrize(
-    "wiring", [Queue("w", arguments={"n": [1, {"a": None}]}), Exchange("w", "topic", NONE, {"n": 1})]
+    "wiring",
+    [Queue("w", arguments={"n": [1, {"a": None}]}), Exchange("w", "topic", NONE, {"n": 1})],
 )
 def test_create_again_with_the_same_arguments_succeeds(
     store: MessageStore, wiring: Queue | Exchange
@@ -739,9 +742,7 @@ def test_a_transaction_of_another_store_is_refused(q: MessageStore) -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_content_staged_in_pieces_is_the_content_in_their_order(
-    home: Home, durable: bool
-) -> None:
+def test_content_staged_in_pieces_is_the_content_in_their_order(home: Home, durable: bool) -> None:
     store = home.store
     done(store.create, Queue("q"))
     pieces = [b"one, ", b"", b"two, ", bytes(1_500_000), b"end"]
@@ -933,7 +934,10 @@ def test_wiring_survives_a_restart_if_its_durability_and_the_tier_say_so(
     home: Home, durability: TerminusDurability
 ) -> None:
     store = home.store
-    queue, exchange = Queue("w", durability, {"n": 1}), Exchange("x", "topic", durability, {"m": []})
+    queue, exchange = (
+        Queue("w", durability, {"n": 1}),
+        Exchange("x", "topic", durability, {"m": []}),
+    )
     done(store.create, queue)
     done(store.create, exchange)
     done(store.bind, BindingKey("x", "w", "key"), {"b": 2})
