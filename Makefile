@@ -27,7 +27,7 @@ $(SETUP): requirements.lock pyproject.toml
 
 $(JAR): $(SETUP)
 	@echo "setup: fetching Delta's jar for Spark"
-	@$(BIN)/python -m sparkstore.session
+	@$(BIN)/python -c "from sparkstore.session import local_session; local_session('setup').stop()"
 	@touch $@
 
 demo: setup  ## real messages in, the broker killed, nothing lost, SQL answers (under 4 minutes)

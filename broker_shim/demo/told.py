@@ -1,0 +1,143 @@
+"""What clients were told, and whether the store agrees. Pure: the judge of the demo.
+
+A client that was told "accepted" relies on it. One that was cut off before it was told knows
+nothing: that operation is *in doubt*, and either outcome is right, but the same one everywhere.
+For every (departure, queue), with e, d, p the numbers of its `enqueued` and `dequeued` events and
+of its entries on the queue now:
+
+    e = 1    if the publish was acknowledged, or a consumer saw the message
+    e ∈ 0,1  if the publish is in doubt, for all its queues alike; 0 if it was never sent
+    d = 1    if the settlement was acknowledged; d ∈ 0,1 if that is in doubt; else 0
+    p = e − d
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Key(NamedTuple):
+    """A departure on a queue."""
+
+    queue: str
+    number: int
+
+
+@dataclass(slots=True)
+class Told:
+    """All ledgers together.
+
+    Attributes:
+        published: Departures whose publish was acknowledged.
+        publish_in_doubt: Departures sent and not acknowledged.
+        settled: What left its queue for good, acknowledged.
+        settle_in_doubt: Accepted by a consumer, not acknowledged.
+        released: Given back at least once, acknowledged.
+        seen: Delivered to a consumer.
+    """
+
+    published: set[int] = field(default_factory=set)
+    publish_in_doubt: set[int] = field(default_factory=set)
+    settled: set[Key] = field(default_factory=set)
+    settle_in_doubt: set[Key] = field(default_factory=set)
+    released: set[Key] = field(default_factory=set)
+    seen: set[Key] = field(default_factory=set)
+
+    def add_publisher(self, ledger: Mapping[str, Any]) -> None:
+        """What one publisher wrote down."""
+        self.published.update(ledger["accepted"])
+        self.publish_in_doubt.update(ledger["in_doubt"])
+
+    def add_consumer(self, ledger: Mapping[str, Any]) -> None:
+        """What one consumer wrote down."""
+        for name, keys in (
+            ("settled", self.settled),
+            ("settle_in_doubt", self.settle_in_doubt),
+            ("released", self.released),
+            ("seen", self.seen),
+        ):
+            keys.update(Key(queue, number) for queue, number in ledger[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the store has, read by SQL: how often, by departure and queue.
+
+    Attributes:
+        enqueued: Events of this kind, ever.
+        dequeued: Likewise.
+        present: Entries on the queue now.
+    """
+
+    enqueued: Mapping[Key, int]
+    dequeued: Mapping[Key, int]
+    present: Mapping[Key, int]
+
+
+def disagreements(
+    told: Told, stored: Stored, queues_of: Callable[[int], Iterable[str]]
+) -> list[str]:
+    """Where the store is not what clients were told: one line each, none if the proof holds."""
+    found = []
+    doubtful: dict[int, set[int]] = {}
+    sent = {
+        Key(queue, number)
+        for number in told.published | told.publish_in_doubt
+        for queue in queues_of(number)
+    }
+    for key in sorted(sent | told.seen | stored.enqueued.keys() | stored.present.keys()):
+        e, d, p = (counts.get(key, 0) for counts in _columns(stored))
+        allowed_e, allowed_d = _allowed_enqueued(key, told, sent), _allowed_dequeued(key, told)
+        if e not in allowed_e or d not in allowed_d or p != e - d:
+            found.append(
+                f"departure {key.number} on {key.queue}: enqueued {e} times"
+                f" ({_either(allowed_e)} expected), dequeued {d} ({_either(allowed_d)} expected),"
+                f" there {p} times"
+            )
+        if key.number in told.publish_in_doubt:
+            doubtful.setdefault(key.number, set()).add(e)
+    found += [
+        f"departure {number} is on some of its queues only"
+        for number, outcomes in sorted(doubtful.items())
+        if len(outcomes) > 1
+    ]
+    return found
+
+
+def landed_in_doubt(told: Told, stored: Stored) -> tuple[int, int]:
+    """How many publishes and settlements that nobody acknowledged happened all the same."""
+    numbers = {key.number for key, count in stored.enqueued.items() if count}
+    landed = len(told.publish_in_doubt & numbers)
+    settled = told.settle_in_doubt - told.settled
+    return landed, sum(stored.dequeued.get(key, 0) for key in settled)
+
+
+def count(keys: Iterable[tuple[Key, int]]) -> Counter[Key]:
+    """Counts by key; a key may come several times."""
+    counted: Counter[Key] = Counter()
+    for key, number in keys:
+        counted[key] += number
+    return counted
+
+
+def _columns(stored: Stored) -> tuple[Mapping[Key, int], ...]:
+    return stored.enqueued, stored.dequeued, stored.present
+
+
+def _allowed_enqueued(key: Key, told: Told, sent: set[Key]) -> set[int]:
+    if key not in sent:
+        return {0}
+    return {1} if key.number in told.published or key in told.seen else {0, 1}
+
+
+def _allowed_dequeued(key: Key, told: Told) -> set[int]:
+    if key in told.settled:
+        return {1}
+    return {0, 1} if key in told.settle_in_doubt else {0}
+
+
+def _either(allowed: set[int]) -> str:
+    return " or ".join(map(str, sorted(allowed)))

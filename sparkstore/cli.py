@@ -1,0 +1,197 @@
+"""`sparkstore …`: parse arguments, run one command, print, and end with an exit code.
+
+    0   done
+    1   error: what is wrong is one line on standard error
+    2   the command line, or what it asks for, is wrong
+    75  try later: another process has the root or the jobs' lease; storage did not answer
+
+Spark is imported only by the commands that need it. `serve` and whatever else lives above this
+package is found by its entry point in the group `sparkstore.commands`, called as main(argv) -> int.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+from sparkstore import cli_commands as commands
+from sparkstore.cli_output import printable
+from sparkstore.errors import Fenced, InvalidRequest, Locked, StoreError, Unavailable
+
+EXIT_ERROR, EXIT_USAGE, EXIT_TRY_LATER, EXIT_INTERRUPTED = 1, 2, 75, 130
+_EXIT_CODES: Mapping[type[StoreError], int] = {
+    InvalidRequest: EXIT_USAGE,
+    Locked: EXIT_TRY_LATER,
+    Unavailable: EXIT_TRY_LATER,
+    Fenced: EXIT_TRY_LATER,
+}
+
+_EXAMPLES = """\
+examples:
+  sparkstore serve /var/lib/queues              an AMQP broker on 127.0.0.1:5672
+  sparkstore queues /var/lib/queues             depth, bytes and age of every queue
+  sparkstore browse /var/lib/queues orders      its messages, in order
+  sparkstore sql /var/lib/queues "SELECT queue, depth FROM queues"
+  sparkstore compact /var/lib/queues            the compaction job, once
+  sparkstore verify --deep /var/lib/queues      every invariant; exit code 1 if one is broken
+
+`sparkstore COMMAND --help` tells the rest. With --json every command prints one JSON object a line.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: Arguments after the program's name; None for those of the process.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        found = {point.name: point for point in entry_points(group="sparkstore.commands")}
+        if words and words[0] in found:
+            return int(found[words[0]].load()(words[1:]))
+        arguments = _parser(found).parse_args(words)
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except StoreError as reason:
+        return _failed(str(reason), _exit_code(reason))
+    except BrokenPipeError:  # `sparkstore browse … | head`: nobody reads on, and that is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as reason:
+        return _failed(str(reason), EXIT_ERROR)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return code
+
+
+def _exit_code(reason: StoreError) -> int:
+    codes = (code for kind, code in _EXIT_CODES.items() if isinstance(reason, kind))
+    return next(codes, EXIT_ERROR)
+
+
+def _failed(message: str, code: int) -> int:
+    print(f"sparkstore: {printable(message)}", file=sys.stderr)
+    return code
+
+
+def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sparkstore",
+        description="A message store whose queues are Delta tables.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name in sorted(found):
+        subparsers.add_parser(name, help=_ABOVE.get(name), add_help=False)
+    for add in (_queues, _browse, _sql, _compact, _verify, _version):
+        add(subparsers)
+    return parser
+
+
+_ABOVE = {"serve": "an AMQP 1.0 broker over a root"}
+"""Help of the commands that live above this package."""
+
+_Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # has no other name
+
+
+def _command(
+    subparsers: _Subparsers, name: str, summary: str, more: str
+) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=more,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=getattr(commands, name))
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, for machines")
+    if name != "version":
+        parser.add_argument("root", help="folder of the root")
+    return parser
+
+
+def _at_least_0(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        message = f"{number} is negative"
+        raise argparse.ArgumentTypeError(message)
+    return number
+
+
+def _queues(subparsers: _Subparsers) -> None:
+    _command(
+        subparsers,
+        "queues",
+        "depth, bytes, acquired and oldest age of every queue",
+        "Needs no Java and changes nothing. It shows what Delta has: a running store is ahead of\n"
+        "that by at most its commit interval (200 ms), a crashed one by its write-ahead log until\n"
+        "it is started again.\n\n"
+        "example:\n  sparkstore queues --json ROOT | jq .depth",
+    )
+
+
+def _browse(subparsers: _Subparsers) -> None:
+    parser = _command(
+        subparsers,
+        "browse",
+        "messages of a queue, in order, without taking them",
+        "Needs no Java and changes nothing; as `queues`, it shows what Delta has. Control\n"
+        "characters are escaped; a body that is not UTF-8 is shown in hexadecimal.\n\n"
+        "example:\n  sparkstore browse --limit 5 --body ROOT orders",
+    )
+    parser.add_argument("queue", help="name of the queue")
+    parser.add_argument(
+        "--limit", type=_at_least_0, default=20, help="messages (default 20, 0: all)"
+    )
+    parser.add_argument("--body", action="store_true", help="headers and content, too")
+
+
+def _sql(subparsers: _Subparsers) -> None:
+    parser = _command(
+        subparsers,
+        "sql",
+        "answer a question with Spark SQL",
+        "Views: queues, queue_messages, message_history, bindings. Starts a JVM (seconds).\n\n"
+        "examples:\n"
+        '  sparkstore sql ROOT "SELECT * FROM queues ORDER BY depth DESC"\n'
+        "  sparkstore sql ROOT \"SELECT properties['carrier'], count(*) FROM queue_messages"
+        ' GROUP BY 1"',
+    )
+    parser.add_argument("statement", help="one SELECT")
+    parser.add_argument(
+        "--limit", type=_at_least_0, default=1000, help="rows (default 1000, 0: all)"
+    )
+
+
+def _compact(subparsers: _Subparsers) -> None:
+    _command(
+        subparsers,
+        "compact",
+        "the compaction job, once",
+        "Moves the journal's records to history and folds them into state. Safe to kill, to\n"
+        "repeat, and to run beside a serving store. Exit code 75: another job is at work.\n\n"
+        "example, every ten minutes in a crontab:\n  */10 * * * * sparkstore compact ROOT",
+    )
+
+
+def _verify(subparsers: _Subparsers) -> None:
+    parser = _command(
+        subparsers,
+        "verify",
+        "check every invariant of a root",
+        "Exit code 0: all hold; 1: at least one is broken, and its line says what.",
+    )
+    parser.add_argument("--deep", action="store_true", help="read every record and all content")
+
+
+def _version(subparsers: _Subparsers) -> None:
+    _command(subparsers, "version", "versions of sparkstore and its engines", "")

@@ -1,0 +1,179 @@
+"""What each command does: ask the module that knows, print its answer.
+
+Modules are imported where they are used: `version` and `--help` answer at once, and only `sql`
+and `compact` load Spark.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import metadata
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import sparkstore
+from sparkstore.cli_output import Row, body_text, json_lines, printable, table, time_of
+from sparkstore.errors import CorruptData, InvalidRequest
+
+if TYPE_CHECKING:
+    from sparkstore.fold import Entry, Queue, State
+    from sparkstore.root import Root
+
+_ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark", "python-qpid-proton")
+_QUEUE_COLUMNS = ("queue", "depth", "bytes", "acquired", "oldest_age_s")
+_MESSAGE_COLUMNS = (
+    "position",
+    "message_id",
+    "enqueued_at",
+    "bytes",
+    "acquired_by",
+    "delivery_count",
+    "priority",
+    "expires_at",
+)
+_TRIES = 3
+
+
+def queues(arguments: Namespace) -> int:
+    """Every queue, by name."""
+    from sparkstore.root import open_root
+
+    state = _recovered(open_root(arguments.root))
+    now_us = time.time_ns() // 1000
+    rows = [_queue_row(name, state.queues[name], now_us) for name in sorted(state.queues)]
+    _show(arguments, rows, _QUEUE_COLUMNS)
+    return 0
+
+
+def _queue_row(name: str, queue: Queue, now_us: int) -> Row:
+    entries = queue.entries.values()
+    oldest_at = min((entry.at for entry in entries), default=None)
+    return {
+        "queue": name,
+        "depth": len(entries),
+        "bytes": sum(entry.message_bytes for entry in entries),
+        "acquired": sum(entry.acquired_by is not None for entry in entries),
+        "oldest_age_s": None if oldest_at is None else max(0, now_us - oldest_at) / 1_000_000,
+    }
+
+
+def browse(arguments: Namespace) -> int:
+    """Messages of one queue, in order."""
+    from sparkstore.content import ContentReader
+    from sparkstore.root import open_root
+
+    root = open_root(arguments.root)
+    state = _recovered(root)
+    if arguments.queue not in state.queues:
+        message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
+        raise InvalidRequest(message)
+    entries = state.queues[arguments.queue].entries.items()
+    rows: Iterator[dict[str, Any]] = (
+        _message_row(message_id, entry) for message_id, entry in islice(entries, _limit(arguments))
+    )
+    if not arguments.body:
+        _show(arguments, rows, _MESSAGE_COLUMNS)
+        return 0
+    reader = ContentReader(root)
+    for row in rows:
+        header, body = reader.load(row["message_id"])
+        row["header"] = {
+            name: value
+            for name, value in header._asdict().items()
+            if name not in {"header", "properties"} and value is not None
+        }
+        row["properties"] = dict(header.properties)
+        if arguments.json:
+            _print(json_lines([{**row, "body": body_text(body)}]))
+        else:
+            _print(_message_lines(row, body))
+    return 0
+
+
+def _message_row(message_id: int, entry: Entry) -> dict[str, Any]:
+    return {
+        "position": entry.position,
+        "message_id": message_id,
+        "enqueued_at": time_of(entry.at),
+        "bytes": entry.message_bytes,
+        "acquired_by": entry.acquired_by,
+        "delivery_count": entry.delivery_count,
+        "priority": entry.priority,
+        "expires_at": time_of(entry.expires_at),
+    }
+
+
+def _message_lines(row: Row, body: bytes) -> Iterator[str]:
+    """One message under its number: whole, since it was asked for."""
+    yield f"message {row['message_id']}"
+    told = {name: row[name] for name in _MESSAGE_COLUMNS if name != "message_id"} | row["header"]
+    for name, value in (told | row["properties"]).items():
+        if value is not None:
+            yield f"  {printable(name)}: {printable(str(value))}"
+    yield f"  body: {body_text(body)}"
+
+
+def sql(arguments: Namespace) -> int:
+    """The answer to a query."""
+    from sparkstore.root import open_root
+
+    root = open_root(arguments.root)  # before seconds of starting a JVM
+    from sparkstore.cli_sql import answer
+    from sparkstore.session import local_session
+    from sparkstore.views import register
+
+    spark = local_session("sparkstore sql")
+    try:
+        register(spark, root)
+        _show(arguments, answer(spark, arguments.statement, arguments.limit))
+    finally:
+        spark.stop()
+    return 0
+
+
+def version(arguments: Namespace) -> int:
+    """Versions of sparkstore, Python and the engines; None for one that is not installed."""
+    versions: dict[str, str | None] = {
+        "sparkstore": sparkstore.__version__,
+        "python": sys.version.split()[0],
+    }
+    for name in _ENGINES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    rows = [{"name": name, "version": number} for name, number in versions.items()]
+    _print(json_lines([versions]) if arguments.json else table(rows))
+    return 0
+
+
+def _recovered(root: Root) -> State:
+    """The fold of all that Delta has.
+
+    Tables are read one after the other while a store or a job may move records between them, and
+    then they do not fit together. Nothing is wrong unless it stays so.
+    """
+    from sparkstore.recovery import recover
+
+    for _ in range(_TRIES - 1):
+        try:
+            return recover(root).state
+        except CorruptData:
+            continue
+    return recover(root).state
+
+
+def _limit(arguments: Namespace) -> int | None:
+    return arguments.limit or None
+
+
+def _show(arguments: Namespace, rows: Iterable[Row], columns: Sequence[str] = ()) -> None:
+    _print(json_lines(rows) if arguments.json else table(list(rows), columns))
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)

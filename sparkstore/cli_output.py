@@ -1,0 +1,116 @@
+"""How commands print: aligned tables for people, one JSON object a line for machines. Pure."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+MAX_COLUMN_WIDTH = 60
+
+Row = Mapping[str, Any]
+
+
+def printable(text: str) -> str:
+    r"""Text that cannot drive a terminal: control and formatting characters as `\n`, `\x1b`, ….
+
+    A queue's name, a header and a body are what a sender chose.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def body_text(body: bytes) -> str:
+    """A body on one line: as UTF-8 if it is, else in hexadecimal."""
+    try:
+        return printable(body.decode())
+    except UnicodeDecodeError:
+        return "0x" + body.hex()
+
+
+def time_of(at_us: int | None) -> datetime | None:
+    """UTC µs as a time."""
+    return None if at_us is None else datetime.fromtimestamp(at_us / 1_000_000, UTC)
+
+
+def json_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """A JSON object for each row: ASCII, so that nothing in it can drive a terminal."""
+    for row in rows:
+        yield json.dumps(row, default=_plain)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    if isinstance(value, Decimal):
+        return str(value)
+    if hasattr(value, "asDict"):  # a Spark Row inside a row
+        return value.asDict()
+    return str(value)
+
+
+def table(rows: Sequence[Row], columns: Sequence[str] = ()) -> Iterator[str]:
+    """Rows under their column names, numbers to the right; a cell is cut at 60 characters.
+
+    Args:
+        rows: All with the same columns.
+        columns: Their names, needed when there may be no row.
+    """
+    names = list(columns or (rows[0] if rows else ()))
+    cells = [[_cell(row[name]) for name in names] for row in rows]
+    widths = [
+        max([_width(name), *(_width(line[at]) for line in cells)]) for at, name in enumerate(names)
+    ]
+    right = [_is_number(rows, name) for name in names]
+    headings = [printable(name) for name in names]
+    for line in (headings, ["-" * width for width in widths], *cells):
+        padded = map(_padded, line, widths, right)
+        yield "  ".join(padded).rstrip()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    if isinstance(value, bytes | bytearray):
+        value = body_text(bytes(value))
+    elif not isinstance(value, str):
+        value = json.dumps(value, default=_plain, ensure_ascii=False)
+    text = printable(value)
+    return text if len(text) <= MAX_COLUMN_WIDTH else text[: MAX_COLUMN_WIDTH - 1] + "…"
+
+
+def _is_number(rows: Sequence[Row], name: str) -> bool:
+    return any(
+        isinstance(row[name], int | float) and not isinstance(row[name], bool) for row in rows
+    )
+
+
+def _padded(text: str, width: int, right: bool) -> str:  # noqa: FBT001  # one call, by map
+    blanks = " " * (width - _width(text))
+    return blanks + text if right else text + blanks
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
