@@ -1,0 +1,232 @@
+"""The broker's queues and wiring, between the links and the store. On the loop's thread only.
+
+When things become visible: a message may be dispatched when its enqueue has completed, a queue or
+binding is used when its creation has. So nothing that a client was shown is undone by a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from broker_shim.completion import Completion, OnComplete, all_of
+from broker_shim.durability import TerminusDurability
+from broker_shim.embedded.address import (
+    AnonymousNode,
+    ExchangeNode,
+    Node,
+    QueueNode,
+    node_of,
+    refusal_to_create,
+)
+from broker_shim.embedded.metrics import Metrics
+from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.routing import DEFAULT_EXCHANGES, Router
+from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.embedded.settlement import Later, Settlement
+from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.store.interface import (
+    BindingKey,
+    Exchange,
+    MessageHeader,
+    MessageStore,
+    Queue,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Broker:
+    """All queues of one virtual host."""
+
+    def __init__(
+        self, calls: StoreCalls, settings: BrokerSettings, metrics: Metrics, later: Later
+    ) -> None:
+        self.calls = calls
+        self.later = later
+        self.settings = settings
+        self.metrics = metrics
+        self.queues: dict[str, QueueDispatch] = {}
+        self.router = Router()
+        self._to_dispatch: set[str] = set()
+        self.is_stopping = False
+        self.settlement = Settlement(self)
+
+    def node_of(self, address: str | None) -> Node:
+        """What an address names now."""
+        return node_of(address, queues=self.queues, exchanges=self.router)
+
+    def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
+        """The queues that a message sent to a node goes to; none if it routes nowhere."""
+        if isinstance(node, AnonymousNode):
+            node = self.node_of(header.to) if header.to else node
+        match node:
+            case QueueNode(queue):
+                return {queue} if queue in self.queues else set()
+            case ExchangeNode(exchange, key):
+                routing_key = key if key is not None else header.subject or ""
+                return self.router.route(exchange, routing_key) & self.queues.keys()
+            case AnonymousNode():
+                return set()
+
+    def publish(
+        self, header: MessageHeader, body: bytes, queues: Iterable[str], on_done: OnComplete
+    ) -> None:
+        """Put a message on queues, all or none; `on_done` when that has completed."""
+        names = tuple(queues)
+
+        def put(error: StoreError | None, message_id: int) -> None:
+            if error is None:
+                self.metrics.enqueued += len(names)
+                for name in names:
+                    self._arrived(name, message_id, header.priority)
+            on_done(error)
+
+        self.calls.put(header, body, names, put)
+
+    def ensure_queue(self, name: str, on_done: OnComplete) -> None:
+        """Have a queue of this name, created on demand if the settings say so."""
+        if name in self.queues:
+            on_done(None)
+            return
+        reason = refusal_to_create(name)
+        if reason is None and not self.settings.auto_create:
+            reason = f"queue {name!r} does not exist (auto_create is off)"
+        if reason is not None:
+            on_done(InvalidRequest(reason))
+            return
+        self.create_queue(Queue(name), on_done)
+
+    def create_queue(self, queue: Queue, on_done: OnComplete) -> None:
+        """Create a queue; it is used when that has completed."""
+
+        def created(error: StoreError | None) -> None:
+            if error is None and queue.name not in self.queues:
+                self.queues[queue.name] = QueueDispatch(queue.name)
+                _log.info("queue %r created", queue.name)
+            on_done(error)
+
+        self.calls.create(queue, created)
+
+    def subscribe(self, queue: str, node: ExchangeNode, on_done: OnComplete) -> None:
+        """Create a queue that survives nothing and bind it to an exchange."""
+        key = BindingKey(node.exchange, queue, "#" if node.routing_key is None else node.routing_key)
+
+        def bound(error: StoreError | None) -> None:
+            if error is None:
+                self.router.bind(key.exchange, key.binding_key, queue)
+            on_done(error)
+
+        def created(error: StoreError | None) -> None:
+            if error is None:
+                self.calls.bind(key, bound)
+            else:
+                on_done(error)
+
+        self.create_queue(Queue(queue, TerminusDurability.NONE), created)
+
+    def destroy_queue(self, name: str) -> None:
+        """Destroy a queue with its messages and bindings (temporary queues, at the link's end)."""
+        if self.queues.pop(name, None) is None:
+            return
+        self.router.unbind_queue(name)
+
+        def destroyed(error: StoreError | None) -> None:
+            if error is not None:
+                _log.warning("queue %r was not destroyed: %s", name, error)
+
+        self.calls.destroy(Queue(name, TerminusDurability.NONE), destroyed)
+
+    def wanted(self, queue: str) -> None:
+        """Something changed: dispatch this queue before the loop sleeps."""
+        self._to_dispatch.add(queue)
+
+    def dispatch(self) -> None:
+        """Hand out what waits to consumers with credit."""
+        while self._to_dispatch and not self.is_stopping:
+            queue = self.queues.get(self._to_dispatch.pop())
+            if queue is None:
+                continue
+            for message_id, consumer in queue.take():
+                consumer.assign(message_id)
+            for browser in queue.browsers:
+                browser.look()
+
+    def _arrived(self, name: str, message_id: int, priority: int) -> None:
+        queue = self.queues.get(name)
+        if queue is not None:
+            queue.arrived(message_id, priority)
+            self._to_dispatch.add(name)
+
+
+def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) -> None:
+    """Take over what survived, release what connections of the last run held, create wiring.
+
+    Blocks: for the start only, before the loop runs. What was acquired belonged to connections
+    that are gone, so it is released and counts as a failed delivery: they may have seen it.
+
+    Raises:
+        StoreError: The store refused; a configured queue exists with other arguments.
+    """
+    recovered = store.recover()
+    acquired: list[tuple[int, str, str]] = []
+    for definition in recovered.queues:
+        entries = []
+        for message_id, entry in recovered.entries.get(definition.name, {}).items():
+            was_held = entry.acquired_by is not None
+            entries.append((message_id, entry.priority, entry.delivery_count + was_held))
+            if entry.acquired_by is not None:
+                acquired.append((message_id, definition.name, entry.acquired_by))
+        queue = QueueDispatch(definition.name)
+        queue.recovered(entries)
+        broker.queues[definition.name] = queue
+    for exchange in recovered.exchanges:
+        broker.router.add_exchange(exchange.name, exchange.type)
+    for key in recovered.bindings:
+        broker.router.bind(key.exchange, key.binding_key, key.queue)
+    _release(store, acquired, timeout_s)
+    _create(store, broker, timeout_s)
+    count = sum(len(queue) for queue in broker.queues.values())
+    _log.info("recovered %d messages on %d queues", count, len(broker.queues))
+
+
+def _release(store: MessageStore, acquired: list[tuple[int, str, str]], timeout_s: float) -> None:
+    _wait(
+        (
+            lambda done, m=message_id, q=queue, h=holder: store.release(
+                m, q, h, done, delivery_failed=True
+            )
+            for message_id, queue, holder in acquired
+        ),
+        timeout_s,
+    )
+    if acquired:
+        holders = len({holder for _id, _queue, holder in acquired})
+        _log.info("released %d messages that %d lost links held", len(acquired), holders)
+
+
+def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
+    settings = broker.settings
+    exchanges = [Exchange(name, kind) for name, kind in DEFAULT_EXCHANGES.items()]
+    exchanges += settings.exchanges
+    for exchange in exchanges:
+        broker.router.add_exchange(exchange.name, exchange.type)
+    wiring: list[Queue | Exchange] = [*exchanges, *settings.queues]
+    creations = [lambda done, w=item: store.create(w, done) for item in wiring]
+    bindings = [lambda done, k=key: store.bind(k, {}, done) for key in settings.bindings]
+    _wait([*creations, *bindings], timeout_s)
+    for queue in settings.queues:
+        broker.queues.setdefault(queue.name, QueueDispatch(queue.name))
+    for key in settings.bindings:
+        broker.router.bind(key.exchange, key.binding_key, key.queue)
+
+
+def _wait(calls: Iterable[Callable[[OnComplete], None]], timeout_s: float) -> None:
+    """Make calls of the store and wait for all of them."""
+    completions = []
+    for call in calls:
+        completion = Completion()
+        call(completion.finish)
+        completions.append(completion)
+    all_of(completions).complete(timeout_s)

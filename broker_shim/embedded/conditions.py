@@ -1,0 +1,52 @@
+"""The store's errors as AMQP error conditions, and which of them end the broker. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_shim.errors import (
+    Closed,
+    CorruptData,
+    Fenced,
+    InvalidRequest,
+    Locked,
+    NotAcquired,
+    StoreError,
+    Unavailable,
+)
+
+NOT_FOUND = "amqp:not-found"
+INVALID_FIELD = "amqp:invalid-field"
+DECODE_ERROR = "amqp:decode-error"
+NOT_IMPLEMENTED = "amqp:not-implemented"
+INTERNAL_ERROR = "amqp:internal-error"
+PRECONDITION_FAILED = "amqp:precondition-failed"
+RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
+RESOURCE_LOCKED = "amqp:resource-locked"
+MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
+CONNECTION_FORCED = "amqp:connection:forced"
+
+FATAL = (Fenced, CorruptData, Closed, Locked)
+"""After one of these the store takes no more: serving on would refuse everything."""
+
+
+class Refusal(NamedTuple):
+    """What a client is told: a condition of the protocol and one line for people."""
+
+    condition: str
+    description: str
+
+
+_CONDITIONS: tuple[tuple[type[StoreError], str], ...] = (
+    (InvalidRequest, PRECONDITION_FAILED),
+    (NotAcquired, RESOURCE_LOCKED),
+    (Unavailable, RESOURCE_LIMIT_EXCEEDED),
+)
+
+
+def refusal_of(error: StoreError) -> Refusal:
+    """What a client is told about an error of the store."""
+    for kind, condition in _CONDITIONS:
+        if isinstance(error, kind):
+            return Refusal(condition, str(error))
+    return Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")

@@ -1,0 +1,59 @@
+"""How many messages a sending client may have under way. Pure: no clock.
+
+Full credit while the store keeps up. `Unavailable` (no room, storage does not answer) cuts it to
+one message a probe, so that clients are held back by the protocol rather than refused again and
+again; each success doubles it. Credit once given cannot be taken back (AMQP 1.0 section 2.6.7), so
+what was already allowed may still be refused.
+"""
+
+from __future__ import annotations
+
+
+class CreditWindow:
+    """Credit of one link."""
+
+    def __init__(self, full: int) -> None:
+        self._full = full
+        self._window = full
+        self._outstanding = 0
+        self._is_held_back = False
+
+    @property
+    def is_held_back(self) -> bool:
+        """True after a failure until `probe`: no credit is given meanwhile."""
+        return self._is_held_back
+
+    def used(self) -> None:
+        """A message came in; it counts until `done` or `failed`."""
+        self._outstanding += 1
+
+    def done(self) -> None:
+        """A message was stored."""
+        self._outstanding -= 1
+        if self._window < self._full:
+            self._window = min(self._full, self._window * 2)
+
+    def refused(self) -> None:
+        """A message was refused for a fault of its own."""
+        self._outstanding -= 1
+
+    def failed(self) -> None:
+        """A message was not stored because the store is unavailable."""
+        self._outstanding -= 1
+        self._window = 1
+        self._is_held_back = True
+
+    def probe(self) -> None:
+        """It is time to try again."""
+        self._is_held_back = False
+
+    def to_give(self, credit: int) -> int:
+        """How much credit to add to what the peer has; nothing until half the window is free.
+
+        Args:
+            credit: What the peer may still send.
+        """
+        if self._is_held_back:
+            return 0
+        missing = self._window - credit - self._outstanding
+        return missing if missing > 0 and missing * 2 >= self._window else 0

@@ -1,0 +1,57 @@
+"""Calls from other threads, made on the loop's thread: one wake-up for as many as have come."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+Call = Callable[[Any], None]
+
+
+class Inbox:
+    """A queue of calls with a descriptor that is readable while there are any.
+
+    Correctness of the wake-up: `post` appends, then writes unless a wake-up is under way; `drain`
+    reads the descriptor and clears the mark before it takes the first call. So a call is appended
+    either before the drain took the last one, and is taken, or finds the mark clear and wakes the
+    loop again. A wake-up too many is harmless. `deque.append` and `popleft` are atomic.
+    """
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[Call, Any]] = deque()
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._is_awake = False
+
+    def fileno(self) -> int:
+        """What the loop waits on."""
+        return self._descriptor
+
+    def post(self, call: Call, argument: object) -> None:
+        """Have `call(argument)` made on the loop's thread, in the order of the posts."""
+        self._calls.append((call, argument))
+        if not self._is_awake:
+            self._is_awake = True
+            os.eventfd_write(self._descriptor, 1)
+
+    def poster(self, call: Call) -> Call:
+        """A callback that posts: what the store is given as `on_complete`."""
+        return lambda argument: self.post(call, argument)
+
+    def drain(self) -> int:
+        """Make the calls that have come; how many."""
+        try:
+            os.eventfd_read(self._descriptor)
+        except BlockingIOError:
+            pass
+        self._is_awake = False
+        count = len(self._calls)
+        for _ in range(count):
+            call, argument = self._calls.popleft()
+            call(argument)
+        return count
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        os.close(self._descriptor)

@@ -1,0 +1,250 @@
+"""Sockets and the one loop: bytes ↔ connections, completions, timers, and the way to an end."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
+
+from broker_shim.embedded.broker import Broker
+from broker_shim.embedded.connection import Connection
+from broker_shim.embedded.inbox import Inbox
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 16
+_WRITE_BYTES = 1 << 18
+_READS_IN_TURN = 8
+_TICK_S = 1.0
+_FAREWELL_S = 2.0
+
+
+class Timers:
+    """Calls to be made later. Pure but for the calls: time is an argument."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+
+    def add(self, at_s: float, call: Callable[[], None]) -> None:
+        """Have a call made at a time."""
+        heappush(self._due, (at_s, next(self._numbers), call))
+
+    def run(self, now_s: float) -> float:
+        """Make the calls that are due; seconds until the next, at least 0."""
+        while self._due and self._due[0][0] <= now_s:
+            heappop(self._due)[2]()
+        return max(0.0, self._due[0][0] - now_s) if self._due else _TICK_S
+
+
+class Listener:
+    """Serves until `stop` has been asked for and everything under way has ended, or `fail`.
+
+    One thread runs `run`; `stop` may be called from a signal handler or through the inbox.
+    """
+
+    def __init__(self, inbox: Inbox, timers: Timers) -> None:
+        self._inbox = inbox
+        self._timers = timers
+        self._selector = selectors.DefaultSelector()
+        self._peers: dict[Connection, Peer] = {}
+        self._to_write: set[Connection] = set()
+        self._listening: socket.socket | None = None
+        self._broker: Broker | None = None
+        self._is_ended = False
+        self._stopping_since_s = 0.0
+        self._is_stop_asked = False
+        self._selector.register(inbox, selectors.EVENT_READ, self._inbox_ready)
+
+    def listen(self, broker: Broker, address: socket.socket) -> None:
+        """Serve connections that come to a listening socket."""
+        self._broker = broker
+        self._listening = address
+        address.setblocking(False)  # noqa: FBT003  # the library's signature
+        self._selector.register(address, selectors.EVENT_READ, self._accept)
+        self._timers.add(time.monotonic() + _TICK_S, self._tick)
+
+    def stop(self) -> None:
+        """Ask for a clean end; safe in a signal handler."""
+        self._is_stop_asked = True
+        self._inbox.post(lambda _nothing: None, None)
+
+    def end(self) -> None:
+        """End at once: nothing that is under way is waited for."""
+        self._is_ended = True
+
+    def run(self) -> None:
+        """Serve; returns after `stop` or `end`."""
+        while not self._is_ended:
+            wait_s = self._timers.run(time.monotonic())
+            for key, mask in self._selector.select(0 if self._to_write else wait_s):
+                key.data(mask)
+            if self._is_stop_asked:
+                self._advance_stop(time.monotonic())
+            self._dispatch()
+            self._write_all()
+
+    def close(self) -> None:
+        """Let go of every socket."""
+        for peer in list(self._peers.values()):
+            self._drop(peer)
+        self._stop_listening()
+        self._selector.close()
+
+    def _inbox_ready(self, _mask: int) -> None:
+        self._inbox.drain()
+
+    def _dispatch(self) -> None:
+        assert self._broker is not None
+        self._broker.dispatch()
+
+    def _accept(self, _mask: int) -> None:
+        assert self._listening is not None
+        assert self._broker is not None
+        try:
+            accepted, _address = self._listening.accept()
+        except OSError as reason:  # gone again, or no descriptor left: the others go on
+            _log.warning("a connection was not accepted: %s", reason)
+            return
+        if len(self._peers) >= self._broker.settings.max_connections:
+            _log.warning("a connection was refused: %d are open", len(self._peers))
+            accepted.close()
+            return
+        accepted.setblocking(False)  # noqa: FBT003
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(self._broker, self._to_write.add)
+        peer = Peer(accepted, connection)
+        self._peers[connection] = peer
+        self._broker.metrics.connections += 1
+        self._selector.register(accepted, selectors.EVENT_READ, lambda mask: self._io(peer, mask))
+
+    def _io(self, peer: Peer, mask: int) -> None:
+        if mask & selectors.EVENT_READ:
+            peer.read()
+        self._to_write.add(peer.connection)
+
+    def _write_all(self) -> None:
+        while self._to_write:
+            peer = self._peers.get(self._to_write.pop())
+            if peer is None:
+                continue
+            peer.write()
+            if peer.is_over:
+                self._drop(peer)
+            elif peer.interest != peer.registered:
+                peer.registered = peer.interest
+                self._selector.modify(
+                    peer.socket, peer.interest, self._selector.get_key(peer.socket).data
+                )
+
+    def _drop(self, peer: Peer) -> None:
+        del self._peers[peer.connection]
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(peer.socket)
+        peer.socket.close()
+        peer.connection.free()
+        self._to_write.discard(peer.connection)
+
+    def _tick(self) -> None:
+        assert self._broker is not None
+        now_s = time.monotonic()
+        for connection, peer in list(self._peers.items()):
+            connection.tick(now_s)
+            age_s = now_s - connection.opened_at_s
+            if not connection.is_open and age_s > self._broker.settings.handshake_timeout_s:
+                _log.info("connection %d did not open in time", connection.number)
+                self._drop(peer)
+        self._timers.add(now_s + _TICK_S, self._tick)
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(self._listening)
+            self._listening.close()
+            self._listening = None
+
+    def _advance_stop(self, now_s: float) -> None:
+        """One step to a clean end: no more in, what is under way ends, give back, say goodbye."""
+        assert self._broker is not None
+        broker = self._broker
+        if not broker.is_stopping:
+            broker.is_stopping = True
+            self._stopping_since_s = now_s
+            self._stop_listening()
+            self._timers.add(now_s + broker.settings.stop_timeout_s, lambda: None)
+        elapsed_s = now_s - self._stopping_since_s
+        if broker.calls.open_count and elapsed_s < broker.settings.stop_timeout_s:
+            return
+        self._is_stop_asked = False
+        for connection in list(self._peers):
+            connection.lost()
+            connection.close_forced("the broker stops")
+        self._wait_for_the_end(now_s + _FAREWELL_S)
+
+    def _wait_for_the_end(self, until_s: float) -> None:
+        """End when every peer has said goodbye and every release completed, or it is late."""
+        assert self._broker is not None
+        if (self._peers or self._broker.calls.open_count) and time.monotonic() < until_s:
+            again_s = time.monotonic() + 0.01
+            self._timers.add(again_s, lambda: self._wait_for_the_end(until_s))
+        else:
+            self._is_ended = True
+
+
+class Peer:
+    """A socket and the connection it carries."""
+
+    def __init__(self, accepted: socket.socket, connection: Connection) -> None:
+        self.socket = accepted
+        self.connection = connection
+        self.interest = selectors.EVENT_READ
+        self.registered = selectors.EVENT_READ
+        self.is_over = False
+
+    def read(self) -> None:
+        """Take what has come, a few turns at most: other peers wait."""
+        for _ in range(_READS_IN_TURN):
+            room = self.connection.room_bytes
+            if room <= 0:
+                self.interest &= ~selectors.EVENT_READ
+                return
+            wanted = min(room, _READ_BYTES)
+            try:
+                received = self.socket.recv(wanted)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.is_over = True
+                return
+            self.connection.receive(received)
+            if len(received) < wanted:
+                if not received:
+                    self.interest &= ~selectors.EVENT_READ
+                return
+
+    def write(self) -> None:
+        """Write as much as the socket takes."""
+        self.interest &= ~selectors.EVENT_WRITE
+        while not self.is_over:
+            output = self.connection.output(_WRITE_BYTES)
+            if output is None:
+                self.is_over = True
+                return
+            if not output:
+                break
+            try:
+                sent = self.socket.send(output)
+            except BlockingIOError:
+                self.interest |= selectors.EVENT_WRITE
+                break
+            except OSError:
+                self.is_over = True
+                return
+            self.connection.written(sent)
+        if self.connection.room_bytes > 0:
+            self.interest |= selectors.EVENT_READ

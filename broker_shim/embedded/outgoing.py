@@ -1,0 +1,358 @@
+"""A link on which a client receives: acquire, deliver, then what the client decided.
+
+Decision: a delivery is sent when the acquire has completed, not before. At-least-once would bear
+sending early (a crash only delivers again), but the completion is also where the store refuses:
+a message that another member acquired first must not be seen here. The price is one group commit
+of latency for a delivery, not throughput, as all credit is acquired at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from cproton import (
+    PN_ACCEPTED,
+    PN_MODIFIED,
+    PN_REJECTED,
+    PN_RELEASED,
+    pn_condition_get_description,
+    pn_condition_get_name,
+    pn_delivery,
+    pn_delivery_remote,
+    pn_delivery_remote_state,
+    pn_delivery_settle,
+    pn_delivery_settled,
+    pn_delivery_update,
+    pn_disposition_condition,
+    pn_disposition_is_failed,
+    pn_disposition_is_undeliverable,
+    pn_link_advance,
+    pn_link_credit,
+    pn_link_drained,
+    pn_link_get_drain,
+    pn_link_send,
+    pn_link_session,
+    pn_session_outgoing_bytes,
+)
+
+from broker_shim.embedded.amqp_message import outgoing
+from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.store.interface import Message
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+_EXPIRED = {"outcome": "expired"}
+
+
+def send(link: Any, tag: int, encoded: bytes) -> Any:
+    """Write one delivery whole; its pointer, valid until it is settled or the link freed."""
+    delivery = pn_delivery(link, tag.to_bytes(8, "big"))
+    pn_link_send(link, encoded)
+    pn_link_advance(link)
+    return delivery
+
+
+class OutgoingLink:
+    """Our sending end: a consumer of one queue.
+
+    Invariant: a message that was assigned is, until it is given back or removed, in exactly one
+    of: under way to be acquired, in `_unsettled`, under way to be settled.
+    """
+
+    def __init__(
+        self, connection: Connection, link: Any, queue: QueueDispatch, holder: str, *,
+        is_settled: bool, is_temporary: bool,
+    ) -> None:
+        self._connection = connection
+        self._broker = connection.broker
+        self._link = link
+        self._queue = queue
+        self._holder = holder
+        self._is_settled = is_settled
+        self._is_temporary = is_temporary
+        self._tags = count(1)
+        self._acquiring = 0
+        self._unsettled: dict[Any, int] = {}
+        self.credit = 0
+        self.is_gone = False
+
+    def start(self) -> None:
+        """Take a place at the queue."""
+        self._queue.add(self)
+        self.on_flow()
+
+    def gone(self) -> None:
+        """The link, its session or its connection ended: what it held is given back."""
+        self.is_gone = True
+        self.credit = 0
+        self._queue.discard(self)
+        held, self._unsettled = self._unsettled, {}
+        if self._is_temporary:
+            self._broker.destroy_queue(self._queue.name)
+            return
+        for message_id in held.values():
+            self._give_back(message_id, failed=True)
+
+    def on_flow(self) -> None:
+        """The peer gave credit, or asks to drain it, or there is room to write again."""
+        if self.is_gone:
+            return
+        session = pn_link_session(self._link)
+        if pn_session_outgoing_bytes(session) > self._broker.settings.buffered_bytes:
+            self.credit = 0
+            self._connection.wait_for_room(self)
+            return
+        self.credit = max(0, pn_link_credit(self._link) - self._acquiring)
+        self._broker.wanted(self._queue.name)
+        if pn_link_get_drain(self._link):
+            self._broker.dispatch()
+            self._finish_drain()
+
+    def assign(self, message_id: int) -> None:
+        """See `Consumer.assign`."""
+        self.credit -= 1
+        self._acquiring += 1
+        calls, queue, holder = self._broker.calls, self._queue.name, self._holder
+
+        def done(error: StoreError | None) -> None:
+            self._acquired(message_id, error)
+
+        if self._is_settled:
+            self._take(message_id)
+        else:
+            calls.acquire(message_id, queue, holder, done)
+
+    def _take(self, message_id: int) -> None:
+        """At most once: it leaves the queue before it is sent, so it has to be read before that."""
+        message = self._load(message_id)
+        if message is None:
+            self._acquiring -= 1
+            return
+
+        def taken(error: StoreError | None) -> None:
+            self._acquired(message_id, error, message)
+
+        outcome = _EXPIRED if self._is_expired(message) else None
+        calls, queue = self._broker.calls, self._queue.name
+        calls.dequeue(message_id, queue, self._holder, taken, outcome)
+
+    def _is_expired(self, message: Message) -> bool:
+        expires_at = message.header.expires_at
+        return expires_at is not None and expires_at <= self._connection.now_us()
+
+    def on_delivery(self, delivery: Any) -> None:
+        """The peer decided, or settled without a decision, which releases."""
+        message_id = self._unsettled.get(delivery)
+        if message_id is None:
+            return
+        state = pn_delivery_remote_state(delivery)
+        decide = _DECISIONS.get(state)
+        if decide is None and pn_delivery_settled(delivery):
+            state, decide = PN_RELEASED, OutgoingLink._released
+        if decide is not None:
+            del self._unsettled[delivery]
+            decide(self, delivery, message_id)
+
+    def _acquired(
+        self, message_id: int, error: StoreError | None, taken: Message | None = None
+    ) -> None:
+        self._acquiring -= 1
+        if error is not None:
+            self._not_acquired(message_id, error)
+        elif self.is_gone or self._broker.is_stopping:
+            if taken is None:
+                self._give_back(message_id, failed=False)
+            else:
+                self._queue.removed(message_id)
+        else:
+            message = taken or self._load(message_id)
+            if message is not None:
+                self._deliver(message)
+        if not self.is_gone:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """What was not delivered gave its credit back; a drain may be over."""
+        if self._acquiring == 0 or pn_link_get_drain(self._link):
+            self.on_flow()
+
+    def _not_acquired(self, message_id: int, error: StoreError) -> None:
+        if isinstance(error, Unavailable):
+
+            def again() -> None:
+                self._queue.released(message_id, delivery_failed=False)
+                self._broker.wanted(self._queue.name)
+
+            self._broker.later(self._broker.settings.probe_interval_s, again)
+            return
+        _log.warning("message %d of %r is not ours: %s", message_id, self._queue.name, error)
+        self._queue.removed(message_id)
+
+    def _load(self, message_id: int) -> Message | None:
+        """The message; None (and it is left held, for an operator to see) if it is not readable."""
+        try:
+            return self._broker.calls.load(message_id)
+        except StoreError as error:
+            _log.exception("message %d of %r cannot be read", message_id, self._queue.name)
+            if isinstance(error, InvalidRequest):
+                self._queue.removed(message_id)
+            return None
+
+    def _deliver(self, message: Message) -> None:
+        header, message_id = message.header, message.message_id
+        if self._is_expired(message):
+            self._expired(message_id)
+            return
+        now_us = self._connection.now_us()
+        failures = self._queue.delivery_count(message_id)
+        encoded = outgoing(header, message.body, delivery_count=failures, now_us=now_us)
+        delivery = send(self._link, next(self._tags), encoded)
+        self._broker.metrics.delivered += 1
+        if self._is_settled:
+            pn_delivery_settle(delivery)
+            self._queue.removed(message_id)
+        else:
+            self._unsettled[delivery] = message_id
+        self._connection.has_output()
+
+    def _expired(self, message_id: int) -> None:
+        self._broker.metrics.expired += 1
+        if self._is_settled:
+            self._queue.removed(message_id)
+            return
+        remove, queue = self._broker.settlement.remove, self._queue.name
+        remove(message_id, queue, self._holder, lambda _error: None, _EXPIRED)
+
+    def _accepted(self, delivery: Any, message_id: int) -> None:
+        def done(error: StoreError | None) -> None:
+            self._broker.metrics.accepted += error is None
+            self._settle(delivery, PN_ACCEPTED, error)
+
+        queue = self._queue.name
+        self._broker.settlement.remove(message_id, queue, self._holder, done)
+
+    def _rejected(self, delivery: Any, message_id: int) -> None:
+        condition = pn_disposition_condition(pn_delivery_remote(delivery))
+        outcome = {"outcome": "rejected"}
+        for name, value in (
+            ("condition", pn_condition_get_name(condition)),
+            ("description", pn_condition_get_description(condition)),
+        ):
+            if value:
+                outcome[name] = str(value)
+
+        def done(error: StoreError | None) -> None:
+            self._broker.metrics.rejected += error is None
+            self._settle(delivery, PN_REJECTED, error)
+
+        queue = self._queue.name
+        self._broker.settlement.remove(message_id, queue, self._holder, done, outcome)
+
+    def _released(self, delivery: Any, message_id: int) -> None:
+        self._give_back(message_id, failed=False, delivery=delivery, state=PN_RELEASED)
+
+    def _modified(self, delivery: Any, message_id: int) -> None:
+        """Message annotations of the outcome are not kept: stored messages are immutable."""
+        remote = pn_delivery_remote(delivery)
+        if pn_disposition_is_undeliverable(remote):
+            self._queue.refuse(message_id, self)
+        failed = bool(pn_disposition_is_failed(remote))
+        self._give_back(message_id, failed=failed, delivery=delivery, state=PN_MODIFIED)
+
+    def _give_back(
+        self, message_id: int, *, failed: bool, delivery: Any = None, state: int = 0
+    ) -> None:
+        def done(error: StoreError | None) -> None:
+            if delivery is not None:
+                self._settle(delivery, state, error)
+
+        queue, holder = self._queue.name, self._holder
+        give_back = self._broker.settlement.give_back
+        give_back(message_id, queue, holder, failed=failed, on_done=done)
+
+    def _settle(self, delivery: Any, state: int, error: StoreError | None) -> None:
+        """Confirm to the peer, with its own outcome; after an error nothing is confirmed."""
+        if self.is_gone or error is not None:
+            return
+        pn_delivery_update(delivery, state)
+        pn_delivery_settle(delivery)
+        self._connection.has_output()
+
+    def _finish_drain(self) -> None:
+        if self._acquiring == 0 and pn_link_credit(self._link) > 0:
+            pn_link_drained(self._link)
+            self.credit = 0
+            self._connection.has_output()
+
+
+_DECISIONS = {
+    PN_ACCEPTED: OutgoingLink._accepted,  # noqa: SLF001  # a table of this class's own methods
+    PN_REJECTED: OutgoingLink._rejected,  # noqa: SLF001
+    PN_RELEASED: OutgoingLink._released,  # noqa: SLF001
+    PN_MODIFIED: OutgoingLink._modified,  # noqa: SLF001
+}
+
+
+class BrowsingLink:
+    """Our sending end of a link that looks and does not take (distribution mode copy)."""
+
+    def __init__(self, connection: Connection, link: Any, queue: QueueDispatch) -> None:
+        self._connection = connection
+        self._broker = connection.broker
+        self._link = link
+        self._queue = queue
+        self._seen = 0
+        self._tags = count(1)
+        self.is_gone = False
+
+    def start(self) -> None:
+        """Begin at the head of the queue."""
+        self._queue.browsers.append(self)
+        self.on_flow()
+
+    def gone(self) -> None:
+        """The link ended; it held nothing."""
+        self.is_gone = True
+        self._queue.browsers.remove(self)
+
+    def on_flow(self) -> None:
+        """The peer gave credit, or asks to drain it."""
+        self.look()
+        if not self.is_gone and pn_link_get_drain(self._link) and pn_link_credit(self._link) > 0:
+            pn_link_drained(self._link)
+            self._connection.has_output()
+
+    def on_delivery(self, delivery: Any) -> None:
+        """What the peer decides changes nothing."""
+        if pn_delivery_remote_state(delivery) or pn_delivery_settled(delivery):
+            pn_delivery_settle(delivery)
+
+    def look(self) -> None:
+        """See `Browser.look`."""
+        credit = 0 if self.is_gone else pn_link_credit(self._link)
+        session = pn_link_session(self._link)
+        for waiting in self._queue.waiting_after(self._seen) if credit > 0 else ():
+            if pn_session_outgoing_bytes(session) > self._broker.settings.buffered_bytes:
+                self._connection.wait_for_room(self)
+                break
+            if credit == 0:
+                break
+            self._seen = waiting.order
+            try:
+                message = self._broker.calls.load(waiting.message_id)
+            except InvalidRequest:
+                continue
+            failures = self._queue.delivery_count(waiting.message_id)
+            now_us = self._connection.now_us()
+            encoded = outgoing(
+                message.header, message.body, delivery_count=failures, now_us=now_us
+            )
+            send(self._link, next(self._tags), encoded)
+            credit -= 1
+            self._connection.has_output()

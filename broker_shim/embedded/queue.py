@@ -1,0 +1,148 @@
+"""Who gets which message of a queue next. Pure: holds message ids, never bodies; no store, no clock.
+
+Higher priority first, then the order of arrival; a message that was given back is again where it
+was. Consumers with credit take turns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple, Protocol
+
+_MAX_PRIORITY = 9
+_PRIORITY_SHIFT = 64
+
+
+class Consumer(Protocol):
+    """Whoever takes messages from a queue."""
+
+    @property
+    def credit(self) -> int:
+        """How many more messages it takes now."""
+
+    def assign(self, message_id: int) -> None:
+        """This message is held for you: lower your credit, acquire it, deliver it."""
+
+
+class Browser(Protocol):
+    """Whoever looks at a queue and takes nothing."""
+
+    def look(self) -> None:
+        """Something may be new on the queue."""
+
+
+class Waiting(NamedTuple):
+    """An available message; the order of the tuple is the order of the queue."""
+
+    order: int
+    message_id: int
+
+
+class QueueDispatch:
+    """One queue: what waits, what is held, who wants.
+
+    Invariant: a message on the queue is either waiting or held, never both.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._arrivals = 0
+        self._waiting: list[Waiting] = []
+        self._held: dict[int, Waiting] = {}
+        self._delivery_counts: dict[int, int] = {}
+        self._refused_by: dict[int, set[Consumer]] = {}
+        self._consumers: deque[Consumer] = deque()
+        self.browsers: list[Browser] = []
+
+    def __len__(self) -> int:
+        """Messages on the queue, held ones too."""
+        return len(self._waiting) + len(self._held)
+
+    @property
+    def consumer_count(self) -> int:
+        """Consumers attached."""
+        return len(self._consumers)
+
+    def recovered(self, entries: list[tuple[int, int, int]]) -> None:
+        """Take what survived: (message id, priority, delivery count) in queue order, once."""
+        for message_id, priority, delivery_count in entries:
+            self._arrivals += 1
+            self._waiting.append(Waiting(_order(priority, self._arrivals), message_id))
+            if delivery_count:
+                self._delivery_counts[message_id] = delivery_count
+        heapify(self._waiting)
+
+    def arrived(self, message_id: int, priority: int) -> None:
+        """A message was enqueued."""
+        self._arrivals += 1
+        heappush(self._waiting, Waiting(_order(priority, self._arrivals), message_id))
+
+    def released(self, message_id: int, *, delivery_failed: bool) -> None:
+        """A held message is available again."""
+        heappush(self._waiting, self._held.pop(message_id))
+        if delivery_failed:
+            self._delivery_counts[message_id] = self.delivery_count(message_id) + 1
+
+    def removed(self, message_id: int) -> None:
+        """A held message left the queue."""
+        del self._held[message_id]
+        self._delivery_counts.pop(message_id, None)
+        self._refused_by.pop(message_id, None)
+
+    def delivery_count(self, message_id: int) -> int:
+        """Failed deliveries so far."""
+        return self._delivery_counts.get(message_id, 0)
+
+    def add(self, consumer: Consumer) -> None:
+        """A consumer takes its place after the others."""
+        self._consumers.append(consumer)
+
+    def discard(self, consumer: Consumer) -> None:
+        """A consumer is gone; what it holds is for the caller to release."""
+        if consumer in self._consumers:
+            self._consumers.remove(consumer)
+        for refusers in self._refused_by.values():
+            refusers.discard(consumer)
+
+    def refuse(self, message_id: int, consumer: Consumer) -> None:
+        """This consumer must not get this message again (modified, undeliverable-here)."""
+        self._refused_by.setdefault(message_id, set()).add(consumer)
+
+    def take(self) -> Iterator[tuple[int, Consumer]]:
+        """Hand out messages, each to a consumer with credit, and hold them.
+
+        The caller must `assign` each before it asks for the next. What every
+        consumer with credit has refused stays where it is.
+        """
+        passed_over: list[Waiting] = []
+        try:
+            while self._waiting and any(consumer.credit > 0 for consumer in self._consumers):
+                waiting = heappop(self._waiting)
+                consumer = self._next_consumer(waiting.message_id)
+                if consumer is None:
+                    passed_over.append(waiting)
+                    continue
+                self._held[waiting.message_id] = waiting
+                yield waiting.message_id, consumer
+        finally:
+            for waiting in passed_over:
+                heappush(self._waiting, waiting)
+
+    def waiting_after(self, order: int) -> list[Waiting]:
+        """What waits after a place in the queue, in order, for browsing."""
+        return sorted(waiting for waiting in self._waiting if waiting.order > order)
+
+    def _next_consumer(self, message_id: int) -> Consumer | None:
+        refusers = self._refused_by.get(message_id, ())
+        for _ in range(len(self._consumers)):
+            consumer = self._consumers[0]
+            self._consumers.rotate(-1)
+            if consumer.credit > 0 and consumer not in refusers:
+                return consumer
+        return None
+
+
+def _order(priority: int, arrival: int) -> int:
+    return (_MAX_PRIORITY - priority << _PRIORITY_SHIFT) + arrival

@@ -1,0 +1,149 @@
+"""Settings of the embedded broker: `[broker]` of sparkstore.toml. Data only.
+
+    [broker]
+    auto_create = true
+    queues = [{name = "orders", durability = "unsettled-state", arguments = {}}]
+    exchanges = [{name = "news", type = "topic"}]
+    bindings = [{exchange = "news", key = "sport.#", queue = "orders"}]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest
+from broker_shim.store.interface import BindingKey, Exchange, Queue
+
+_MIB = 1 << 20
+_TIERS = {tier.name.lower().replace("_", "-"): tier for tier in TerminusDurability}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """How the broker serves.
+
+    Attributes:
+        auto_create: Attaching to an unknown queue creates it.
+        queues: Created at start, durably; likewise exchanges and bindings.
+        exchanges: Beside amq.direct, amq.fanout and amq.topic.
+        bindings: Of these queues to these exchanges.
+        credit: Messages one sending link may have under way, at least 1.
+        max_message_bytes: A link that sends a larger one is detached. Set from the store's limit.
+        max_frame_bytes: Largest frame we take, at least 512.
+        session_bytes: How much of a session's incoming bytes may wait in memory.
+        max_sessions: Sessions of one connection, at most 65,535.
+        max_connections: More are closed as they come.
+        idle_timeout_s: A connection that is silent for so long is closed.
+        handshake_timeout_s: A connection that has not opened after so long is closed.
+        buffered_bytes: A session with more than this to write gets no further deliveries.
+        probe_interval_s: How often a link is given a message to try while the store is unavailable.
+        stop_timeout_s: How long a clean stop waits for what is under way.
+    """
+
+    auto_create: bool = True
+    queues: tuple[Queue, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+    bindings: tuple[BindingKey, ...] = ()
+    credit: int = 1000
+    max_message_bytes: int = 128 * _MIB
+    max_frame_bytes: int = 32 * 1024
+    session_bytes: int = 8 * _MIB
+    max_sessions: int = 256
+    max_connections: int = 1000
+    idle_timeout_s: float = 60.0
+    handshake_timeout_s: float = 10.0
+    buffered_bytes: int = 4 * _MIB
+    probe_interval_s: float = 0.25
+    stop_timeout_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("credit", 1, 1_000_000),
+            ("max_frame_bytes", 512, 1 << 30),
+            ("max_sessions", 1, 65_535),
+        ):
+            if not least <= getattr(self, name) <= most:
+                message = f"[broker] {name} is {getattr(self, name)}: from {least} to {most}"
+                raise InvalidRequest(message)
+
+    def with_wiring(
+        self, queues: list[Queue], exchanges: list[Exchange], bindings: list[BindingKey]
+    ) -> BrokerSettings:
+        """The same with more to create at start."""
+        return replace(
+            self,
+            queues=(*self.queues, *queues),
+            exchanges=(*self.exchanges, *exchanges),
+            bindings=(*self.bindings, *bindings),
+        )
+
+
+def read_settings(path: Path) -> BrokerSettings:
+    """Settings from the `[broker]` table of a TOML file; what it leaves out has its default.
+
+    Raises:
+        InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
+    """
+    try:
+        content: dict[str, Any] = tomllib.loads(path.read_text()).get("broker", {})
+    except (OSError, ValueError) as reason:
+        message = f"settings {path}: {reason}"
+        raise InvalidRequest(message) from reason
+    defaults = BrokerSettings()
+    known = {field.name: getattr(defaults, field.name) for field in fields(BrokerSettings)}
+    values: dict[str, Any] = {}
+    for name, value in content.items():
+        if name not in known:
+            message = f"settings {path}: unknown setting {name!r} in [broker]"
+            raise InvalidRequest(message)
+        values[name] = _value(name, value, type(known[name]))
+    return BrokerSettings(**values)
+
+
+def _value(name: str, value: Any, kind: type) -> Any:
+    if name in _WIRING:
+        if not isinstance(value, list):
+            message = f"[broker] {name} must be a list of tables"
+            raise InvalidRequest(message)
+        return tuple(_WIRING[name](item) for item in value)
+    if type(value) is not kind and not (kind is float and type(value) is int):
+        message = f"[broker] {name} must be {kind.__name__}"
+        raise InvalidRequest(message)
+    return value
+
+
+def _queue(item: Mapping[str, Any]) -> Queue:
+    tier = _field(item, "durability", "unsettled-state")
+    if tier not in _TIERS:
+        message = f"durability {tier!r}: say one of {', '.join(_TIERS)}"
+        raise InvalidRequest(message)
+    arguments = item.get("arguments", {})
+    return Queue(_field(item, "name"), _TIERS[tier], arguments)
+
+
+def _exchange(item: Mapping[str, Any]) -> Exchange:
+    return Exchange(_field(item, "name"), _field(item, "type"))
+
+
+def _binding(item: Mapping[str, Any]) -> BindingKey:
+    return BindingKey(_field(item, "exchange"), _field(item, "queue"), _field(item, "key", ""))
+
+
+def _field(item: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = item.get(name, default) if isinstance(item, Mapping) else None
+    if not isinstance(value, str):
+        message = f"[broker] {item!r} needs {name} = \"…\""
+        raise InvalidRequest(message)
+    return value
+
+
+_WIRING: dict[str, Callable[[Mapping[str, Any]], object]] = {
+    "queues": _queue,
+    "exchanges": _exchange,
+    "bindings": _binding,
+}

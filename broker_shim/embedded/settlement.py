@@ -1,0 +1,96 @@
+"""What consumers decided, made durable: dequeue and release, repeated until the store took them.
+
+Why repeated: `Unavailable` leaves the outcome unknown, and the consumer has made up its mind. Taking
+an accepted message off again is harmless, as the store then says that it is not there; giving up
+would deliver it twice. A broker that stops meanwhile delivers it again: at least once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+Later = Callable[[float, Callable[[], None]], None]
+"""later(delay_s, call): make a call on the loop's thread after a while."""
+
+
+class Settlement:
+    """Ends what a consumer holds."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def remove(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_done: OnComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take a held message off its queue for good; `on_done(None)` when that is durable."""
+
+        def call(done: OnComplete) -> None:
+            self._broker.calls.dequeue(message_id, queue, holder, done, outcome)
+
+        def done(error: StoreError | None) -> None:
+            dispatch = self._broker.queues.get(queue)
+            if dispatch is not None:
+                dispatch.removed(message_id)
+            on_done(error)
+
+        self._insist(call, done, f"dequeue of message {message_id} from {queue!r}")
+
+    def give_back(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        *,
+        failed: bool,
+        on_done: OnComplete | None = None,
+    ) -> None:
+        """Make a held message available again; `failed` raises its delivery count."""
+
+        def call(done: OnComplete) -> None:
+            self._broker.calls.release(message_id, queue, holder, done, failed=failed)
+
+        def done(error: StoreError | None) -> None:
+            dispatch = self._broker.queues.get(queue)
+            if dispatch is not None:
+                if error is None:
+                    dispatch.released(message_id, delivery_failed=failed)
+                    self._broker.wanted(queue)
+                else:
+                    dispatch.removed(message_id)
+            if on_done is not None:
+                on_done(error)
+
+        self._broker.metrics.released += 1
+        self._insist(call, done, f"release of message {message_id} to {queue!r}")
+
+    def _insist(
+        self, call: Callable[[OnComplete], None], on_done: OnComplete, what: str, turn: int = 0
+    ) -> None:
+        def done(error: StoreError | None) -> None:
+            if isinstance(error, Unavailable):
+                delay_s = self._broker.settings.probe_interval_s
+                again = turn + 1
+                self._broker.later(delay_s, lambda: self._insist(call, on_done, what, again))
+                return
+            if isinstance(error, InvalidRequest) and turn:
+                error = None  # an earlier turn was taken after all
+            if isinstance(error, (InvalidRequest, NotAcquired)):
+                _log.warning("%s: %s", what, error)
+            on_done(error)
+
+        call(done)

@@ -1,0 +1,159 @@
+"""The store as the loop sees it: every answer comes back on the loop's thread, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from broker_shim.completion import OnComplete
+from broker_shim.embedded.conditions import FATAL
+from broker_shim.embedded.inbox import Inbox
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import (
+    BindingKey,
+    Exchange,
+    Message,
+    MessageHeader,
+    MessageStore,
+    Queue,
+)
+
+STAGED_BYTES = 1 << 20
+"""A larger body is given to the store in pieces."""
+
+_Finished = tuple[OnComplete, StoreError | None]
+
+
+class StoreCalls:
+    """Calls of a store, made on the loop's thread; `on_done` is called there too.
+
+    The first error that ends the store is given to `on_fatal`, before its `on_done`.
+    """
+
+    def __init__(
+        self, store: MessageStore, inbox: Inbox, on_fatal: Callable[[StoreError], None]
+    ) -> None:
+        self._store = store
+        self._inbox = inbox
+        self._on_fatal = on_fatal
+        self.open_count = 0
+
+    def put(
+        self, header: MessageHeader, body: bytes, queues: Iterable[str],
+        on_done: Callable[[StoreError | None, int], None],
+    ) -> None:
+        """Put a new message on queues, all or none; `on_done` gets its message id."""
+        try:
+            is_large = len(body) > STAGED_BYTES
+            message = self._store.message(header, b"" if is_large else body)
+        except StoreError as error:
+            self._answer((lambda refusal: on_done(refusal, 0), error))
+            return
+        names = list(queues)
+        if not is_large:
+            self._enqueue(message, names, on_done)
+            return
+
+        def staged(error: StoreError | None) -> None:
+            if error is None:
+                self._enqueue(whole, names, on_done)
+            else:
+                on_done(error, message.message_id)
+
+        # A staging that was refused must not be enqueued: it would be a message with no content.
+        whole = message
+        self.open_count += 1
+        whole = self._store.stage(message, [body], self._completion(staged))
+
+    def load(self, message_id: int) -> Message:
+        """A message on a queue; see `MessageStore.load`.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        try:
+            return self._store.load(message_id)
+        except FATAL as error:
+            self._on_fatal(error)
+            raise
+
+    def acquire(self, message_id: int, queue: str, holder: str, on_done: OnComplete) -> None:
+        """See `MessageStore.acquire`."""
+        self._call(on_done, self._store.acquire, message_id, queue, holder)
+
+    def dequeue(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str | None,
+        on_done: OnComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `MessageStore.dequeue`."""
+        self._call(on_done, self._store.dequeue, message_id, queue, holder, outcome=outcome)
+
+    def release(
+        self, message_id: int, queue: str, holder: str, on_done: OnComplete, *, failed: bool
+    ) -> None:
+        """See `MessageStore.release`."""
+        release = self._store.release
+        self._call(on_done, release, message_id, queue, holder, delivery_failed=failed)
+
+    def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
+        """See `MessageStore.create`."""
+        self._call(on_done, self._store.create, wiring)
+
+    def destroy(self, queue: Queue, on_done: OnComplete) -> None:
+        """See `MessageStore.destroy`."""
+        self._call(on_done, self._store.destroy, queue)
+
+    def bind(self, key: BindingKey, on_done: OnComplete) -> None:
+        """See `MessageStore.bind`."""
+        self._call(on_done, self._store.bind, key, {})
+
+    def _enqueue(
+        self, message: Message, queues: list[str],
+        on_done: Callable[[StoreError | None, int], None],
+    ) -> None:
+        message_id = message.message_id
+
+        def done(error: StoreError | None) -> None:
+            on_done(error, message_id)
+
+        if len(queues) == 1:
+            self._call(done, self._store.enqueue, message, queues[0])
+            return
+        try:
+            transaction = self._store.begin()
+            for queue in queues:
+                self._store.enqueue(message, queue, _nothing, transaction)
+        except StoreError as error:
+            self._answer((done, error))
+            return
+        self._call(done, self._store.commit, transaction)
+
+    def _call(self, on_done: OnComplete, method: Callable[..., None], *args: Any, **named: Any) -> None:
+        self.open_count += 1
+        try:
+            method(*args, on_complete=self._completion(on_done), **named)
+        except StoreError as error:  # Closed is the only one that is raised
+            self._inbox.post(self._finished, (on_done, error))
+
+    def _completion(self, on_done: OnComplete) -> OnComplete:
+        post, finished = self._inbox.post, self._finished
+        return lambda error: post(finished, (on_done, error))
+
+    def _answer(self, answer: _Finished) -> None:
+        self.open_count += 1
+        self._inbox.post(self._finished, answer)
+
+    def _finished(self, answer: _Finished) -> None:
+        on_done, error = answer
+        self.open_count -= 1
+        if isinstance(error, FATAL):
+            self._on_fatal(error)
+        on_done(error)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """The commit tells."""
