@@ -13,6 +13,8 @@ from then on each has one committing engine (Rule 2).
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from uuid import uuid4
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sparkstore.durable_files import fsync_with_folders, replace_durably
+from sparkstore.durable_files import fsync_path, fsync_with_folders, replace_durably
 from sparkstore.errors import CorruptData, InvalidRequest
 from sparkstore.schema import ROW, SCHEMA_VERSION, STATE, TABLE_CONFIGURATION
 
@@ -114,21 +116,61 @@ def open_or_create_root(where: str | Path) -> Root:
 
     Call it with the writer's lock held (`log.lock`), whose file does not count as content.
 
+    Why a creation may be cut off anywhere: `root.json` comes last, so without it no record was ever
+    taken; a table whose version 0 a power cut left zeroed is made anew. Tables with records and no
+    `root.json` are a root that lost it: they are never touched. Of two who create one root on a
+    shared folder, both take the tables of either, and the `root.json` of the first.
+
     Raises:
         InvalidRequest: The folder holds something else.
-        CorruptData: As `open_root`.
+        CorruptData: As `open_root`; the folder holds records but no `root.json`.
     """
     path = path_of(where)
-    if (path / "root.json").is_file():
+    if _is_root(path):
         return open_root(path)
-    strangers = {child.name for child in path.iterdir()} - _LEFT_BY_A_CREATION if path.is_dir() else set()
-    if strangers:
-        message = f"{path} is not a sparkstore root and not empty: it holds {min(strangers)!r}"
-        raise InvalidRequest(message)
+    if path.exists():
+        _remove_leftovers(path)
     return _create(path)
 
 
-_LEFT_BY_A_CREATION = {"journal", "history", "state", "wal", "writer.lock", "jobs.lock", "root.json.new"}
+_LEFT_BY_A_CREATION = {*TABLES, "wal", "writer.lock", "jobs.lock", "root.json"}
+
+
+def _is_root(path: Path) -> bool:
+    return (path / "root.json").is_file()
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Take away what a creation that was cut off left; refuse, untouched, if there is more."""
+    if not path.is_dir():
+        message = f"{path} is a file: a root is a folder"
+        raise InvalidRequest(message)
+    names = {child.name for child in path.iterdir()} - _LEFT_BY_A_CREATION
+    strangers = {name for name in names if not name.startswith("root.json.")}
+    if strangers:
+        message = f"{path} is not a sparkstore root and not empty: it holds {min(strangers)!r}"
+        raise InvalidRequest(message)
+    for name in (*TABLES, "wal"):
+        for file in (path / name).rglob("*"):
+            if not file.is_dir() and not _is_of_an_empty_table(file.relative_to(path)):
+                message = f"{path} holds {name} but no root.json: restore root.json from a backup"
+                raise CorruptData(message)
+    for name in TABLES:
+        if not _is_whole(path / name / "_delta_log" / f"{0:020}.json"):
+            shutil.rmtree(path / name, ignore_errors=True)
+
+
+def _is_whole(version: Path) -> bool:
+    try:
+        actions = [json.loads(line) for line in version.read_bytes().splitlines()]
+    except (OSError, ValueError):
+        return False
+    return any("metaData" in action for action in actions)
+
+
+def _is_of_an_empty_table(file: Path) -> bool:
+    """True for version 0 of a table, or a scratch file or checksum of it (`….json.tmp#1`)."""
+    return file.parts[1:-1] == ("_delta_log",) and f"{0:020}.json" in file.name
 
 
 def _create(path: Path) -> Root:
@@ -144,23 +186,31 @@ def _create(path: Path) -> Root:
         log = path / name / "_delta_log"
         fsync_with_folders([*log.glob("*.json")], up_to=path.parent)
     identity = Identity(uuid4().hex)
-    replace_durably(path / "root.json", json.dumps(asdict(identity), indent=2).encode())
-    return Root(path, identity)
+    scratch = path / f"root.json.{identity.root_id}"
+    replace_durably(scratch, json.dumps(asdict(identity), indent=2).encode())
+    with suppress(FileExistsError):  # whoever created it at the same time was first
+        (path / "root.json").hardlink_to(scratch)
+    scratch.unlink()
+    fsync_path(path)
+    return open_root(path)
 
 
 def _identity(file: Path) -> Identity:
     try:
         content: dict[str, Any] = json.loads(file.read_bytes())
         version = int(content["schema_version"])
+        if version > SCHEMA_VERSION:
+            raise CorruptData(_too_new(file, version))
         known = {name: content[name] for name in Identity.__dataclass_fields__ if name in content}
         identity = Identity(**known)
-    except (ValueError, KeyError, TypeError) as reason:
+    except (OSError, ValueError, KeyError, TypeError) as reason:
         message = f"{file} cannot be read ({reason!r}): restore it from a replica or a backup"
         raise CorruptData(message) from reason
-    if version > SCHEMA_VERSION:
-        message = (
-            f"{file.parent} has schema version {version}, this sparkstore knows"
-            f" {SCHEMA_VERSION}: install a newer sparkstore"
-        )
-        raise CorruptData(message)
     return identity
+
+
+def _too_new(file: Path, version: int) -> str:
+    return (
+        f"{file.parent} has schema version {version}, this sparkstore knows {SCHEMA_VERSION}:"
+        " install a newer sparkstore"
+    )
