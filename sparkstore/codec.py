@@ -21,8 +21,8 @@ from sparkstore.errors import CorruptData
 from sparkstore.records import Kind, MessageHeader, Record
 
 _MESSAGE = Record._fields.index("message")
+_FIELD_COUNT, _HEADER_FIELD_COUNT = len(Record._fields), len(MessageHeader._fields)
 _KINDS = {int(kind): kind for kind in Kind}
-
 
 
 def packer() -> Callable[[Record], bytes]:
@@ -31,9 +31,7 @@ def packer() -> Callable[[Record], bytes]:
     It raises OverflowError if an integer does not fit in 64 bits, UnicodeEncodeError for a text
     with half a surrogate pair.
     """
-    pack: Callable[[Record], bytes] = msgpack.Packer(
-        use_bin_type=True
-    ).pack
+    pack: Callable[[Record], bytes] = msgpack.Packer(use_bin_type=True).pack
     return pack
 
 
@@ -41,7 +39,7 @@ def unpack_all(packed: bytes | memoryview) -> Iterator[Record]:
     """The records that lie one after the other in `packed`, in order.
 
     Raises:
-        CorruptData: A record is cut short, has fields to spare, or has an unknown kind.
+        CorruptData: A record is cut short, has other fields, or has an unknown kind.
     """
     size = max(len(packed), 1)
     unpacker = msgpack.Unpacker(
@@ -64,8 +62,10 @@ def unpack_all(packed: bytes | memoryview) -> Iterator[Record]:
 
 
 def _record(fields: tuple[Any, ...]) -> Record:
+    if len(fields) != _FIELD_COUNT:
+        raise ValueError(f"{len(fields)} fields")
     header = fields[_MESSAGE]
+    if header is not None and len(header) != _HEADER_FIELD_COUNT:
+        raise ValueError(f"{len(header)} fields of a message")
     message = None if header is None else MessageHeader(*header)
-    return Record(
-        _KINDS[fields[0]], *fields[1:_MESSAGE], message, *fields[_MESSAGE + 1 :]
-    )
+    return Record(_KINDS[fields[0]], *fields[1:_MESSAGE], message, *fields[_MESSAGE + 1 :])
