@@ -130,7 +130,7 @@ def check_sums_agree(path: Path, content: bytes) -> bool:
     them aside (`broken_check_sums`).
     """
     sums = check_sum_file(path)
-    if not sums.is_file() or broken_check_sums(path, size=None):
+    if not sums.is_file() or broken_check_sums(path, len(content)):
         return True
     stored = sums.read_bytes()[len(_CHECK_SUM_HEADER) :]
     chunks = (content[start : start + 512] for start in range(0, len(content), 512))
@@ -142,8 +142,11 @@ def check_sum_file(path: Path) -> Path:
     return path.with_name(f".{path.name}.crc")
 
 
-def broken_check_sums(path: Path, *, size: int | None) -> bool:
-    """True if Hadoop's check sums of a file are there but not whole; `size` is the file's."""
+def broken_check_sums(path: Path, size: int) -> bool:
+    """True if Hadoop's check sums of a file of `size` bytes are there but zeroed or too short.
+
+    Sums for more bytes than there are say that the file was cut, not they.
+    """
     sums = check_sum_file(path)
     if not sums.is_file():
         return False
@@ -151,7 +154,7 @@ def broken_check_sums(path: Path, *, size: int | None) -> bool:
     body = content[len(_CHECK_SUM_HEADER) :]
     return (
         not content.startswith(_CHECK_SUM_HEADER)
-        or (size is not None and len(body) != 4 * -(-size // 512))
+        or len(body) < 4 * -(-size // 512)
         or (bool(body) and not any(body))
     )
 

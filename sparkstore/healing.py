@@ -188,7 +188,7 @@ def _broken_sums(table: Path, first: int, last: int) -> list[Path]:
     sums = [
         check_sum_file(path)
         for path in files
-        if path.is_file() and broken_check_sums(path, size=path.stat().st_size)
+        if path.is_file() and broken_check_sums(path, path.stat().st_size)
     ]
     return sums + [path for path in files if path.suffix == ".crc" and not _is_json(path)]
 
@@ -205,8 +205,12 @@ def _files_to_move(table: Path, found: _Finding) -> list[Path]:
     log = log_folder(table)
     later = log_files(table, found.last_whole + 1, _NO_LIMIT)
     checkpoint = _file_and_sums(log / "_last_checkpoint")
-    gone = {version_of(path.name) for path in (*later, *found.broken) if "checkpoint" in path.name}
-    pointer = checkpoint if _last_checkpoint(log) in {*gone, _BROKEN} else []
+    staying = {
+        version
+        for version, files in checkpoints(table).items()
+        if version <= found.last_whole and not {*files} & {*found.broken}
+    }
+    pointer = checkpoint if _last_checkpoint(log) not in {None, *staying} else []
     broken = [file for path in found.broken for file in _file_and_sums(path)]
     later.sort(key=lambda path: (path.suffix == ".json", -(version_of(path.name) or 0)))
     return [*pointer, *dict.fromkeys([*broken, *later])]
@@ -226,7 +230,7 @@ def _last_checkpoint(log: Path) -> int | None:
         return None
     except (ValueError, KeyError, TypeError):
         return _BROKEN
-    whole = check_sums_agree(path, content) and not broken_check_sums(path, size=len(content))
+    whole = check_sums_agree(path, content) and not broken_check_sums(path, len(content))
     return version if whole else _BROKEN
 
 
