@@ -27,8 +27,9 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
-from sparkstore.delta_files import Version, newest_version, read_version
+from sparkstore.delta_files import Version, newest_version, read_version, versions
 from sparkstore.errors import CorruptData, Fenced, Unavailable
+from sparkstore.log.log_cleaning import clean_log
 from sparkstore.root import Root
 
 _log = logging.getLogger(__name__)
@@ -169,9 +170,14 @@ class Journal:
         )
 
     def checkpoint(self) -> None:
-        """Write a Delta checkpoint of the newest version. As `merge` in what it raises."""
+        """Write a Delta checkpoint, drop the log files behind it. As `merge` in what it raises."""
         self._maintain(lambda table: table.create_checkpoint())
         self._commits_since_checkpoint = 0
+        try:
+            clean_log(self._root, "journal")
+        except (OSError, pa.ArrowException) as reason:
+            message = f"the log of {self._root.journal} was not cleaned: {reason}"
+            raise Unavailable(message) from reason
 
     @property
     def checkpoint_is_due(self) -> bool:
@@ -247,7 +253,7 @@ class Journal:
 
     def _last_numbered(self) -> Version | None:
         """The newest version that a writer's own number is on, but for a stale writer's."""
-        for version in range(self.version, 0, -1):
+        for version in reversed(versions(self._root.journal)):
             found = self._read(version)
             if JOURNAL_APP in found.transactions and _number_of(found)[0] >= self._epoch:
                 return found
