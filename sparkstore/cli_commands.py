@@ -79,7 +79,7 @@ def browse(arguments: Namespace) -> int:
         return 0
     reader = ContentReader(root)
     for row in rows:
-        header, body = reader.load(row["message_id"])
+        header, body = reader.read(row["message_id"])
         row["header"] = {
             name: value
             for name, value in header._asdict().items()

@@ -1,5 +1,4 @@
-"""An AMQP client that takes messages: accepts some, gives some back, keeps some; and writes down
-what it was told.
+"""An AMQP client that takes messages, and accepts, gives back or keeps them; with a ledger.
 
     python -m broker_shim.demo.consumer URL LEDGER ACCEPT RELEASE HOLD QUEUE…
 

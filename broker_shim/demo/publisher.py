@@ -1,6 +1,6 @@
 """An AMQP client that publishes departures, many in flight, and writes down what it was told.
 
-    python -m broker_shim.demo.publisher URL LEDGER FIRST LAST STEP
+python -m broker_shim.demo.publisher URL LEDGER FIRST LAST STEP
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Publisher(Client):
         """One link to the exchange: the subject of each message is its routing key."""
         self._sender = container.create_sender(self.connection, EXCHANGE)
 
-    def on_sendable(self, event: Any) -> None:
+    def on_sendable(self, event: Any) -> None:  # noqa: ARG002  # proton's signature
         """The broker gave credit."""
         self._send()
 

@@ -1,0 +1,198 @@
+"""The story of the demo: what happens in which order, and the proof."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from broker_shim.demo import answers
+from broker_shim.demo.departures import departures, message_name
+from broker_shim.demo.processes import Broker, Client, DemoFailed, Progress, kill_what_runs
+from broker_shim.demo.told import Told, disagreements, landed_in_doubt
+from sparkstore.cli_output import table
+from sparkstore.session import local_session
+
+AIRPORTS = ("EWR", "JFK", "LGA")
+PUBLISHERS = 2
+STEP_TIMEOUT_S = 120.0
+_FOREVER = 1_000_000
+
+
+class Demo:
+    """The story, and what clients were told so far."""
+
+    def __init__(self, folder: Path, message_count: int) -> None:
+        self.folder = folder
+        self.root = folder / "root"
+        self.message_count = message_count
+        self.told = Told()
+        self.progress = Progress()
+        self._ledgers = 0
+
+    def publish_and_be_killed(self) -> list[int]:
+        """Publish and consume until the broker is killed in mid-flight.
+
+        Returns:
+            For each publisher, the departure to go on with.
+        """
+        broker = Broker(self.root, self.folder / "broker.log")
+        self.progress.say(f"the broker listens on {broker.url}; {PUBLISHERS} publishers start")
+        publishers = self._publishers(broker, list(range(PUBLISHERS)))
+        self._wait(lambda: told(publishers) > self.message_count // 6, publishers, [])
+        careful = self._client("consumer", broker, 300, 200, 100, *AIRPORTS)
+        self._wait(lambda: careful.is_holding, publishers, [careful])
+        self.progress.say(
+            "a consumer accepted 900, gave back 600 and holds 300; another one starts"
+        )
+        greedy = self._client("consumer", broker, _FOREVER, 0, 0, *AIRPORTS)
+        half = self.message_count // 2
+        busy = self.message_count // 20
+        self._wait(
+            lambda: told(publishers) > half and greedy.told_count > busy,
+            publishers,
+            [careful, greedy],
+        )
+        broker.kill()
+        self.progress.say("KILL -9, while publishing and settling")
+        ledgers = [publisher.ledger() for publisher in publishers]
+        for ledger in ledgers:
+            self._publisher_told(ledger)
+        for consumer in (careful, greedy):
+            self.told.add_consumer(consumer.ledger())
+        self._report_told()
+        return [ledger["next"] for ledger in ledgers]
+
+    def restart(self, go_on: list[int]) -> tuple[Broker, Client]:
+        """Start again, publish the rest, and leave a consumer that holds some."""
+        at = time.monotonic()
+        broker = Broker(self.root, self.folder / "broker.log")
+        self.progress.say(f"the broker is back after {time.monotonic() - at:.1f} s")
+        publishers = self._publishers(broker, go_on)
+        self._wait(lambda: not any(p.is_running for p in publishers), publishers, [])
+        for publisher in publishers:
+            self._publisher_told(publisher.ledger())
+        holder = self._client("consumer", broker, 200, 100, 50, *AIRPORTS)
+        self._wait(lambda: holder.is_holding, [], [holder])
+        self.told.add_consumer(holder.written())
+        self._report_told()
+        return broker, holder
+
+    def prove(self, spark: SparkSession, when: str) -> None:
+        """Compare the store with what clients were told.
+
+        Raises:
+            DemoFailed: They disagree.
+        """
+        stored = answers.stored(spark, self.root, answers.numbers(spark, self.root))
+        queues = {d.number: d.queues for d in departures(0, self.message_count)}
+        found = disagreements(self.told, stored, queues.__getitem__)
+        for line in found[:20]:
+            self.progress.say(f"WRONG: {line}")
+        if found:
+            message = f"{when}: {len(found)} departures are not what clients were told"
+            raise DemoFailed(message)
+        landed, settled = landed_in_doubt(self.told, stored)
+        self.progress.say(
+            f"PROVED, {when}: {len(self.told.published):,} acknowledged messages and"
+            f" {len(self.told.settled):,} acknowledged settlements are there exactly once;"
+            f" in doubt: {landed} of {len(self.told.publish_in_doubt)} messages are there,"
+            f" {settled} of {len(self.told.settle_in_doubt - self.told.settled)} settlements"
+        )
+
+    def answer(self) -> None:
+        """Prove it, compact, prove it again, and ask the questions.
+
+        The broker goes on serving meanwhile. What clients were told has been in Delta for seconds
+        when Spark is up: a commit follows within 200 ms.
+        """
+        spark = local_session("sparkstore demo")
+        self.progress.say("Spark is up; comparing the store with what clients were told")
+        self.prove(spark, "after kill -9 and restart")
+        # COMPACT
+        depth = self._ask(spark, "What is on the queues?", answers.DEPTH)
+        delay = self._ask(spark, "How late are the messages still waiting?", answers.DELAY)
+        number = min(key.number for key in self.told.released & self.told.settled)
+        ids = {
+            number: message_id for message_id, number in answers.numbers(spark, self.root).items()
+        }
+        title = f"What happened to {message_name(number)}, which one consumer gave back?"
+        self._ask(spark, title, answers.HISTORY, message_id=ids[number])
+        chart = self.folder / "departures.png"
+        answers.draw(depth, delay, chart)
+        self.progress.say(f"chart: {chart}")
+        spark.stop()
+
+    def _ask(
+        self, spark: SparkSession, title: str, query: str, **args: object
+    ) -> list[dict[str, Any]]:
+        rows = answers.ask(spark, self.root, query, **args)
+        self.progress.say(title)
+        print("", *query.splitlines(), "", *table(rows), "", sep="\n  ")
+        return rows
+
+    def _publishers(self, broker: Broker, first: list[int]) -> list[Client]:
+        ends = (self.message_count, PUBLISHERS)
+        return [self._client("publisher", broker, number, *ends) for number in first]
+
+    def _client(self, module: str, broker: Broker, *arguments: object) -> Client:
+        self._ledgers += 1
+        ledger = self.folder / f"ledger-{self._ledgers}-{module}.json"
+        return Client(module, broker.url, ledger, *arguments)
+
+    def _publisher_told(self, ledger: dict[str, Any]) -> None:
+        if ledger["refused"]:
+            message = f"the broker refused {len(ledger['refused'])} messages"
+            raise DemoFailed(message)
+        self.told.add_publisher(ledger)
+
+    def _report_told(self) -> None:
+        told = self.told
+        self.progress.say(
+            f"clients were told: {len(told.published):,} published, {len(told.settled):,} settled,"
+            f" {len(told.released):,} released; in doubt: {len(told.publish_in_doubt)} and"
+            f" {len(told.settle_in_doubt - told.settled)}"
+        )
+
+    def _wait(
+        self, condition: Callable[[], bool], publishers: list[Client], consumers: list[Client]
+    ) -> None:
+        deadline = time.monotonic() + STEP_TIMEOUT_S
+        before = len(self.told.published)
+        while not condition():
+            if time.monotonic() > deadline:
+                message = f"nothing came of it in {STEP_TIMEOUT_S:.0f} s: see {self.folder}"
+                raise DemoFailed(message)
+            self.progress.now_and_then(
+                f"{before + told(publishers):,} of {self.message_count:,} messages acknowledged,"
+                f" {told(consumers):,} settlements"
+            )
+            time.sleep(0.02)
+
+
+def told(clients: list[Client]) -> int:
+    """Confirmations of several clients."""
+    return sum(client.told_count for client in clients)
+
+
+def run(folder: Path, message_count: int) -> None:
+    """All of it, in a folder that is wiped first.
+
+    Raises:
+        DemoFailed: The proof failed, or a process did.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    demo = Demo(folder, message_count)
+    try:
+        broker, holder = demo.restart(demo.publish_and_be_killed())
+        demo.answer()
+        holder.end()
+        broker.stop()
+    finally:
+        kill_what_runs()
+    demo.progress.say(f"done; tables, ledgers and the broker's log are in {folder}")
