@@ -13,6 +13,7 @@ from typing import Any
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, Unavailable
+from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.json import JsonMessageStore
 from broker_shim.store.ledger import Ledger
@@ -21,10 +22,14 @@ from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.sink import MemorySink
 from sparkstore import fold
 from sparkstore.codec import packer, unpack_all
+from sparkstore.config import StoreConfig
 from sparkstore.records import Kind, MessageHeader, Record
 
 MAX_MESSAGE_BYTES = 3 << 20
 """Of every store here: small enough to go over it."""
+DELTA_CONFIG = StoreConfig(
+    max_message_bytes=MAX_MESSAGE_BYTES, wal_file_bytes=8 << 20, commit_interval_ms=20
+)
 TIMEOUT_S = 30.0
 """No test waits so long unless it fails."""
 
@@ -112,10 +117,16 @@ def open_recorded(_folder: Path, log: list[bytes]) -> MessageStore:
     return RecordedMessageStore(log)
 
 
+def open_delta(folder: Path, _log: list[bytes]) -> MessageStore:
+    """Tier 2, the product."""
+    return DeltaMessageStore(folder, DELTA_CONFIG)
+
+
 OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
     "memory": open_memory,
     "json": open_json,
     "recorded": open_recorded,
+    "delta": open_delta,
 }
 """Every implementation; the contract runs against each."""
 
