@@ -77,7 +77,7 @@ class Completion:
         for callback in callbacks:
             try:
                 callback(error)
-            except Exception:  # one failing callback must not stop the others
+            except Exception:  # noqa: BLE001 - one failing callback must not stop the others
                 _log.exception("a completion callback failed")
 
 

@@ -68,4 +68,4 @@ def _record(fields: tuple[Any, ...]) -> Record:
     if header is not None and len(header) != _HEADER_FIELD_COUNT:
         raise ValueError(f"{len(header)} fields of a message")
     message = None if header is None else MessageHeader(*header)
-    return Record(_KINDS[fields[0]], *fields[1:_MESSAGE], message, *fields[_MESSAGE + 1 :])
+    return Record._make((_KINDS[fields[0]], *fields[1:_MESSAGE], message, *fields[_MESSAGE + 1 :]))

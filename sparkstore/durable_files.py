@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def fsync_path(path: Path) -> None:
-    """fsync one file or folder.
+    """Fsync one file or folder.
 
     Raises:
         OSError: It is not there, or the device failed.
@@ -21,7 +21,7 @@ def fsync_path(path: Path) -> None:
 
 
 def fsync_with_folders(paths: Iterable[Path], *, up_to: Path) -> None:
-    """fsync each file, then each folder between it and `up_to` (included), once each."""
+    """Fsync each file, then each folder between it and `up_to` (included), once each."""
     folders: set[Path] = {up_to}
     for path in paths:
         fsync_path(path)

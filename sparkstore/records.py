@@ -190,9 +190,7 @@ def bound(at: int, key: BindingKey, detail: str) -> Record:
 
 def unbound(at: int, key: BindingKey) -> Record:
     """A binding went."""
-    return Record(
-        Kind.UNBOUND, at, key.queue, exchange=key.exchange, binding_key=key.binding_key
-    )
+    return Record(Kind.UNBOUND, at, key.queue, exchange=key.exchange, binding_key=key.binding_key)
 
 
 def content_staged(at: int, message_id: int, body_offset: int, body: bytes) -> Record:
@@ -209,9 +207,7 @@ def message_enqueued(
     transaction: int | None = None,
 ) -> Record:
     """A message was put on a queue; first queue: whole header, and body unless staged."""
-    return Record(
-        Kind.ENQUEUED, at, queue, message_id, None, None, transaction, message, body
-    )
+    return Record(Kind.ENQUEUED, at, queue, message_id, None, None, transaction, message, body)
 
 
 def message_dequeued(
@@ -223,9 +219,7 @@ def message_dequeued(
     transaction: int | None = None,
 ) -> Record:
     """A message left a queue for good; `outcome` is a JSON object or None for accepted."""
-    return Record(
-        Kind.DEQUEUED, at, queue, message_id, holder, None, transaction, detail=outcome
-    )
+    return Record(Kind.DEQUEUED, at, queue, message_id, holder, None, transaction, detail=outcome)
 
 
 def message_acquired(
@@ -243,6 +237,4 @@ def message_released(
     transaction: int | None = None,
 ) -> Record:
     """A message was given back; `delivery_count` is the count from now on."""
-    return Record(
-        Kind.RELEASED, at, queue, message_id, None, delivery_count, transaction
-    )
+    return Record(Kind.RELEASED, at, queue, message_id, None, delivery_count, transaction)

@@ -13,9 +13,7 @@ from sparkstore.schema import HEADER_FIELDS, ROW
 _NO_MESSAGE = (None,) * len(HEADER_FIELDS)
 _KIND_COLUMN = {kind: kind.column for kind in Kind}
 _KINDS = {kind.column: kind for kind in Kind}
-_TIMES = {
-    field.name for field in ROW if pa.types.is_timestamp(field.type)
-}
+_TIMES = {field.name for field in ROW if pa.types.is_timestamp(field.type)}
 
 
 def to_table(
@@ -63,7 +61,7 @@ def to_records(table: pa.Table) -> Iterator[tuple[int, int, Record]]:
 
 def _record(kind: Kind, header: tuple[Any, ...], rest: tuple[Any, ...]) -> Record:
     at = Record._fields.index("message") - 1
-    return Record(kind, *rest[:at], _header(kind, header), *rest[at:])
+    return Record._make((kind, *rest[:at], _header(kind, header), *rest[at:]))
 
 
 def _header(kind: Kind, values: tuple[Any, ...]) -> MessageHeader | None:

@@ -91,9 +91,7 @@ STATE = pa.schema(
 )
 """A row of `state`; partitioned by `part`."""
 
-NARROW_COLUMNS = [
-    name for name in ROW.names if name not in {"header", "body", "properties", "xid"}
-]
+NARROW_COLUMNS = [name for name in ROW.names if name not in {"header", "body", "properties", "xid"}]
 """What the folds read: everything but content."""
 FOLD_COLUMNS = [
     "position",

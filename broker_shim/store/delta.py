@@ -1,4 +1,4 @@
-"""Tier 2, the product: what the ledger decides goes to `sparkstore.log`, and from there to Delta."""
+"""Tier 2, the product: what the ledger decides goes to the log, and from there to Delta."""
 
 from __future__ import annotations
 

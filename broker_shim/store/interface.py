@@ -128,9 +128,7 @@ class MessageStore(Protocol):
             InvalidRequest: There is no such queue or exchange.
         """
 
-    def bind(
-        self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
-    ) -> None:
+    def bind(self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete) -> None:
         """Bind a queue to an exchange; again with the same arguments succeeds.
 
         A binding lives as long as the less durable of both ends.
@@ -152,9 +150,7 @@ class MessageStore(Protocol):
         `header.header_bytes` and `.body_bytes` are set here.
         """
 
-    def stage(
-        self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete
-    ) -> Message:
+    def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
         """Give the content of a new message in pieces: for content too large for one call.
 
         Pieces are taken as they come, each is durable on its own; what was staged and never

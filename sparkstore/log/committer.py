@@ -93,8 +93,10 @@ class Committer:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Commit what is left, mark it, end the thread. What cannot be committed stays in the
-        write-ahead log."""
+        """Commit what is left, mark it, end the thread.
+
+        What cannot be committed stays in the write-ahead log.
+        """
         with self._changed:
             self._is_stopping = True
             self._batcher.hurry()
@@ -111,7 +113,7 @@ class Committer:
             self._mark()
         except StoreError as reason:
             self._fail(groups, reason)
-        except Exception as reason:  # whatever it is, acknowledging must stop
+        except Exception as reason:  # noqa: BLE001 - whatever it is, committing must stop
             _log.exception("the committer failed")
             self._fail(groups, Unavailable(f"the committer failed: {reason!r}"))
 
@@ -253,5 +255,3 @@ class _SyncFailed(StoreError):
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-

@@ -1,5 +1,8 @@
-"""Content of messages that was just written, kept in memory: all that Delta does not hold yet,
-and the rest up to a number of bytes, least recently used first out. Safe from any thread."""
+"""Content of messages that was just written, kept in memory. Safe from any thread.
+
+All that Delta does not hold yet is here, and the rest up to a number of bytes; the least recently
+used goes first.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,8 @@ class Wal:
         self._turn = 0
         self._current: _File | None = None
         self._offset = 0
-        self._next_number = 1 + max((int(file.path.stem) for file in self._free), default=-1)
+        numbers = (int(f.path.stem) for f in self._free if f.path.stem.isdecimal())
+        self._next_number = 1 + max(numbers, default=-1)
         fsync_path(folder)
         fsync_path(folder.parent)
 
@@ -107,9 +108,7 @@ class Wal:
         assert self._current is not None
         header = encode_group(payload, count, first_position, self._turn, self._seed)
         padding = _PADDING[needed - len(header) - len(payload)]
-        written = self._write(
-            self._current.descriptor, [header, payload, padding], self._offset
-        )
+        written = self._write(self._current.descriptor, [header, payload, padding], self._offset)
         if written != needed:
             raise OSError(errno.EIO, f"{self._current.path}: wrote {written} of {needed} bytes")
         self._offset += needed

@@ -55,20 +55,20 @@ class Group(NamedTuple):
         path: File it is in.
         offset: Byte at which its header starts.
         first_position: Of its first record.
-        count: Records in it.
+        record_count: Records in it.
         payload: The packed records.
     """
 
     path: Path
     offset: int
     first_position: int
-    count: int
+    record_count: int
     payload: bytes
 
     @property
     def last_position(self) -> int:
         """Position of its last record."""
-        return self.first_position + self.count - 1
+        return self.first_position + self.record_count - 1
 
 
 def encode_file_header(header: FileHeader) -> bytes:
@@ -153,13 +153,20 @@ class WalFileReader:
         return Group(self.path, offset, first, count, payload)
 
     def looks_torn(self, offset: int) -> bool:
-        """True if something of this turn begins at a byte, though it is not a good group."""
-        return (
-            self.header is not None
-            and self._view[offset : offset + 4] == _GROUP_MAGIC
-            and offset + _GROUP.size <= len(self._view)
-            and _GROUP.unpack_from(self._view, offset)[4] == self.header.turn
-        )
+        """True if something of this turn begins at a byte, though it is not a good group.
+
+        One damaged field is enough to spoil a group, so either of two gives it away: the turn, or
+        the magic, where no good group of an earlier turn starts.
+        """
+        rest = bytes(self._view[offset : offset + _GROUP.size])
+        if self.header is None or not any(rest):
+            return False
+        if len(rest) < _GROUP.size:
+            return True
+        magic, _, _, _, turn, _ = _GROUP.unpack(rest)
+        if turn == self.header.turn:
+            return True
+        return magic == _GROUP_MAGIC and self.group_at(offset) is None
 
     def close(self) -> None:
         """Unmap."""

@@ -111,6 +111,8 @@ def _replayable(readers: list[WalFileReader], last_position: int) -> list[Group]
     for group in found:
         if group.first_position > last_position + 1:
             raise _gap(before, group, last_position + 1)
+        if group.first_position <= last_position < group.last_position:
+            raise _half(group, last_position)
         if group.last_position > last_position:
             replay.append(group)
             last_position = group.last_position
@@ -120,8 +122,11 @@ def _replayable(readers: list[WalFileReader], last_position: int) -> list[Group]
 
 
 def _gap(before: Group | None, later: Group, missing: int) -> CorruptData:
-    broken = later.path if before is None else before.path
-    offset = BLOCK_BYTES if before is None else _end(before)
+    is_first_of_its_file = later.offset == BLOCK_BYTES
+    if before is not None and (is_first_of_its_file or before.path == later.path):
+        broken, offset = before.path, _end(before)
+    else:
+        broken, offset = later.path, BLOCK_BYTES
     return CorruptData(
         f"{broken} is damaged at byte {offset}: position {missing} is unreadable, but position"
         f" {later.first_position} was written after it ({later.path.name}, byte {later.offset});"
@@ -129,8 +134,19 @@ def _gap(before: Group | None, later: Group, missing: int) -> CorruptData:
     )
 
 
+def _half(group: Group, last_position: int) -> CorruptData:
+    """A group goes to Delta as a whole: whoever holds half of one is not this log's journal."""
+    return CorruptData(
+        f"{group.path}, byte {group.offset}, holds positions {group.first_position} to"
+        f" {group.last_position} as one group, but Delta ends at {last_position}, inside it:"
+        " restore the root from a replica or a backup"
+    )
+
+
 def _log_torn_tail(readers: list[WalFileReader], last: Group | None) -> None:
-    newest = max(readers, key=lambda reader: reader.header.turn if reader.header else 0, default=None)
+    newest = max(
+        readers, key=lambda reader: reader.header.turn if reader.header else 0, default=None
+    )
     if newest is None:
         return
     offset = _end(last) if last and last.path == newest.path else BLOCK_BYTES

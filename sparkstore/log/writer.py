@@ -261,7 +261,7 @@ class Log:
 def _fire(fire: Fire, error: StoreError | None) -> None:
     try:
         fire(error)
-    except Exception:  # a caller's bug must not stop everybody's completions
+    except Exception:  # noqa: BLE001 - a caller's bug must not stop everybody's completions
         _log.exception("a completion callback failed")
 
 
@@ -274,4 +274,3 @@ def _bound(fire: Fire, error: StoreError | None) -> Fire:
 
 def _ignore(_error: StoreError | None) -> None:
     """Nobody waits."""
-

@@ -28,7 +28,7 @@ from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.config import StoreConfig
 from sparkstore.delta_files import newest_version, read_version
 from sparkstore.log.tuning import tune_process
-from tests.benchmarks.machine import append_and_sync_ms, describe, median, percentile
+from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median, percentile
 
 _HEADER = MessageHeader(subject="bench")
 _FLIGHT = 1000
@@ -68,18 +68,24 @@ def freshness(folder: Path, count: int) -> None:
         time.sleep(0.02)
     thread.join()
     store.close()
-    lags = []
-    sights = iter(seen)
-    visible, at = next(sights)
-    for position, acked_at in acked:
-        while visible < position:
-            visible, at = next(sights, (1 << 62, time.perf_counter()))
-        lags.append(max(at - acked_at, 0) * 1e3)
+    lags = _lags_ms(acked, seen)
     rate = len(acked) * 32 / (acked[-1][1] - acked[0][1])
     print(
         f"ack to visible: p50 {percentile(lags, 0.5):.0f} ms, p99 {percentile(lags, 0.99):.0f} ms"
         f" at {rate:,.0f} messages/s"
     )
+
+
+def _lags_ms(acked: list[tuple[int, float]], seen: list[tuple[int, float]]) -> list[float]:
+    """For each acknowledged position: how much later a reader saw it."""
+    sights = iter(seen)
+    visible, at = next(sights)
+    lags = []
+    for position, acked_at in acked:
+        while visible < position:
+            visible, at = next(sights, (1 << 62, time.perf_counter()))
+        lags.append(max(at - acked_at, 0) * 1e3)
+    return lags
 
 
 def _position(journal: Path) -> int:
@@ -178,7 +184,7 @@ def main() -> int:
     print(f"machine: {describe()}")
     for name in benches if options.which == "all" else [options.which]:
         run, count = benches[name]
-        with tempfile.TemporaryDirectory(dir="build" if Path("build").is_dir() else None) as scratch:
+        with tempfile.TemporaryDirectory(dir=BUILD) as scratch:
             raw = median(append_and_sync_ms(Path(scratch), 1024))
             print(f"== {name}; bare append + fdatasync p50 {raw:.3f} ms")
             run(Path(scratch), options.n or count)

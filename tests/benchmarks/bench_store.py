@@ -1,6 +1,6 @@
 """The store beside Broker-J's BDB JE store, interleaved in one run: `make bench-store`.
 
-    python -m tests.benchmarks.bench_store [--n 20000] [--rounds 5] [--peer DIR] [--no-peer] [--json]
+    python -m tests.benchmarks.bench_store [--n N] [--rounds N] [--peer DIR] [--no-peer] [--json]
 
 What is timed is the same on both sides: make a message of 1 KiB with a small header, enqueue it
 durably, wait for its completion; with 1, 8 and 32 threads that each wait for their own, and with
@@ -28,12 +28,15 @@ from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import tune_process
-from tests.benchmarks.machine import append_and_sync_ms, describe, median, percentile
+from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median, percentile
 
 SIZE = 1024
 CALLERS = (1, 8, 32)
 WINDOW = 1000
-_PEER_LINE = re.compile(r"RESULT BDB +enqueue\+commit(Async/)?\S* +T=(\d+) .*?(\d+) msg/s +p50=([\d.]+) ms +p99=([\d.]+)")
+_PEER_LINE = re.compile(
+    r"RESULT BDB +enqueue\+commit(Async/)?\S* +T=(\d+) .*?(\d+) msg/s"
+    r" +p50=([\d.]+) ms +p99=([\d.]+)"
+)
 _HEADER = MessageHeader(
     protocol="raw",
     correlation_id="corr",
@@ -143,7 +146,7 @@ def main() -> int:
     print(f"machine: {describe()}; bodies of {SIZE} bytes, {options.n} messages a phase")
     rounds: dict[str, dict[str, list[Figure]]] = defaultdict(lambda: defaultdict(list))
     raw: list[float] = []
-    with tempfile.TemporaryDirectory(dir="build" if Path("build").is_dir() else None) as scratch:
+    with tempfile.TemporaryDirectory(dir=BUILD) as scratch:
         folder = Path(scratch)
         if not options.no_peer:
             shutil.copytree(options.peer, folder / "peer", ignore=shutil.ignore_patterns("target"))
@@ -176,9 +179,7 @@ def run_ours_in_a_process(folder: Path, count: int) -> dict[str, Figure]:
     return {name: Figure(*values) for name, values in json.loads(output).items()}
 
 
-def _report(
-    rounds: dict[str, dict[str, list[Figure]]], raw_ms: float, *, as_json: bool
-) -> int:
+def _report(rounds: dict[str, dict[str, list[Figure]]], raw_ms: float, *, as_json: bool) -> int:
     table = {
         side: {
             name: Figure(*(median(column) for column in zip(*figures, strict=True)))

@@ -11,6 +11,10 @@ from pathlib import Path
 
 _BLOCKS = 32 << 20
 
+BUILD = Path("build")
+"""Where benchmarks keep their roots: the disk of the checkout, not a tmpfs."""
+BUILD.mkdir(exist_ok=True)
+
 
 def describe() -> str:
     """Cores, memory, versions, load: one line."""
