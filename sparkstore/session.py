@@ -1,0 +1,177 @@
+"""A Spark session that knows Delta, on this machine or as spark-submit made it.
+
+What a session must have is in `SETTINGS`; `conf/spark-defaults.conf` says the same to
+spark-submit, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from sparkstore.errors import InvalidRequest, Unavailable
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+"""Delta's jar, as `spark.jars.packages` names it; 4.4.1 was published without one."""
+
+CONF = Path(__file__).parent / "conf"
+"""Ivy and log4j settings: package data, so that an installed wheel has them too."""
+
+SETTINGS: Mapping[str, str] = {
+    "spark.jars.packages": DELTA_PACKAGE,
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+"""What every session needs, wherever it runs; the reasons are in `conf/spark-defaults.conf`."""
+
+_LEAST_JAVA = 17
+
+
+def local_session(
+    app: str, *, heap: str = "2g", cores: int = 2, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session in this process, with Delta; the running one if there is one.
+
+    Args:
+        app: Name that Spark shows.
+        heap: Of the JVM, as Java writes it (`2g`).
+        cores: Tasks at a time.
+        settings: Spark settings to add or replace.
+
+    Raises:
+        InvalidRequest: No Java, or one that is too old.
+        Unavailable: Spark did not start, or Delta's jar could not be fetched.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    _check_java()
+    conf = SparkConf(loadDefaults=False).setMaster(f"local[{cores}]").setAppName(app)
+    for name, value in {**SETTINGS, **_local_settings(heap), **(settings or {})}.items():
+        conf.set(name, value)
+    with warnings.catch_warnings():
+        # pyspark 4.2 warns of any pandas it was not tested with; no pandas is used here.
+        warnings.simplefilter("ignore", FutureWarning)
+        return SparkSession(SparkContext(conf=conf, gateway=_gateway(conf)))
+
+
+def submitted_session(app: str) -> SparkSession:
+    """The session of a job: spark-submit's if that started us, else a local one.
+
+    Raises:
+        InvalidRequest: spark-submit was not told about Delta.
+        Unavailable: As `local_session`.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return local_session(app)
+    spark = SparkSession.builder.appName(app).getOrCreate()
+    if "DeltaSparkSessionExtension" not in spark.conf.get("spark.sql.extensions", ""):
+        message = "spark-submit has no Delta: add --properties-file conf/spark-defaults.conf"
+        raise InvalidRequest(message)
+    return spark
+
+
+def _local_settings(heap: str) -> dict[str, str]:
+    logging = (CONF / "log4j2.properties").as_uri()
+    return {
+        "spark.driver.memory": heap,
+        "spark.jars.ivySettings": str(CONF / "ivysettings.xml"),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "sparkstore-warehouse"),
+    }
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is none"
+        message = f"Spark needs Java {_LEAST_JAVA} or later, {where}: install a JDK or set JAVA_HOME"
+        raise InvalidRequest(message)
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    if version is None or int(version[1]) < _LEAST_JAVA:
+        found = said.splitlines()[0] if said else "an unknown version"
+        message = f"Spark needs Java {_LEAST_JAVA} or later, {java} is {found}: set JAVA_HOME"
+        raise InvalidRequest(message)
+
+
+def _gateway(conf: SparkConf) -> object:
+    """Start the JVM, holding back Ivy's report of what it fetched.
+
+    Raises:
+        Unavailable: It ended before it was ready; the reason is in the message.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return launch_gateway(conf)
+    said = _Said()
+    try:
+        gateway = launch_gateway(conf, {"stdout": said.writer, "stderr": said.writer})
+    except PySparkRuntimeError as reason:
+        raise Unavailable(_why(said.end())) from reason
+    said.pass_on()
+    return gateway
+
+
+def _why(said: str) -> str:
+    if "unresolved dependenc" in said.lower():
+        return (
+            f"{DELTA_PACKAGE} could not be fetched: connect to the network once, or name a mirror"
+            f" in {CONF / 'ivysettings.xml'}"
+        )
+    last = [line for line in said.splitlines() if line.strip()][-3:]
+    return "Spark did not start: " + " | ".join(last)
+
+
+class _Said:
+    """What the JVM writes: kept while it starts, passed on to standard error afterwards."""
+
+    def __init__(self) -> None:
+        reader, self._descriptor = os.pipe()
+        self.writer: IO[bytes] = os.fdopen(self._descriptor, "wb")
+        self._kept: list[str] = []
+        self._started = False
+        self._thread = threading.Thread(target=self._copy, args=(reader,), daemon=True)
+        self._thread.start()
+
+    def _copy(self, reader: int) -> None:
+        with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if self._started:
+                    sys.stderr.write(line)
+                else:
+                    self._kept.append(line)
+
+    def pass_on(self) -> None:
+        """The JVM runs: from now on its words are for the user."""
+        self._started = True
+        self.writer.close()
+
+    def end(self) -> str:
+        """The JVM ended: all it said."""
+        self.writer.close()
+        self._thread.join(timeout=10)
+        return "".join(self._kept)

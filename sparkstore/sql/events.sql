@@ -1,0 +1,10 @@
+-- Every row that counts, with its content, from the oldest that history keeps; guarded.
+SELECT * FROM {history} WHERE (SELECT whole FROM guard)
+UNION ALL
+SELECT /*+ BROADCAST(opening) */ journal.*
+FROM {journal} AS journal
+LEFT ANTI JOIN openings AS opening
+  ON opening.epoch > journal.epoch AND opening.position <= journal.position
+WHERE journal.position > coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0)
+  AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)
+  AND (SELECT whole FROM guard)

@@ -1,0 +1,26 @@
+-- What tail makes of each entry it names. `change` is
+--   put    the entry is as this row says, whatever it was before
+--   hold   it was there before and still is; who holds it changed, perhaps its delivery count
+--   drop   it is not there
+SELECT
+  changes.queue,
+  changes.message_id,
+  CASE
+    WHEN enqueued > coalesce(dequeued, 0) AND enqueued > coalesce(destroyed, 0) THEN 'put'
+    WHEN enqueued IS NULL AND dequeued IS NULL AND destroyed IS NULL THEN 'hold'
+    ELSE 'drop'
+  END AS change,
+  first_enqueued IS NULL OR first < first_enqueued AS was_there,
+  enqueued AS position,
+  at,
+  IF(held > coalesce(enqueued, 0), holder, NULL) AS acquired_by,
+  CASE
+    WHEN enqueued IS NULL THEN delivery_count
+    WHEN released > enqueued THEN delivery_count
+    ELSE 0
+  END AS delivery_count,
+  priority,
+  expires_at,
+  message_bytes
+FROM changes
+LEFT JOIN dropped ON changes.queue = dropped.queue

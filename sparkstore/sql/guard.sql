@@ -1,0 +1,23 @@
+-- True if the rows after P have no gap, else an error: a query that began before a compaction
+-- and a trim, and read one table before and another after them, is told so. One row, read as a
+-- scalar sub-query by every scan, so that no filter of a user gets into it and no optimiser can
+-- keep the scan and drop it. The sum finds a gap that a repeated position would hide.
+SELECT
+  CASE
+    WHEN row_count = last - first AND total = (last - first) * (last + first + 1) / 2 THEN true
+    ELSE raise_error(
+      'sparkstore: records are missing after position ' || first
+      || ': the tables were compacted and trimmed while this query ran; run it again'
+    )
+  END AS whole
+FROM (
+  SELECT row_count, total, first, coalesce(last, first) AS last
+  FROM (
+    SELECT
+      count(*) AS row_count,
+      coalesce(sum(position), 0) AS total,
+      max(position) AS last,
+      coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0) AS first
+    FROM counted
+  )
+)

@@ -1,0 +1,88 @@
+"""The Delta tables of a root as Spark sees them: names for SQL, one error for Spark's many.
+
+Foreign errors become ours here: py4j's and Spark's exceptions end in `translated`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.root import TABLES, Root
+
+_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+GUARD_SAYS = "sparkstore: records are missing after position"
+"""How the guard's error begins (`sql/guard.sql`)."""
+
+
+def delta_name(path: Path) -> str:
+    """A Delta table as SQL names it. The path is one quoted identifier, never more."""
+    return f"delta.`{str(path).replace('`', '``')}`"
+
+
+def table_names(root: Root) -> dict[str, str]:
+    """SQL names of the three tables, by their own."""
+    return {name: delta_name(root.table(name)) for name in TABLES}
+
+
+_ONCE = frozenset({"counted", "guard"})
+"""Steps that are computed once in a query, however often they are named."""
+
+
+def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:
+    """The query in `sql/<query>.sql`, after the steps that it and they name, one file each.
+
+    `{placeholders}` in them are filled in from `values`.
+
+    Decision: a step in `_ONCE` gets a condition that is always true and not deterministic. Spark
+    writes a deterministic step out at each place that names it; `queues` was 240 operators and 40
+    scans, and took 16 s to plan. One that is not deterministic is computed once, behind a
+    shuffle, and what it computed is used again. So these steps are narrow: no body is in one.
+
+    Raises:
+        KeyError: A placeholder has no value: a bug.
+    """
+    named = ",\n".join(f"{step} AS (\n{_step(step, values)})" for step in steps)
+    return f"WITH {named}\n{_filled_in(query, values)}"
+
+
+def _step(name: str, values: Mapping[str, str]) -> str:
+    written = _filled_in(name, values)
+    return f"SELECT * FROM (\n{written}) WHERE rand() >= 0\n" if name in _ONCE else written
+
+
+def _filled_in(name: str, values: Mapping[str, str]) -> str:
+    written = files("sparkstore").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], written)
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn Spark's exceptions into ours, with one line that says what was being done.
+
+    Raises:
+        InvalidRequest: The query is wrong.
+        Unavailable: The guard spoke, or Spark or the storage failed.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except (PySparkException, Py4JError) as reason:
+        text = str(reason)
+        if GUARD_SAYS in text:
+            raise Unavailable(text[text.index("records are missing") :].splitlines()[0]) from reason
+        kind = InvalidRequest if _is_callers(reason) else Unavailable
+        message = f"{doing}: {text.splitlines()[0] if text else type(reason).__name__}"
+        raise kind(message) from reason
+
+
+def _is_callers(reason: BaseException) -> bool:
+    return type(reason).__name__ in {"AnalysisException", "ParseException"}
