@@ -1,0 +1,73 @@
+"""Content kept in memory: all that Delta does not hold yet, and some of the rest."""
+
+from __future__ import annotations
+
+from sparkstore.log.recent import RecentContent
+from sparkstore.records import MessageHeader, Record, message_dequeued, message_enqueued
+
+HEADER = MessageHeader(body_bytes=10)
+
+
+def enqueued(message_id: int, body: bytes | None = b"0123456789", queue: str = "q") -> Record:
+    return message_enqueued(0, queue, message_id, HEADER, body)
+
+
+def dequeued(message_id: int) -> Record:
+    return message_dequeued(0, "q", message_id, None)
+
+
+def test_content_that_delta_does_not_hold_is_kept_whatever_the_limit() -> None:
+    recent = RecentContent(0)
+    recent.add([enqueued(n) for n in range(100)])
+    assert all(recent.get(n) == (HEADER, b"0123456789") for n in range(100))
+
+
+def test_content_that_delta_holds_is_kept_up_to_the_limit_oldest_out_first() -> None:
+    recent = RecentContent(30)
+    records = [enqueued(n) for n in range(5)]
+    recent.add(records)
+    recent.committed(records)
+    assert [recent.get(n) is not None for n in range(5)] == [False, False, True, True, True]
+
+
+def test_what_was_asked_for_stays_longer() -> None:
+    recent = RecentContent(30)
+    records = [enqueued(n) for n in range(4)]
+    recent.add(records)
+    recent.committed(records[:3])
+    recent.get(0)
+    recent.committed(records[3:])
+    assert [recent.get(n) is not None for n in range(4)] == [True, False, True, True]
+
+
+def test_a_dequeued_message_leaves_when_delta_holds_the_dequeue() -> None:
+    recent = RecentContent(1000)
+    recent.add([enqueued(1), dequeued(1)])
+    assert recent.get(1) is not None
+    recent.committed([enqueued(1), dequeued(1)])
+    assert recent.get(1) is None
+
+
+def test_an_entry_on_a_second_queue_brings_no_content_and_takes_none_away() -> None:
+    recent = RecentContent(1000)
+    recent.add([enqueued(1), enqueued(1, None, "other")])
+    recent.committed([enqueued(1), enqueued(1, None, "other")])
+    assert recent.get(1) == (HEADER, b"0123456789")
+
+
+def test_an_empty_body_is_content() -> None:
+    recent = RecentContent(10)
+    recent.add([enqueued(1, b"")])
+    assert recent.get(1) == (HEADER, b"")
+
+
+def test_the_bytes_of_what_left_are_given_back() -> None:
+    recent = RecentContent(20)
+    for n in range(50):
+        recent.add([enqueued(n)])
+        recent.committed([enqueued(n), dequeued(n)])
+    last = [enqueued(98), enqueued(99)]
+    recent.add(last)
+    recent.committed(last)
+    assert recent.get(98) is not None
+    assert recent.get(99) is not None
