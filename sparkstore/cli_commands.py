@@ -10,12 +10,22 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from importlib import metadata
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import sparkstore
-from sparkstore.cli_output import Row, body_text, json_lines, printable, table, time_of
+from sparkstore.cli_output import (
+    Row,
+    body_as_json,
+    body_text,
+    fields,
+    json_lines,
+    printable,
+    table,
+    time_of,
+)
 from sparkstore.errors import CorruptData, InvalidRequest
 
 if TYPE_CHECKING:
@@ -87,7 +97,7 @@ def browse(arguments: Namespace) -> int:
         }
         row["properties"] = dict(header.properties)
         if arguments.json:
-            _print(json_lines([{**row, "body": body_text(body)}]))
+            _print(json_lines([row | body_as_json(body)]))
         else:
             _print(_message_lines(row, body))
     return 0
@@ -134,6 +144,39 @@ def sql(arguments: Namespace) -> int:
     return 0
 
 
+def compact(arguments: Namespace) -> int:
+    """The compaction job, once."""
+    from sparkstore.root import open_root
+
+    root = open_root(arguments.root)
+    from sparkstore.compact import run
+    from sparkstore.session import local_session
+
+    spark = local_session("sparkstore compact")
+    try:
+        report = asdict(run(spark, root))
+    finally:
+        spark.stop()
+    _print(json_lines([report]) if arguments.json else fields(report))
+    return 0
+
+
+def verify(arguments: Namespace) -> int:
+    """Every invariant by name; 1 if one does not hold."""
+    from sparkstore.invariants import check_invariants
+    from sparkstore.root import open_root
+
+    findings = check_invariants(open_root(arguments.root), deep=arguments.deep)
+    if arguments.json:
+        _print(json_lines(map(asdict, findings)))
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            result = "ok    " if finding.ok else "BROKEN"
+            print(f"{result}  {finding.name:{width}}  {printable(finding.evidence)}")
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
 def version(arguments: Namespace) -> int:
     """Versions of sparkstore, Python and the engines; None for one that is not installed."""
     versions: dict[str, str | None] = {
@@ -145,8 +188,7 @@ def version(arguments: Namespace) -> int:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = None
-    rows = [{"name": name, "version": number} for name, number in versions.items()]
-    _print(json_lines([versions]) if arguments.json else table(rows))
+    _print(json_lines([versions]) if arguments.json else fields(versions))
     return 0
 
 

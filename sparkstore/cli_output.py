@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -34,6 +35,14 @@ def body_text(body: bytes) -> str:
         return printable(body.decode())
     except UnicodeDecodeError:
         return "0x" + body.hex()
+
+
+def body_as_json(body: bytes) -> dict[str, str]:
+    """A body as `body` if it is UTF-8, else as `body_base64`."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": b64encode(body).decode("ascii")}
 
 
 def time_of(at_us: int | None) -> datetime | None:
@@ -76,6 +85,13 @@ def table(rows: Sequence[Row], columns: Sequence[str] = ()) -> Iterator[str]:
     for line in (headings, ["-" * width for width in widths], *cells):
         padded = map(_padded, line, widths, right)
         yield "  ".join(padded).rstrip()
+
+
+def fields(row: Row) -> Iterator[str]:
+    """One row, a line for each column."""
+    width = max(map(len, row), default=0)
+    for name, value in row.items():
+        yield f"{name:{width}}  {_cell(value)}"
 
 
 def _cell(value: Any) -> str:

@@ -66,7 +66,7 @@ def stored(spark: SparkSession, root: Path, departure_of: Mapping[int, int]) -> 
 
 def _times(rows: Iterable[Row], departure_of: Mapping[int, int]) -> Iterator[tuple[Key, int]]:
     for row in rows:
-        yield Key(row.queue, numbers[row.message_id]), row.times
+        yield Key(row.queue, departure_of[row.message_id]), row.times
 
 
 def ask(spark: SparkSession, root: Path, query: str, **args: object) -> list[dict[str, Any]]:
