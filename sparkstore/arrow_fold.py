@@ -56,7 +56,9 @@ def rows_that_count(rows: pa.Table, *, epoch: int = 0) -> pa.Table:
         newer = [position for position, other in openings if other > old]
         if newer or old < epoch:
             limit = 0 if old < epoch else min(newer)
-            fenced = pc.and_(pc.equal(rows["epoch"], old), pc.greater_equal(rows["position"], limit))
+            fenced = pc.and_(
+                pc.equal(rows["epoch"], old), pc.greater_equal(rows["position"], limit)
+            )
             counts = pc.invert(fenced) if counts is None else pc.and_not(counts, fenced)
     return rows if counts is None else rows.filter(counts)
 
@@ -76,7 +78,9 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
     if rows.num_rows:
         state.position = rows["position"][-1].as_py()
     base = state_rows.filter(pc.equal(state_rows["part"], "entry"))
-    entries = _still_there(pa.concat_tables([_base_entries(base), _enqueued(rows)]), rows, destroyed)
+    entries = _still_there(
+        pa.concat_tables([_base_entries(base), _enqueued(rows)]), rows, destroyed
+    )
     _fill(state, _holders(entries, rows))
     return state
 
@@ -175,9 +179,7 @@ def _holders(entries: pa.Table, rows: pa.Table) -> pa.Table:
         ]
     )
     row = pc.index_in(pa.array(range(entries.num_rows), pa.int32()), last["entry"].combine_chunks())
-    holder = pc.if_else(
-        pc.is_valid(row), pc.take(last["holder_last"], row), entries["acquired_by"]
-    )
+    holder = pc.if_else(pc.is_valid(row), pc.take(last["holder_last"], row), entries["acquired_by"])
     count = pc.coalesce(pc.take(last["delivery_count_last"], row), entries["delivery_count"])
     entries = entries.set_column(
         entries.schema.get_field_index("acquired_by"), STATE.field("acquired_by"), holder
@@ -221,7 +223,9 @@ def _fill(state: State, entries: pa.Table) -> None:
         message_ids = _list(entries["message_id"])
         objects = map(Entry, *(_list(entries[name]) for name in Entry.__dataclass_fields__))
         pairs = zip(message_ids, objects, strict=True)
-        for index, count in zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True):
+        for index, count in zip(
+            counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True
+        ):
             queue = state.queues.get(names[index])
             if queue is None:
                 message = f"{count} entries are on queue {names[index]!r}, which does not exist"

@@ -146,7 +146,9 @@ class _Stream:
 def _read_index(key: GroupKey) -> Index:
     with pq.ParquetFile(key.path) as file:
         narrow = file.read_row_group(key.group, columns=["message_id", "kind", "protocol"])
-    enqueued = pc.and_(pc.equal(narrow["kind"], Kind.ENQUEUED.column), narrow["protocol"].is_valid())
+    enqueued = pc.and_(
+        pc.equal(narrow["kind"], Kind.ENQUEUED.column), narrow["protocol"].is_valid()
+    )
     brings = pc.or_(enqueued, pc.equal(narrow["kind"], Kind.CONTENT.column))
     rows = pc.indices_nonzero(brings.combine_chunks())
     return Index(rows, narrow["message_id"].combine_chunks().take(rows))

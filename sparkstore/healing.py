@@ -109,7 +109,9 @@ def heal(root: Root, tables: Iterable[str]) -> list[Healed]:
         if found.last_whole < mark:
             lower_mark(root, table, found.last_whole)
         if files:
-            healed.append(_set_aside(root, table, found, files, was_durable=found.last_whole < mark))
+            healed.append(
+                _set_aside(root, table, found, files, was_durable=found.last_whole < mark)
+            )
         mark_durable(root, {table: found.last_whole})
     return healed
 
@@ -221,7 +223,7 @@ def _file_and_sums(path: Path) -> list[Path]:
 
 
 def _last_checkpoint(log: Path) -> int | None:
-    """Version that `_last_checkpoint` names: None if it is not there, `_BROKEN` if it is not whole."""
+    """Version that `_last_checkpoint` names: None if it is absent, `_BROKEN` if not whole."""
     path = log / "_last_checkpoint"
     try:
         content = path.read_bytes()

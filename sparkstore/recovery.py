@@ -69,9 +69,7 @@ def recover(root: Root) -> Recovered:
     state = fold_tables(state_rows, rows)
     _check_durable(root, state.position)
     segment = max((file.partition for file in (*history, *journal)), default=meta["segment"])
-    return Recovered(
-        state, state.position, segment, state_position, end, meta["history_start"]
-    )
+    return Recovered(state, state.position, segment, state_position, end, meta["history_start"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +128,7 @@ def _last_of_epoch(journal: list[FileStats], epoch: int, opened_position: int) -
         if file.positions[1] <= last:
             break
         rows = read_files([file], columns_of(ROW, ["position", "epoch"]))
-        counts = pc.or_(
-            pc.equal(rows["epoch"], epoch), pc.less(rows["position"], opened_position)
-        )
+        counts = pc.or_(pc.equal(rows["epoch"], epoch), pc.less(rows["position"], opened_position))
         last = max(last, pc.max(rows["position"].filter(counts)).as_py() or 0)
     return last
 
@@ -158,7 +154,8 @@ def _meta(state_rows: pa.Table) -> dict[str, Any]:
         raise CorruptData(message)
     if not rows:
         return {"position": 0, "epoch": 0, "segment": 0, "history_start": 1}
-    return rows[0]
+    meta: dict[str, Any] = rows[0]
+    return meta
 
 
 def _last_position(files: list[FileStats]) -> int:

@@ -16,9 +16,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem
 
-_FORMAT = ds.ParquetFileFormat(
-    read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
-)
+_FORMAT = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 """Spark writes its old INT96 times unless told otherwise."""
 _ANY = (0, (1 << 63) - 1)
 

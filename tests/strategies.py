@@ -177,7 +177,7 @@ class HistoryBuilder:
     def destroy_queue(self, a: int, _b: int) -> None:
         """Destroy a queue, its bindings first."""
         for queue in self._queue(a):
-            self._unbind_all(lambda key: key.queue == queue)
+            self._unbind_all(queue=queue)
             self.add(queue_destroyed(self.at(), queue))
 
     def create_exchange(self, a: int, b: int) -> None:
@@ -189,7 +189,7 @@ class HistoryBuilder:
     def destroy_exchange(self, a: int, _b: int) -> None:
         """Destroy an exchange, its bindings first."""
         for exchange in _pick(sorted(self.state.exchanges), a):
-            self._unbind_all(lambda key: key.exchange == exchange)
+            self._unbind_all(exchange=exchange)
             self.add(exchange_destroyed(self.at(), exchange))
 
     def bind(self, a: int, b: int) -> None:
@@ -260,9 +260,10 @@ class HistoryBuilder:
             )
             first, inline = header.known(), None
 
-    def _unbind_all(self, matches: Callable[[BindingKey], bool]) -> None:
-        for key in [key for key in sorted(self.state.bindings) if matches(key)]:
-            self.add(unbound(self.at(), key))
+    def _unbind_all(self, *, queue: str | None = None, exchange: str | None = None) -> None:
+        for key in sorted(self.state.bindings):
+            if queue == key.queue or exchange == key.exchange:
+                self.add(unbound(self.at(), key))
 
     def _name(self, number: int) -> str:
         return QUEUE_NAMES[number % len(QUEUE_NAMES)]

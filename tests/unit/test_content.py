@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from sparkstore.content import ContentReader
+from sparkstore.content_files import Placed
 from sparkstore.errors import CorruptData, InvalidRequest
 from sparkstore.records import (
     MessageHeader,
@@ -62,7 +63,7 @@ def files_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     batches: list[int] = []
     decode = ContentReader._read_ahead
 
-    def counting(reader: ContentReader, batch: list[Row]) -> None:
+    def counting(reader: ContentReader, batch: list[Placed]) -> None:
         batches.append(len(batch))
         decode(reader, batch)
 

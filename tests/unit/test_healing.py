@@ -98,7 +98,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def rows(root: Root, table: str) -> int:
     """Rows of a table as Delta sees it."""
-    return DeltaTable(str(root.table(table))).to_pyarrow_table().num_rows
+    count: int = DeltaTable(str(root.table(table))).to_pyarrow_table().num_rows
+    return count
 
 
 def data_file(root: Root, table: str, version: int) -> Path:
