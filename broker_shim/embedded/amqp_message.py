@@ -101,13 +101,11 @@ def parse(encoded: bytes, *, now_us: int) -> tuple[MessageHeader, bytes]:
 
 def restore(header: MessageHeader, body: bytes) -> bytes:
     """The message as it came from the wire."""
-    first, rest, sections = _cut(header)
+    first, rest, _sections = _cut(header)
     return rest[:first] + body + rest[first:]
 
 
-def outgoing(
-    header: MessageHeader, body: bytes, *, delivery_count: int, now_us: int
-) -> bytes:
+def outgoing(header: MessageHeader, body: bytes, *, delivery_count: int, now_us: int) -> bytes:
     """The message to send on: as it came, but for what an intermediary has to change.
 
     That is (AMQP 1.0 section 3.2.1): delivery-count rises by the failed deliveries here, a time to
@@ -202,11 +200,11 @@ def _cut(header: MessageHeader) -> tuple[int, bytes, list[_Section]]:
 
 def _read_header(items: list[Value], columns: dict[str, object], now_us: int) -> int | None:
     """Fill in durable and priority; when its time to live ends."""
-    durable, priority, ttl, *_ = [*items, None, None, None]
+    durable, priority, ttl = _three(items)
     columns["durable"] = durable is True
     if isinstance(priority, int):
         columns["priority"] = min(int(priority), MAX_PRIORITY)
-    return _in_range(now_us + ttl * 1000) if isinstance(ttl, int) else None
+    return _in_range(now_us + int(ttl) * 1000) if isinstance(ttl, int) else None
 
 
 _PROPERTY_COLUMNS = (
@@ -226,12 +224,18 @@ def _read_properties(items: list[Value], columns: dict[str, object]) -> int | No
     for name, value in zip(_PROPERTY_COLUMNS, items, strict=False):
         if value is not None:
             columns[name] = text_of(value)
-    expiry, created, group = [*items[8:11], None, None, None][:3]
+    expiry, created, group = _three(items[8:])
     if isinstance(created, Timestamp):
         columns["created_at"] = _in_range(created * 1000)
     if group is not None:
         columns["group_id"] = text_of(group)
     return _in_range(expiry * 1000) if isinstance(expiry, Timestamp) else None
+
+
+def _three(items: list[Value]) -> tuple[Value, Value, Value]:
+    """The first three fields of a list; those left out at its end are null."""
+    first, second, third, *_ = [*items, None, None, None]
+    return first, second, third
 
 
 def _in_range(at_us: int) -> int | None:
@@ -260,7 +264,7 @@ def _header_section(
     if isinstance(ttl, int) and header.expires_at is not None:
         content += _uint(min(ttl, max(0, (header.expires_at - now_us) // 1000)))
     else:
-        content += b"\x40" if ttl is None else _uint(int(ttl))  # type: ignore[arg-type]
+        content += _uint(int(ttl)) if isinstance(ttl, int) else b"\x40"
     content += b"\x41" if first is True and not delivery_count else b"\x42"
     before = count if isinstance(count, int) else 0
     content += _uint(min(before + delivery_count, 0xFFFF_FFFF))

@@ -168,7 +168,7 @@ def items_at(encoded: bytes, start: int) -> tuple[list[Value], int]:
         DecodeError: It is neither; an item is not readable; items do not fill it.
     """
     code = encoded[start] if start < len(encoded) else 0
-    if code == 0x45 or code == 0x40:  # list0, and null where a list may be
+    if code in {0x45, 0x40}:  # list0, and null where a list may be
         return [], start + 1
     if code not in {0xC0, 0xC1, 0xD0, 0xD1}:
         message = f"a list or a map was expected, not constructor 0x{code:02x}"

@@ -37,7 +37,9 @@ from cproton import (
     pn_terminus_set_type,
 )
 
+from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import AnonymousNode, ExchangeNode, Node, QueueNode
+from broker_shim.embedded.browsing import BrowsingLink
 from broker_shim.embedded.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -46,9 +48,8 @@ from broker_shim.embedded.conditions import (
     refusal_of,
 )
 from broker_shim.embedded.incoming import IncomingLink
-from broker_shim.embedded.outgoing import BrowsingLink, OutgoingLink
+from broker_shim.embedded.outgoing import OutgoingLink
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import Queue
 
 if TYPE_CHECKING:

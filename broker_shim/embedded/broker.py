@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
@@ -35,6 +36,8 @@ from broker_shim.store.interface import (
 )
 
 _log = logging.getLogger(__name__)
+
+Call = Callable[[OnComplete], None]
 
 
 class Broker:
@@ -111,7 +114,8 @@ class Broker:
 
     def subscribe(self, queue: str, node: ExchangeNode, on_done: OnComplete) -> None:
         """Create a queue that survives nothing and bind it to an exchange."""
-        key = BindingKey(node.exchange, queue, "#" if node.routing_key is None else node.routing_key)
+        binding_key = "#" if node.routing_key is None else node.routing_key
+        key = BindingKey(node.exchange, queue, binding_key)
 
         def bound(error: StoreError | None) -> None:
             if error is None:
@@ -194,9 +198,7 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
 def _release(store: MessageStore, acquired: list[tuple[int, str, str]], timeout_s: float) -> None:
     _wait(
         (
-            lambda done, m=message_id, q=queue, h=holder: store.release(
-                m, q, h, done, delivery_failed=True
-            )
+            partial(store.release, message_id, queue, holder, delivery_failed=True)
             for message_id, queue, holder in acquired
         ),
         timeout_s,
@@ -213,16 +215,16 @@ def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
     for exchange in exchanges:
         broker.router.add_exchange(exchange.name, exchange.type)
     wiring: list[Queue | Exchange] = [*exchanges, *settings.queues]
-    creations = [lambda done, w=item: store.create(w, done) for item in wiring]
-    bindings = [lambda done, k=key: store.bind(k, {}, done) for key in settings.bindings]
-    _wait([*creations, *bindings], timeout_s)
+    calls: list[Call] = [partial(store.create, item) for item in wiring]
+    calls += [partial(store.bind, key, {}) for key in settings.bindings]
+    _wait(calls, timeout_s)
     for queue in settings.queues:
         broker.queues.setdefault(queue.name, QueueDispatch(queue.name))
     for key in settings.bindings:
         broker.router.bind(key.exchange, key.binding_key, key.queue)
 
 
-def _wait(calls: Iterable[Callable[[OnComplete], None]], timeout_s: float) -> None:
+def _wait(calls: Iterable[Call], timeout_s: float) -> None:
     """Make calls of the store and wait for all of them."""
     completions = []
     for call in calls:

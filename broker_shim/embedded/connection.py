@@ -1,8 +1,6 @@
-"""One AMQP connection: bytes in, events of proton, bytes out. No socket here.
+"""One AMQP connection: its sessions and links, and what their events mean to the broker.
 
-Proton decodes frames and keeps the protocol's state; its raw events are looked at without its
-Python wrappers (see the package's decision). Whatever a peer does wrong ends its own connection
-and nothing else.
+Whatever a peer does wrong ends its own connection and nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from cproton import (
     PN_CONNECTION_REMOTE_CLOSE,
     PN_CONNECTION_REMOTE_OPEN,
     PN_DELIVERY,
-    PN_EOS,
     PN_LINK_FLOW,
     PN_LINK_REMOTE_CLOSE,
     PN_LINK_REMOTE_DETACH,
@@ -26,23 +23,8 @@ from cproton import (
     PN_SESSION_REMOTE_CLOSE,
     PN_SESSION_REMOTE_OPEN,
     PN_TRANSPORT_ERROR,
-    isnull,
-    pn_collector,
-    pn_collector_free,
-    pn_collector_peek,
-    pn_collector_pop,
-    pn_condition_get_description,
-    pn_condition_is_set,
     pn_condition_set_description,
     pn_condition_set_name,
-    pn_connection,
-    pn_connection_close,
-    pn_connection_collect,
-    pn_connection_condition,
-    pn_connection_open,
-    pn_connection_remote_container,
-    pn_connection_set_container,
-    pn_decref,
     pn_delivery_link,
     pn_event_delivery,
     pn_event_link,
@@ -52,35 +34,17 @@ from cproton import (
     pn_link_condition,
     pn_link_detach,
     pn_link_free,
-    pn_link_open,
     pn_link_session,
     pn_link_state,
-    pn_sasl,
-    pn_sasl_allowed_mechs,
     pn_session_close,
     pn_session_free,
     pn_session_open,
     pn_session_set_incoming_capacity,
-    pn_transport,
-    pn_transport_bind,
-    pn_transport_capacity,
-    pn_transport_close_head,
-    pn_transport_close_tail,
-    pn_transport_condition,
-    pn_transport_peek,
-    pn_transport_pending,
-    pn_transport_pop,
-    pn_transport_push,
-    pn_transport_set_channel_max,
-    pn_transport_set_idle_timeout,
-    pn_transport_set_max_frame,
-    pn_transport_set_server,
-    pn_transport_tick,
-    pn_transport_unbind,
 )
 
 from broker_shim.embedded.attach import attach
 from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal
+from broker_shim.embedded.engine import Engine
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
@@ -126,21 +90,12 @@ class Connection:
         self._has_output = has_output
         self._links: dict[Any, LinkEndpoint] = {}
         self._waiting_for_room: list[LinkEndpoint] = []
-        self._is_freed = False
-        self._collector = pn_collector()
-        self._connection = pn_connection()
-        self._transport = pn_transport()
-        self._set_up()
+        self.engine = Engine(broker.settings)
 
     @property
     def container(self) -> str:
         """The peer's container id, or a name of ours if it gave none."""
-        return pn_connection_remote_container(self._connection) or f"connection-{self.number}"
-
-    @property
-    def room_bytes(self) -> int:
-        """How many bytes `receive` takes now; negative when it takes no more at all."""
-        return int(pn_transport_capacity(self._transport))
+        return self.engine.container_id or f"connection-{self.number}"
 
     def has_output(self) -> None:
         """Something is to be written."""
@@ -152,33 +107,21 @@ class Connection:
             self._waiting_for_room.append(endpoint)
 
     def receive(self, received: bytes) -> None:
-        """Bytes from the peer, at most `room_bytes`; nothing means that it sends no more."""
-        if received:
-            pn_transport_push(self._transport, received)
-        else:
-            pn_transport_close_tail(self._transport)
+        """See `Engine.receive`."""
+        self.engine.receive(received)
         self.handle_events()
 
     def handle_events(self) -> None:
         """Act on everything that proton saw; a fault of ours ends this connection only."""
         try:
             self._handle_events()
-        except Exception:  # one connection must not end the others
+        except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("connection %d: an event failed", self.number)
             self.close(Refusal(INTERNAL_ERROR, "the broker failed on this connection: see its log"))
 
-    def output(self, most_bytes: int) -> bytes | None:
-        """The next bytes to write; b"" for nothing now, None for nothing ever again."""
-        pending = pn_transport_pending(self._transport)
-        if pending == PN_EOS or pending < 0:
-            return None
-        if pending == 0:
-            return b""
-        return bytes(pn_transport_peek(self._transport, min(pending, most_bytes))[1])
-
     def written(self, byte_count: int) -> None:
         """So much of `output` is with the peer."""
-        pn_transport_pop(self._transport, byte_count)
+        self.engine.written(byte_count)
         if self._waiting_for_room:
             waiting, self._waiting_for_room = self._waiting_for_room, []
             for endpoint in waiting:
@@ -186,7 +129,7 @@ class Connection:
 
     def tick(self, now_s: float) -> None:
         """Heartbeats and the idle timeout; call it about once a second."""
-        pn_transport_tick(self._transport, int(now_s * 1000))
+        self.engine.tick(now_s)
         self.handle_events()
         self.has_output()
 
@@ -204,10 +147,6 @@ class Connection:
         endpoint.start()
         self.has_output()
 
-    def is_linked(self, link: Any) -> bool:
-        """True while a link is served or about to be: an answer may still be given on it."""
-        return not self._is_freed and link in self._links
-
     def expect(self, link: Any, endpoint: LinkEndpoint) -> None:
         """A link whose attach is under way: remembered, so that its end is noticed."""
         self._links[link] = endpoint
@@ -221,12 +160,7 @@ class Connection:
 
     def close(self, refusal: Refusal | None = None) -> None:
         """End it from our side, politely."""
-        if refusal is not None:
-            condition = pn_connection_condition(self._connection)
-            pn_condition_set_name(condition, refusal.condition)
-            pn_condition_set_description(condition, refusal.description)
-        pn_connection_open(self._connection)
-        pn_connection_close(self._connection)
+        self.engine.close(refusal)
         self.has_output()
 
     def close_forced(self, reason: str) -> None:
@@ -235,46 +169,24 @@ class Connection:
 
     def free(self) -> None:
         """Let go of proton's memory; every link is told that it is gone before."""
-        if self._is_freed:
-            return
         self.lost()
-        self._is_freed = True
-        pn_transport_close_head(self._transport)
-        pn_transport_unbind(self._transport)
-        pn_collector_free(self._collector)
-        pn_decref(self._transport)
-        pn_decref(self._connection)
-
-    def _set_up(self) -> None:
-        settings = self.broker.settings
-        pn_transport_set_server(self._transport)
-        pn_transport_set_max_frame(self._transport, settings.max_frame_bytes)
-        pn_transport_set_channel_max(self._transport, settings.max_sessions - 1)
-        pn_transport_set_idle_timeout(self._transport, int(settings.idle_timeout_s * 1000))
-        pn_sasl_allowed_mechs(pn_sasl(self._transport), "ANONYMOUS")
-        pn_connection_set_container(self._connection, "sparkstore")
-        pn_connection_collect(self._connection, self._collector)
-        pn_transport_bind(self._transport, self._connection)
+        self.engine.free()
 
     def _handle_events(self) -> None:
-        collector = self._collector
-        while not isnull(event := pn_collector_peek(collector)):
+        for event in self.engine.events():
             kind = pn_event_type(event)
             if kind == PN_DELIVERY:
                 delivery = pn_event_delivery(event)
                 endpoint = self._links.get(pn_delivery_link(delivery))
                 if endpoint is not None:
                     endpoint.on_delivery(delivery)
-            else:
-                handler = _HANDLERS.get(kind)
-                if handler is not None:
-                    handler(self, event)
-            pn_collector_pop(collector)
+            elif kind in _HANDLERS:
+                _HANDLERS[kind](self, event)
         self.has_output()
 
     def _opened(self, _event: Any) -> None:
         self.is_open = True
-        pn_connection_open(self._connection)
+        self.engine.open()
 
     def _session_opened(self, event: Any) -> None:
         session = pn_event_session(event)
@@ -312,23 +224,18 @@ class Connection:
 
     def _closed(self, _event: Any) -> None:
         self.lost()
-        pn_connection_close(self._connection)
+        self.engine.close()
 
     def _failed(self, _event: Any) -> None:
-        condition = pn_transport_condition(self._transport)
-        if pn_condition_is_set(condition):
+        failure = self.engine.failure
+        if failure is not None:
             self.broker.metrics.protocol_errors += 1
-            text = pn_condition_get_description(condition)
-            _log.info("connection %d ended: %.200s", self.number, _printable(text))
+            _log.info("connection %d ended: %s", self.number, failure)
 
     def _end(self, link: Any) -> None:
         endpoint = self._links.pop(link, None)
         if endpoint is not None:
             endpoint.gone()
-
-
-def _printable(text: str | None) -> str:
-    return (text or "").encode("ascii", "backslashreplace").decode().replace("\n", " ")
 
 
 _HANDLERS: dict[int, Callable[[Connection, Any], None]] = {

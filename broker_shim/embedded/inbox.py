@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 Call = Callable[[Any], None]
@@ -41,10 +42,8 @@ class Inbox:
 
     def drain(self) -> int:
         """Make the calls that have come; how many."""
-        try:
+        with suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
-        except BlockingIOError:
-            pass
         self._is_awake = False
         count = len(self._calls)
         for _ in range(count):

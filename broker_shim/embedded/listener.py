@@ -209,7 +209,7 @@ class Peer:
     def read(self) -> None:
         """Take what has come, a few turns at most: other peers wait."""
         for _ in range(_READS_IN_TURN):
-            room = self.connection.room_bytes
+            room = self.connection.engine.room_bytes
             if room <= 0:
                 self.interest &= ~selectors.EVENT_READ
                 return
@@ -231,7 +231,7 @@ class Peer:
         """Write as much as the socket takes."""
         self.interest &= ~selectors.EVENT_WRITE
         while not self.is_over:
-            output = self.connection.output(_WRITE_BYTES)
+            output = self.connection.engine.output(_WRITE_BYTES)
             if output is None:
                 self.is_over = True
                 return
@@ -246,5 +246,5 @@ class Peer:
                 self.is_over = True
                 return
             self.connection.written(sent)
-        if self.connection.room_bytes > 0:
+        if self.connection.engine.room_bytes > 0:
             self.interest |= selectors.EVENT_READ

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -49,4 +48,4 @@ class Metrics:
             lines += [f"# TYPE {name} counter", f"{name} {getattr(self, field.name)}"]
         new = path.with_name(path.name + ".new")
         new.write_text("\n".join(lines) + "\n")
-        os.replace(new, path)
+        new.replace(path)

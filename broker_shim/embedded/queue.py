@@ -1,4 +1,4 @@
-"""Who gets which message of a queue next. Pure: holds message ids, never bodies; no store, no clock.
+"""Who gets which message of a queue next. Pure: ids, never bodies; no store, no clock.
 
 Higher priority first, then the order of arrival; a message that was given back is again where it
 was. Consumers with credit take turns.

@@ -154,7 +154,7 @@ class Router:
         self._exchanges: dict[str, Bindings] = {}
         self._keys: dict[str, set[tuple[str, str]]] = {}
 
-    def __contains__(self, exchange: str) -> bool:
+    def __contains__(self, exchange: object) -> bool:
         """True if there is such an exchange."""
         return exchange in self._exchanges
 

@@ -126,17 +126,35 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("root", nargs="?", help="folder of the store; created if it is absent or empty")
-    add("--listen", default="127.0.0.1:5672", metavar="HOST:PORT",
-        help="loopback address; port 0 takes a free one (default: %(default)s)")
+    add(
+        "--listen",
+        default="127.0.0.1:5672",
+        metavar="HOST:PORT",
+        help="loopback address; port 0 takes a free one (default: %(default)s)",
+    )
     add("--config", type=Path, metavar="FILE", help="sparkstore.toml: [store] and [broker]")
     add("--queue", action="append", default=[], metavar="NAME", help="create this queue")
-    add("--exchange", action="append", default=[], metavar="NAME:TYPE",
-        help="create this exchange: direct, fanout or topic")
-    add("--bind", action="append", default=[], metavar="EXCHANGE:KEY:QUEUE",
-        help="bind this queue; give it with --queue if it is new")
+    add(
+        "--exchange",
+        action="append",
+        default=[],
+        metavar="NAME:TYPE",
+        help="create this exchange: direct, fanout or topic",
+    )
+    add(
+        "--bind",
+        action="append",
+        default=[],
+        metavar="EXCHANGE:KEY:QUEUE",
+        help="bind this queue; give it with --queue if it is new",
+    )
     add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
-    add("--metrics-file", type=Path, metavar="FILE",
-        help="write counters there every 5 s, as a textfile of Prometheus")
+    add(
+        "--metrics-file",
+        type=Path,
+        metavar="FILE",
+        help="write counters there every 5 s, as a textfile of Prometheus",
+    )
     add("--json", action="store_true", help="print the READY line as JSON")
     add("--verbose", action="store_true", help="log more")
     return parser
@@ -148,7 +166,10 @@ def _settings(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfig]
     settings, config = BrokerSettings(), StoreConfig()
     if options.config is not None:
         settings, config = read_settings(options.config), read_config(options.config)
-    exchanges = [Exchange(*_split(text, "--exchange NAME:TYPE", 2)) for text in options.exchange]
+    exchanges = []
+    for text in options.exchange:
+        name, kind = _split(text, "--exchange NAME:TYPE", 2)
+        exchanges.append(Exchange(name, kind))
     bindings = []
     for text in options.bind:
         exchange, key, queue = _split(text, "--bind EXCHANGE:KEY:QUEUE", 3)

@@ -1,7 +1,7 @@
 """Settings of the embedded broker: `[broker]` of sparkstore.toml. Data only.
 
-    [broker]
-    auto_create = true
+Wiring looks like this:
+
     queues = [{name = "orders", durability = "unsettled-state", arguments = {}}]
     exchanges = [{name = "news", type = "topic"}]
     bindings = [{exchange = "news", key = "sport.#", queue = "orders"}]
@@ -137,7 +137,7 @@ def _binding(item: Mapping[str, Any]) -> BindingKey:
 def _field(item: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = item.get(name, default) if isinstance(item, Mapping) else None
     if not isinstance(value, str):
-        message = f"[broker] {item!r} needs {name} = \"…\""
+        message = f'[broker] {item!r} needs {name} = "…"'
         raise InvalidRequest(message)
     return value
 

@@ -1,7 +1,7 @@
 """What consumers decided, made durable: dequeue and release, repeated until the store took them.
 
-Why repeated: `Unavailable` leaves the outcome unknown, and the consumer has made up its mind. Taking
-an accepted message off again is harmless, as the store then says that it is not there; giving up
+Why repeated: `Unavailable` leaves the outcome unknown, and the consumer has made up its mind.
+Taking an accepted message off again is harmless (the store says that it is not there), giving up
 would deliver it twice. A broker that stops meanwhile delivers it again: at least once.
 """
 

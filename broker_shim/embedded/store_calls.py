@@ -39,7 +39,10 @@ class StoreCalls:
         self.open_count = 0
 
     def put(
-        self, header: MessageHeader, body: bytes, queues: Iterable[str],
+        self,
+        header: MessageHeader,
+        body: bytes,
+        queues: Iterable[str],
         on_done: Callable[[StoreError | None, int], None],
     ) -> None:
         """Put a new message on queues, all or none; `on_done` gets its message id."""
@@ -112,7 +115,9 @@ class StoreCalls:
         self._call(on_done, self._store.bind, key, {})
 
     def _enqueue(
-        self, message: Message, queues: list[str],
+        self,
+        message: Message,
+        queues: list[str],
         on_done: Callable[[StoreError | None, int], None],
     ) -> None:
         message_id = message.message_id
@@ -132,7 +137,9 @@ class StoreCalls:
             return
         self._call(done, self._store.commit, transaction)
 
-    def _call(self, on_done: OnComplete, method: Callable[..., None], *args: Any, **named: Any) -> None:
+    def _call(
+        self, on_done: OnComplete, method: Callable[..., None], *args: Any, **named: Any
+    ) -> None:
         self.open_count += 1
         try:
             method(*args, on_complete=self._completion(on_done), **named)
