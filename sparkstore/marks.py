@@ -32,6 +32,7 @@ from sparkstore.delta_files import (
 from sparkstore.durable_files import fsync_with_folders, replace_durably
 from sparkstore.errors import CorruptData
 from sparkstore.root import Root
+from sparkstore.snapshot import snapshot
 
 MARKS_FILE = "durable.json"
 
@@ -92,6 +93,8 @@ def mark_durable(root: Root, up_to: Mapping[str, int], *, fsync: bool = True) ->
             if version > old:
                 found = _versions_after(root.table(table), old, version)
                 paths = _paths(root.table(table), found)
+                if found[0].version > old + 1:  # no mark, and the oldest log files are gone
+                    paths += [file.path for file in snapshot(root.table(table))]
                 if fsync:
                     fsync_with_folders(paths, up_to=root.table(table))
                 done.append(Marked(table, old + 1, version, len(paths)))

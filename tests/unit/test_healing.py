@@ -258,6 +258,20 @@ def test_without_marks_everything_is_checked(root: Root) -> None:
     assert read_marks(root).versions.keys() == {*ALL}
 
 
+def test_without_marks_and_with_a_short_log_all_that_is_active_is_synced(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root.path / MARKS_FILE).unlink()
+    DeltaTable(str(root.journal)).create_checkpoint()
+    active = DeltaTable(str(root.journal)).file_uris()
+    for version in versions(root.journal)[:-1]:
+        log_file(root.journal, version).unlink()
+    synced: list[Path] = []
+    monkeypatch.setattr(marks, "fsync_with_folders", lambda paths, up_to: synced.extend(paths))
+    assert heal(root, ["journal"]) == []
+    assert {*map(Path, active)} <= {*synced}
+
+
 def test_marks_that_cannot_be_read_are_no_marks(root: Root) -> None:
     zeroed(root.path / MARKS_FILE)
     assert read_marks(root).versions == {}
