@@ -144,9 +144,14 @@ class Journal:
         )
 
     def drop_segments(self, segments: list[int]) -> None:
-        """Drop whole segments: no row is read or rewritten. As `append` in what it raises."""
+        """Drop whole segments: no row is read or rewritten. As `append` in what it raises.
+
+        Its number is used up even if it fails: else a drop that landed unseen would be taken for
+        the append that comes next.
+        """
         listed = ", ".join(map(str, segments))
-        metadata = self._metadata(self._number + 1)
+        self._number += 1
+        metadata = self._metadata(self._number)
         self._maintain(
             lambda table: table.delete(
                 f"segment in ({listed})",
@@ -154,7 +159,6 @@ class Journal:
                 post_commithook_properties=_NO_HOOKS,
             )
         )
-        self._number += 1
 
     def vacuum(self, grace_s: float) -> None:
         """Remove files that no version since `grace_s` ago names. As `merge` in what it raises."""
@@ -237,14 +241,15 @@ class Journal:
         """Read back who committed last, before a fresh handle may commit.
 
         Raises:
-            Fenced: A writer of this epoch or a later one that is not this one.
+            Fenced: Neither this writer nor the one it took over from; also one of an older epoch,
+                whose last records the `opened` of this writer would else make void.
         """
         last = self._last_numbered()
         if last is None or last == self._adopted:
             return
         epoch, _ = _number_of(last)
         writer = last.metadata["sparkstore.writer"]
-        if writer != self.writer and epoch >= self._epoch:
+        if writer != self.writer:
             message = (
                 f"{self._root.path} is owned by writer {writer[:8]} of epoch {epoch};"
                 f" this writer, {self.writer[:8]} of epoch {self._epoch}, stops"
@@ -252,10 +257,14 @@ class Journal:
             raise Fenced(message)
 
     def _last_numbered(self) -> Version | None:
-        """The newest version that a writer's own number is on, but for a stale writer's."""
+        """The newest version that a writer's own number is on.
+
+        It is never a fenced writer's: whose handle had not seen the `opened` that fenced it, had a
+        conflict of transactions; whose handle was fresh, looked here first.
+        """
         for version in reversed(versions(self._root.journal)):
             found = self._read(version)
-            if JOURNAL_APP in found.transactions and _number_of(found)[0] >= self._epoch:
+            if JOURNAL_APP in found.transactions:
                 return found
         return None
 

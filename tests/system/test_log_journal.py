@@ -206,7 +206,7 @@ def test_a_merge_keeps_rows_and_positions_and_makes_files_few(root: Root) -> Non
     journal.append(commit_of(journal, 22, segment=8))
     assert facts_in(root.path) == [*range(2, 23)]
     table = DeltaTable(str(root.journal))
-    assert len(table.file_uris(partition_filters=[("segment", "=", "7")])) == 1
+    assert len(table.file_uris(file_pruning_predicate=[("segment", "=", "7")])) == 1
 
 
 def test_a_handle_is_opened_anew_now_and_then_and_nothing_changes(root: Root) -> None:
