@@ -267,7 +267,7 @@ def test_without_marks_and_with_a_short_log_all_that_is_active_is_synced(
     for version in versions(root.journal)[:-1]:
         log_file(root.journal, version).unlink()
     synced: list[Path] = []
-    monkeypatch.setattr(marks, "fsync_with_folders", lambda paths, up_to: synced.extend(paths))
+    monkeypatch.setattr(marks, "fsync_with_folders", lambda paths, **_: synced.extend(paths))
     assert heal(root, ["journal"]) == []
     assert {*map(Path, active)} <= {*synced}
 
