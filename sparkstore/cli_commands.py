@@ -163,18 +163,18 @@ def compact(arguments: Namespace) -> int:
 
 def verify(arguments: Namespace) -> int:
     """Every invariant by name; 1 if one does not hold."""
-    from sparkstore.invariants import check_invariants
+    from sparkstore.invariants import check
     from sparkstore.root import open_root
 
-    findings = check_invariants(open_root(arguments.root), deep=arguments.deep)
+    findings = check(open_root(arguments.root), deep=arguments.deep)
     if arguments.json:
         _print(json_lines(map(asdict, findings)))
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:
-            result = "ok    " if finding.ok else "BROKEN"
+            result = "ok    " if finding.holds else "BROKEN"
             print(f"{result}  {finding.name:{width}}  {printable(finding.evidence)}")
-    return 0 if all(finding.ok for finding in findings) else 1
+    return 0 if all(finding.holds for finding in findings) else 1
 
 
 def version(arguments: Namespace) -> int:

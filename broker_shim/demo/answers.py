@@ -30,7 +30,7 @@ ORDER BY mean_delay_min DESC"""
 HISTORY = """\
 SELECT position, at, kind, queue, holder, delivery_count
 FROM message_history
-WHERE message_id = :message_id
+WHERE message_id = {message_id}
 ORDER BY position"""
 _NAMES = """\
 SELECT DISTINCT message_id, amqp_message_id
@@ -69,9 +69,9 @@ def _times(rows: Iterable[Row], departure_of: Mapping[int, int]) -> Iterator[tup
         yield Key(row.queue, departure_of[row.message_id]), row.times
 
 
-def ask(spark: SparkSession, root: Path, query: str, **args: object) -> list[dict[str, Any]]:
+def ask(spark: SparkSession, root: Path, query: str) -> list[dict[str, Any]]:
     """The rows that answer a question."""
-    return [row.asDict() for row in views.sql(spark, root, query, args).collect()]
+    return [row.asDict() for row in views.sql(spark, root, query).collect()]
 
 
 def draw(depth: list[dict[str, Any]], delay: list[dict[str, Any]], file: Path) -> None:

@@ -14,6 +14,7 @@ from broker_shim.demo import answers
 from broker_shim.demo.departures import departures, message_name
 from broker_shim.demo.processes import Broker, Client, DemoFailed, Progress, kill_what_runs
 from broker_shim.demo.told import Told, disagreements, landed_in_doubt
+from sparkstore import compact
 from sparkstore.cli_output import table
 from sparkstore.session import local_session
 
@@ -113,24 +114,31 @@ class Demo:
         spark = local_session("sparkstore demo")
         self.progress.say("Spark is up; comparing the store with what clients were told")
         self.prove(spark, "after kill -9 and restart")
-        # COMPACT
+        report = compact.run(spark, self.root)
+        self.progress.say(
+            f"compacted beside the running broker in {report.seconds:.1f} s:"
+            f" {report.records_moved:,} records moved to history,"
+            f" {report.entries_changed:,} entries of state changed"
+        )
+        self.prove(spark, "after the compaction")
         depth = self._ask(spark, "What is on the queues?", answers.DEPTH)
         delay = self._ask(spark, "How late are the messages still waiting?", answers.DELAY)
-        number = min(key.number for key in self.told.released & self.told.settled)
-        ids = {
-            number: message_id for message_id, number in answers.numbers(spark, self.root).items()
-        }
-        title = f"What happened to {message_name(number)}, which one consumer gave back?"
-        self._ask(spark, title, answers.HISTORY, message_id=ids[number])
+        self._ask_what_happened(spark)
         chart = self.folder / "departures.png"
         answers.draw(depth, delay, chart)
         self.progress.say(f"chart: {chart}")
         spark.stop()
 
-    def _ask(
-        self, spark: SparkSession, title: str, query: str, **args: object
-    ) -> list[dict[str, Any]]:
-        rows = answers.ask(spark, self.root, query, **args)
+    def _ask_what_happened(self, spark: SparkSession) -> None:
+        """The history of one message, of the kind with the longest story."""
+        twice = self.told.released & self.told.settled
+        number = min(key.number for key in twice or self.told.settled)
+        ids = {told: message_id for message_id, told in answers.numbers(spark, self.root).items()}
+        title = f"What happened to {message_name(number)}?"
+        self._ask(spark, title, answers.HISTORY.format(message_id=ids[number]))
+
+    def _ask(self, spark: SparkSession, title: str, query: str) -> list[dict[str, Any]]:
+        rows = answers.ask(spark, self.root, query)
         self.progress.say(title)
         print("", *query.splitlines(), "", *table(rows), "", sep="\n  ")
         return rows
