@@ -50,7 +50,8 @@ contracts: $(SETUP)  ## who may import whom
 	@$(BIN)/lint-imports
 
 bench: setup  ## the figures of the README, beside the machine's own
-	@$(BIN)/python -m tests.benchmarks
+	@$(BIN)/python -m tests.benchmarks.bench_log
+	@$(BIN)/python -m tests.benchmarks.bench_store
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/system tests/properties

@@ -1,0 +1,25 @@
+"""`conf/sparkstore.toml` tells every setting, with its default."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import fields
+
+from broker_shim.embedded.settings import BrokerSettings, read_settings
+from sparkstore.config import StoreConfig, read_config
+from tests.architecture.source import TOP
+
+FILE = TOP / "conf" / "sparkstore.toml"
+SET_FROM_THE_STORE = {"max_message_bytes"}
+
+
+def test_the_file_tells_every_setting_of_the_store_with_its_default() -> None:
+    assert read_config(FILE) == StoreConfig()
+    told = tomllib.loads(FILE.read_text())["store"]
+    assert set(told) == {field.name for field in fields(StoreConfig)}
+
+
+def test_the_file_tells_every_setting_of_the_broker_with_its_default() -> None:
+    assert read_settings(FILE) == BrokerSettings()
+    told = tomllib.loads(FILE.read_text())["broker"]
+    assert set(told) == {field.name for field in fields(BrokerSettings)} - SET_FROM_THE_STORE
