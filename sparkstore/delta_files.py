@@ -115,7 +115,7 @@ def read_version(table: Path, version: int) -> Version:
         actions = [_action(line) for line in content.split(b"\n") if line]
         found = _version(version, actions)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as reason:
-        message = f"{path} is not a whole Delta version: {reason!r}"
+        message = f"{path} is not a whole Delta version: {type(reason).__name__}: {reason}"
         raise CorruptData(message) from reason
     if not check_sums_agree(path, content):
         message = f"{path} does not agree with its check sums"
@@ -160,7 +160,7 @@ def broken_check_sums(path: Path, size: int) -> bool:
 
 
 def _action(line: bytes) -> dict[str, Any]:
-    action = json.loads(line)
+    action = json.loads(line.decode())
     if not isinstance(action, dict) or not action:
         message = f"{line[:40]!r} is not an action"
         raise ValueError(message)

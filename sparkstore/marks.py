@@ -2,7 +2,9 @@
 
 Neither engine fsyncs, so a version is durable only once somebody has fsynced all that it names:
 the store for the journal, the holder of the jobs' lease for history and state. Both keep their
-marks in one file, so that a reader sees one moment; a flock orders the two who write it.
+marks in one file, so that a reader sees one moment; a flock, never held during an fsync, orders the
+two who write it. Only one of them marks a given table at a time, so no mark is overwritten by an
+older one.
 
 What is written, and in this order: data files, log files, the folders that name them, then the
 mark. A power cut before the mark leaves the old mark, after which everything is checked again; the
@@ -84,24 +86,24 @@ def mark_durable(root: Root, up_to: Mapping[str, int], *, fsync: bool = True) ->
         CorruptData: A version to be marked is broken, or names a file that is not there.
         OSError: The device failed; nothing was marked. Do not try again: stop (DESIGN 3).
     """
+    old = read_marks(root).versions
     done: list[Marked] = []
-    with _locked(root):
-        marks = read_marks(root)
-        marked, last_position = dict(marks.versions), marks.last_position
-        for table, version in up_to.items():
-            old = marked.get(table, -1)
-            if version > old:
-                found = _versions_after(root.table(table), old, version)
-                paths = _paths(root.table(table), found)
-                if found[0].version > old + 1:  # no mark, and the oldest log files are gone
-                    paths += [file.path for file in snapshot(root.table(table))]
-                if fsync:
-                    fsync_with_folders(paths, up_to=root.table(table))
-                done.append(Marked(table, old + 1, version, len(paths)))
-                marked[table] = version
-                last_position = max(last_position, _last_position(found))
-        if done:
-            _write(root, Marks(marked, last_position))
+    last_position = 0
+    for table, version in up_to.items():
+        if version > old.get(table, -1):
+            found = _versions_after(root.table(table), old.get(table, -1), version)
+            paths = _paths(root.table(table), found)
+            if found[0].version > old.get(table, -1) + 1:  # no mark, and old log files are gone
+                paths += [file.path for file in snapshot(root.table(table))]
+            if fsync:
+                fsync_with_folders(paths, up_to=root.table(table))
+            done.append(Marked(table, found[0].version, version, len(paths)))
+            last_position = max(last_position, _last_position(found))
+    if done:
+        with _locked(root):
+            marks = read_marks(root)
+            marked = {**marks.versions, **{one.table: one.last for one in done}}
+            _write(root, Marks(marked, max(marks.last_position, last_position)))
     return done
 
 

@@ -4,6 +4,9 @@ The layers overlap on purpose (a record is let go only when its successor is dur
 may be in history and in the journal: then both must say the same. Positions are gapless, so a hole
 or a short end is found by counting, never passed over.
 
+They are read in the order state, journal, history: what a job and a trim move meanwhile they move
+the other way, so a reader beside a serving store misses nothing.
+
 The write-ahead log is not read here: the log replays it into the journal first.
 """
 
@@ -61,7 +64,7 @@ def recover(root: Root) -> Recovered:
     """
     state_rows = read_state(root)
     meta = _meta(state_rows)
-    history, journal = snapshot(root.history), snapshot(root.journal)
+    journal, history = snapshot(root.journal), snapshot(root.history)
     state_position = meta["position"]
     end = _last_position(history)
     _check_reach(root, history_position=end, state_position=state_position, journal=journal)
@@ -97,7 +100,7 @@ def journal_tail(root: Root) -> Tail:
     skipped; from history only what is after P, or, if that has none, from its end backwards.
     """
     meta = _meta(read_state(root, parts=("meta",)))
-    history, journal = snapshot(root.history), snapshot(root.journal)
+    journal, history = snapshot(root.journal), snapshot(root.history)
     end = _last_position(history)
     recent = [file for file in history if file.positions[1] > meta["position"]]
     epoch, opened_position = _newest_opened([*recent, *journal])

@@ -23,6 +23,7 @@ from sparkstore.delta_files import (
     read_version,
     versions,
 )
+from sparkstore.durable_files import fsync_with_folders
 from sparkstore.errors import CorruptData
 from sparkstore.healing import check, heal
 from sparkstore.marks import MARKS_FILE, mark_durable, read_marks
@@ -341,6 +342,23 @@ def test_each_file_that_is_set_aside_has_a_line_in_the_log(
     with caplog.at_level(logging.WARNING):
         (healed,) = heal(root, ["journal"])
     assert [str(path) in caplog.text for path in healed.set_aside] == [True]
+    assert len(healed.reason.replace(str(root.path), "")) < 200  # zeroes are not repeated
+
+
+def test_two_tables_can_be_marked_by_two_processes(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, state = append(root, "journal"), append(root, "state")
+    sync = fsync_with_folders
+
+    def sync_while_a_job_marks(paths: list[Path], *, up_to: Path) -> None:
+        sync(paths, up_to=up_to)
+        monkeypatch.setattr(marks, "fsync_with_folders", sync)
+        mark_durable(root, {"state": state})
+
+    monkeypatch.setattr(marks, "fsync_with_folders", sync_while_a_job_marks)
+    mark_durable(root, {"journal": journal})
+    assert read_marks(root).versions.items() >= {"journal": journal, "state": state}.items()
 
 
 def hadoop_sums(path: Path) -> Path:
@@ -352,6 +370,44 @@ def hadoop_sums(path: Path) -> Path:
         b"crc\0\0\0\x02\0" + b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks)
     )
     return sums
+
+
+def appended(root: Root) -> None:
+    append(root, "journal")
+
+
+def merged(root: Root) -> None:
+    DeltaTable(str(root.journal)).optimize.compact()
+
+
+def trimmed(root: Root) -> None:
+    DeltaTable(str(root.journal)).delete("segment = 0")
+
+
+def committed_by_spark(root: Root) -> None:
+    path = log_file(root.journal, append(root, "journal"))
+    path.write_bytes(path.read_bytes() + b"\n")
+    hadoop_sums(path)
+
+
+@pytest.mark.parametrize("commit", [appended, merged, trimmed, committed_by_spark])
+def test_a_commit_that_was_cut_anywhere_is_broken(
+    root: Root, commit: Callable[[Root], None]
+) -> None:
+    commit(root)
+    last = newest_version(root.journal)
+    path = log_file(root.journal, last)
+    content = path.read_bytes()
+    ends = [index for index, byte in enumerate(content) if byte == ord("\n")]
+    near_ends = {end + offset for end in ends for offset in (-1, 0, 1)}
+    for size in sorted(
+        {*range(0, len(content), 41), *near_ends, len(content) - 1} - {len(content)}
+    ):
+        path.write_bytes(content[:size])
+        with pytest.raises(CorruptData):
+            read_version(root.journal, last)
+    path.write_bytes(content)
+    assert read_version(root.journal, last).version == last
 
 
 @pytest.mark.parametrize("damage", [zeroed, cut_short, emptied])
