@@ -6,6 +6,8 @@ rules of tier 2 mean, without Delta, at the speed of memory.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from sparkstore.records import Kind, MessageHeader, Record
 MAX_MESSAGE_BYTES = 3 << 20
 """Of every store here: small enough to go over it."""
 DELTA_CONFIG = StoreConfig(
-    max_message_bytes=MAX_MESSAGE_BYTES, wal_file_bytes=8 << 20, commit_interval_ms=20
+    max_message_bytes=MAX_MESSAGE_BYTES, wal_file_bytes=8 << 20, commit_interval_ms=50
 )
 TIMEOUT_S = 30.0
 """No test waits so long unless it fails."""
@@ -134,8 +136,9 @@ OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
 class Home:
     """Where one store lives, and the store that is open there."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self._open, self._folder, self._log = OPENERS[name], folder, list[bytes]()
+    def __init__(self, name: str, folder: Path, log: list[bytes] | None = None) -> None:
+        self._name, self._open, self._folder = name, OPENERS[name], folder
+        self._log = [] if log is None else log
         folder.mkdir(parents=True, exist_ok=True)
         self.store = self._open(folder, self._log)
 
@@ -149,3 +152,19 @@ class Home:
         self.store.close()
         self.store = self._open(self._folder, self._log)
         return self.store
+
+    def crash(self) -> Home:
+        """Another home, as a machine would find it that lost power now; this store stays open.
+
+        The write-ahead log is copied before the tables: a commit in between is then in both.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="crashed-", dir=self._folder.parent))
+        for part in ("wal", "."):
+            if (self._folder / part).is_dir():
+                shutil.copytree(
+                    self._folder / part,
+                    folder / part,
+                    dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns(*(["wal"] if part == "." else [])),
+                )
+        return Home(self._name, folder, [*self._log])

@@ -1,0 +1,15 @@
+"""How long properties are searched: `ci` is bounded, `soak` takes as long as it takes."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+settings.register_profile("ci", deadline=None, max_examples=60, suppress_health_check=_SLOW)
+settings.register_profile("soak", deadline=None, max_examples=3_000, suppress_health_check=_SLOW)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "soak" if "SPARKSTORE_SOAK" in os.environ else "ci")
+)

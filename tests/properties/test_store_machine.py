@@ -1,0 +1,304 @@
+"""Any calls in any order, with restarts and crashes among them, against a model in plain dicts."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import BindingKey, Exchange, Message, MessageHeader, Queue
+from tests.model import Model, ModelMessage, ModelTransaction, Place
+from tests.stores import Home, done
+
+QUEUES = st.sampled_from(["q", "../r", "s 🦊"])
+EXCHANGES = st.sampled_from(["fan", "topic"])
+DURABILITIES = st.sampled_from([2, 2, 2, 1, 0])
+HOLDERS = st.sampled_from(["c1", "c2"])
+CALLS = st.sampled_from(["acquire", "acquire", "release", "fail", "dequeue"])
+CALLS_BEFORE_A_RESTART = 15
+HELD = {"acquire": False, "release": True, "fail": True, "dequeue": None}
+"""Which entries a call fits: available ones, acquired ones, any."""
+BODIES = st.sampled_from([b"", b"body", bytes(range(256)) * 8])
+NUMBERS = st.integers(0, 20)
+FLAGS = st.booleans()
+MOSTLY = st.sampled_from([True, True, True, False])
+Transactions = tuple[Any, ModelTransaction | None]
+"""The store's and the model's, or no transaction."""
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Every call goes to the store and to the model, which must agree on its outcome."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="sparkstore-machine-"))
+        self.home = Home(self.name, self.folder / "0")
+        self.model = Model(self.home.tier)
+        self.age = 0
+        self.given: dict[int, Message] = {}
+        self.transactions: list[tuple[Any, ModelTransaction]] = []
+
+    def teardown(self) -> None:
+        self.home.store.close()
+        shutil.rmtree(self.folder)
+
+    def both(
+        self, model: Callable[[], None], call: Callable[..., Any], *args: Any, **named: Any
+    ) -> None:
+        """Make one call on both sides; both take it, or both refuse it with the same error."""
+        self.age += 1
+        expected = refusal_of(model)
+        found = refusal_of(lambda: done(call, *args, **named))
+        assert type(found) is type(expected), found
+
+    def place(self, number: int, queue: str, *, held: bool | None) -> tuple[Place, str | None]:
+        """An entry and who holds it; now and then one in the wrong state, or a place with none."""
+        there = [
+            ((name, message_id), entry.holder)
+            for name, entries in self.model.entries.items()
+            for message_id, entry in entries.items()
+            if held is None or number % 7 == 1 or (entry.holder is not None) == held
+        ]
+        if not there or number == 0:
+            return (queue, number), None
+        return there[number % len(there)]
+
+    def transaction(self, number: int) -> Transactions:
+        """No transaction, mostly, or one of those that are open."""
+        choices: list[Transactions] = [(None, None), (None, None), *self.transactions]
+        return choices[number % len(choices)]
+
+    # -- wiring ------------------------------------------------------------------------------
+
+    @initialize(durability=DURABILITIES)
+    def begin_with_some_queues(self, durability: int) -> None:
+        for name, asked in (("q", 2), ("../r", 2), ("s 🦊", durability)):
+            self.create_queue(name, asked)
+        self.exchange("fan", durability, created=True)
+        for queue in ("q", "../r"):
+            self.publish(queue, b"body", True, False, 0)
+
+    @rule(name=QUEUES, durability=DURABILITIES)
+    def create_queue(self, name: str, durability: int) -> None:
+        model = self.model
+        queue = Queue(name, TerminusDurability(durability))
+        self.both(lambda: model.create(model.queues, name, durability), self.store.create, queue)
+
+    @precondition(lambda self: len(self.model.queues) > 2)
+    @rule(name=QUEUES)
+    def destroy_queue(self, name: str) -> None:
+        model = self.model
+        self.both(lambda: model.destroy(model.queues, name), self.store.destroy, Queue(name))
+
+    @rule(name=EXCHANGES, durability=DURABILITIES, created=MOSTLY)
+    def exchange(self, name: str, durability: int, created: bool) -> None:
+        model, exchanges = self.model, self.model.exchanges
+        exchange = Exchange(name, "topic", TerminusDurability(durability))
+        if created:
+            create = self.store.create
+            self.both(lambda: model.create(exchanges, name, durability), create, exchange)
+        else:
+            self.both(lambda: model.destroy(exchanges, name), self.store.destroy, exchange)
+
+    @rule(exchange=EXCHANGES, queue=QUEUES, key=st.sampled_from(["", "#"]), n=NUMBERS, bound=MOSTLY)
+    def binding(self, exchange: str, queue: str, key: str, n: int, bound: bool) -> None:
+        binding = BindingKey(exchange, queue, key)
+        if bound:
+            arguments = {"n": n % 5 // 4}
+            self.both(
+                lambda: self.model.bind(binding, n % 5 // 4), self.store.bind, binding, arguments
+            )
+        else:
+            self.both(lambda: self.model.unbind(binding), self.store.unbind, binding)
+
+    # -- messages ----------------------------------------------------------------------------
+
+    @rule(queue=QUEUES, body=BODIES, durable=MOSTLY, staged=FLAGS, number=NUMBERS)
+    def publish(self, queue: str, body: bytes, durable: bool, staged: bool, number: int) -> None:
+        self.enqueue(queue, self.new_message(body, durable, staged), self.transaction(number))
+
+    @rule(queues=st.permutations(["q", "../r", "s 🦊"]), body=BODIES, durable=MOSTLY, staged=FLAGS)
+    def publish_on_two(self, queues: list[str], body: bytes, durable: bool, staged: bool) -> None:
+        message = self.new_message(body, durable, staged)
+        for queue in queues[:2]:
+            self.enqueue(queue, message, (None, None))
+
+    @precondition(lambda self: self.given)
+    @rule(queue=QUEUES, which=NUMBERS, number=NUMBERS, loaded=FLAGS)
+    def enqueue_again(self, queue: str, which: int, number: int, loaded: bool) -> None:
+        """On another queue, or where it is, or though it is gone."""
+        message_id = [*self.given][which % len(self.given)]
+        if loaded and self.model.is_on_a_queue(message_id):
+            self.given[message_id] = self.store.load(message_id)
+            self.model.messages[message_id].is_staged = False
+        self.enqueue(queue, self.given[message_id], self.transaction(number))
+
+    def new_message(self, body: bytes, durable: bool, staged: bool) -> Message:
+        message = self.store.message(
+            MessageHeader(header=b"h", durable=durable, subject="späť"), b"" if staged else body
+        )
+        if staged:
+            message = done(self.store.stage, message, [body[:1], body[1:]])
+        assert message.message_id not in self.given
+        self.given[message.message_id] = message
+        self.model.messages[message.message_id] = ModelMessage(body, durable, staged)
+        return message
+
+    def enqueue(self, queue: str, message: Message, within: Transactions) -> None:
+        ours, theirs = within
+        place = (queue, message.message_id)
+        model = lambda: self.model.enqueue(place, theirs)  # noqa: E731
+        self.both(model, self.store.enqueue, message, queue, transaction=ours)
+
+    @rule(call=CALLS, which=NUMBERS, queue=QUEUES, holder=HOLDERS, number=NUMBERS)
+    def settle_now(self, call: str, which: int, queue: str, holder: str, number: int) -> None:
+        """The same call again, so that it is chosen more often."""
+        self.settle(call, which, queue, holder, number)
+
+    @rule(call=CALLS, which=NUMBERS, queue=QUEUES, holder=HOLDERS, number=NUMBERS)
+    def settle(self, call: str, which: int, queue: str, holder: str, number: int) -> None:
+        """Acquire, release or dequeue, mostly as the one who may."""
+        place, by = self.place(which, queue, held=HELD[call])
+        self.call(call, place, by if by and number else holder, self.transaction(number))
+
+    def call(self, call: str, place: Place, holder: str, within: Transactions) -> None:
+        (queue, message_id), (ours, theirs) = place, within
+        model, named = self.model, {"transaction": ours}
+        if call == "fail":
+            call, named = "release", {"transaction": ours, "delivery_failed": True}
+        decide: dict[str, Callable[[], None]] = {
+            "acquire": lambda: model.acquire(place, holder, theirs),
+            "release": lambda: model.release(place, holder, len(named) > 1, theirs),
+            "dequeue": lambda: model.take(place, holder or None, theirs),
+        }
+        self.both(
+            decide[call], getattr(self.store, call), message_id, queue, holder or None, **named
+        )
+
+    # -- transactions ------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.transactions) < 2)
+    @rule(plan=st.lists(st.tuples(CALLS, NUMBERS), min_size=1, max_size=4), queue=QUEUES)
+    def begin(self, plan: list[tuple[str, int]], queue: str) -> None:
+        """Begin a transaction with some operations that may well succeed."""
+        model = ModelTransaction()
+        self.model.transactions.append(model)
+        self.transactions.append((self.store.begin(), model))
+        for call, number in plan:
+            place, by = self.place(number or 1, queue, held=HELD[call])
+            if place not in model.sees and place[0] in self.model.queues:
+                self.call(call, place, by or "c1", self.transactions[-1])
+            message = self.new_message(b"in a transaction", number % 4 > 0, number % 5 == 4)
+            if number % 3 and queue in self.model.queues:
+                self.enqueue(queue, message, self.transactions[-1])
+
+    @rule(plan=st.lists(st.tuples(CALLS, NUMBERS), min_size=1, max_size=4), queue=QUEUES)
+    def transact(self, plan: list[tuple[str, int]], queue: str) -> None:
+        """A whole transaction in one go."""
+        self.begin(plan, queue)
+        self.end(-1, committed=True)
+
+    @precondition(lambda self: self.transactions)
+    @rule(which=NUMBERS, committed=MOSTLY)
+    def end(self, which: int, committed: bool) -> None:
+        ours, theirs = self.transactions.pop(which % len(self.transactions))
+        if committed:
+            self.both(lambda: self.model.commit(theirs), self.store.commit, ours)
+        else:
+            self.both(lambda: self.model.abort(theirs), self.store.abort, ours)
+
+    # -- restarts ----------------------------------------------------------------------------
+
+    @rule()
+    def flush(self) -> None:
+        done(self.store.flush)
+
+    @precondition(lambda self: self.age > CALLS_BEFORE_A_RESTART)
+    @rule()
+    def reopen(self) -> None:
+        self.home.reopen()
+        self.restarted()
+
+    @precondition(
+        lambda self: self.name in {"recorded", "delta"} and self.age > CALLS_BEFORE_A_RESTART
+    )
+    @rule()
+    def crash(self) -> None:
+        """Nobody closes anything: what is on disk after the last completion is all there is."""
+        survivor = self.home.crash()
+        self.home.store.close()
+        self.home = survivor
+        self.restarted()
+
+    def restarted(self) -> None:
+        self.age = 0
+        self.transactions.clear()
+        self.model.restart()
+        self.given = {i: self.store.load(i) for i in self.model.messages}
+        for name in {"q", "../r"} - {*self.model.queues}:
+            self.create_queue(name, 2)
+
+    # -- what must hold ----------------------------------------------------------------------
+
+    @property
+    def store(self) -> Any:
+        """The open store."""
+        return self.home.store
+
+    @invariant()
+    def store_and_model_agree(self) -> None:
+        found, model = self.store.recover(), self.model
+        assert {queue.name: queue.durability for queue in found.queues} == model.queues
+        assert {item.name: item.durability for item in found.exchanges} == model.exchanges
+        assert found.bindings == {key: {"n": n} for key, n in model.bindings.items()}
+        assert {
+            queue: [(i, entry.acquired_by, entry.delivery_count) for i, entry in entries.items()]
+            for queue, entries in found.entries.items()
+        } == {
+            queue: [(i, entry.holder, entry.failed) for i, entry in entries.items()]
+            for queue, entries in model.entries.items()
+        }
+
+    @rule()
+    def every_message_loads_whole(self) -> None:
+        for entries in self.model.entries.values():
+            for message_id in entries:
+                loaded, known = self.store.load(message_id), self.model.messages[message_id]
+                assert loaded.message_id == message_id
+                assert loaded.body == known.body
+                assert loaded.header.body_bytes == len(known.body)
+                assert loaded.header.subject == "späť"
+
+
+@pytest.mark.parametrize("name", ["memory", "json", "recorded", "delta"])
+@pytest.mark.slow
+def test_a_store_does_what_the_model_does_whatever_is_called(name: str) -> None:
+    machine = type(f"{name.title()}Machine", (StoreMachine,), {"name": name})
+    share = 4 if name == "delta" else 1  # an opening of it takes a tenth of a second
+    run(
+        machine,
+        settings=settings(
+            max_examples=max(10, settings().max_examples // share), stateful_step_count=40
+        ),
+    )
+
+
+def refusal_of(call: Callable[[], object]) -> StoreError | None:
+    """What a call is refused with, if it is."""
+    try:
+        call()
+    except StoreError as refusal:
+        return refusal
+    return None
