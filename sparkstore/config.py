@@ -12,6 +12,21 @@ from sparkstore.errors import InvalidRequest
 _MIB = 1 << 20
 
 
+_LEAST: dict[str, float] = {
+    "wal_file_bytes": _MIB,
+    "max_wal_files": 2,
+    "commit_interval_ms": 0,
+    "max_commit_bytes": 1,
+    "segment_records": 1,
+    "segment_commits": 1,
+    "segment_hours": 0,
+    "reader_grace_s": 0,
+    "max_message_bytes": 0,
+    "max_pending_bytes": 1,
+    "cache_bytes": 0,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
     """How the log and its tables behave; `conf/sparkstore.toml` has each with its default.
@@ -54,9 +69,8 @@ class StoreConfig:
         if self.ack not in {"", "wal", "delta"}:
             message = f"ack is {self.ack!r}: say wal, delta, or leave it out"
             raise InvalidRequest(message)
-        least = {"wal_file_bytes": _MIB, "max_wal_files": 2, "segment_records": 1}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
+        for name, bound in _LEAST.items():
+            if not getattr(self, name) >= bound:  # so that not-a-number is refused, too
                 message = f"{name} is {getattr(self, name)}: it must be at least {bound}"
                 raise InvalidRequest(message)
 
@@ -68,10 +82,13 @@ def read_config(path: Path) -> StoreConfig:
         InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
     """
     try:
-        content: dict[str, Any] = tomllib.loads(path.read_text()).get("store", {})
+        content: Any = tomllib.loads(path.read_text()).get("store", {})
     except (OSError, ValueError) as reason:
         message = f"settings {path}: {reason}"
         raise InvalidRequest(message) from reason
+    if not isinstance(content, dict):
+        message = f"settings {path}: store must be a table"
+        raise InvalidRequest(message)
     defaults = StoreConfig()
     types = {field.name: type(getattr(defaults, field.name)) for field in fields(StoreConfig)}
     for name, value in content.items():

@@ -34,7 +34,7 @@ def as_json(content: Mapping[str, Any]) -> str:
     """
     try:
         return json.dumps(content, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError) as reason:
+    except (TypeError, ValueError, RecursionError) as reason:
         message = f"arguments must be what JSON can hold: {reason}"
         raise InvalidRequest(message) from reason
 

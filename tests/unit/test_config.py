@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkstore.config import StoreConfig, read_config
+from sparkstore.errors import InvalidRequest
+
+
+def settings_file(folder: Path, text: str) -> Path:
+    file = folder / "sparkstore.toml"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize("text", ["", "[store]", "[other]\nack = 1"])
+def test_what_a_file_leaves_out_has_its_default(tmp_path: Path, text: str) -> None:
+    assert read_config(settings_file(tmp_path, text)) == StoreConfig()
+
+
+def test_settings_are_read_by_name_and_a_whole_number_may_be_a_float(tmp_path: Path) -> None:
+    text = '[store]\nack = "wal"\nreader_grace_s = 5\nsegment_records = 10\nfsync = false\n'
+    expected = StoreConfig(ack="wal", reader_grace_s=5.0, segment_records=10, fsync=False)
+    assert read_config(settings_file(tmp_path, text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "clue"),
+    [
+        ("[store]\nackk = 'wal'", "unknown setting 'ackk'"),
+        ("[store]\nack = 1", "ack must be str"),
+        ("[store]\nfsync = 1", "fsync must be bool"),
+        ("[store]\nsegment_records = true", "segment_records must be int"),
+        ("[store]\nsegment_records = 1.5", "segment_records must be int"),
+        ("[store]\nack = 'paper'", "ack is 'paper'"),
+        ("[store]\nwal_file_bytes = 1000", "wal_file_bytes is 1000: it must be at least"),
+        ("[store]\nmax_wal_files = 1", "max_wal_files is 1"),
+        ("[store\n", "settings .*sparkstore.toml"),
+        ("store = 3", "store must be a table"),
+    ],
+)
+def test_a_setting_that_is_unknown_or_wrong_is_refused_by_name(
+    tmp_path: Path, text: str, clue: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=clue):
+        read_config(settings_file(tmp_path, text))
+
+
+def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"none\.toml"):
+        read_config(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidRequest, match=r"binary\.toml"):
+        read_config(tmp_path / "binary.toml")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"commit_interval_ms": -1},
+        {"max_message_bytes": -1},
+        {"max_pending_bytes": 0},
+        {"segment_commits": 0},
+        {"segment_hours": -0.5},
+        {"segment_hours": float("nan")},
+        {"reader_grace_s": -1.0},
+        {"max_commit_bytes": 0},
+        {"cache_bytes": -1},
+    ],
+    ids=str,
+)
+def test_a_number_that_would_stop_the_store_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=next(iter(wrong))):
+        StoreConfig(**wrong)
+
+
+def test_nothing_is_a_valid_cache_and_a_valid_wait() -> None:
+    config = StoreConfig(cache_bytes=0, commit_interval_ms=0, reader_grace_s=0.0)
+    assert (config.cache_bytes, config.commit_interval_ms) == (0, 0)
