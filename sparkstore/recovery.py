@@ -62,6 +62,8 @@ def recover(root: Root) -> Recovered:
         CorruptData: A position is missing, is there twice, or differs between two layers; or
             records are missing that were durable.
     """
+    # First of all: another opener of a shared root may commit and mark while this one reads.
+    durable = read_marks(root).last_position
     state_rows = read_state(root)
     meta = _meta(state_rows)
     journal, history = snapshot(root.journal), snapshot(root.history)
@@ -70,7 +72,7 @@ def recover(root: Root) -> Recovered:
     _check_reach(root, history_position=end, state_position=state_position, journal=journal)
     rows = _rows_after(state_position, meta["epoch"], history, journal)
     state = fold_tables(state_rows, rows)
-    _check_durable(root, state.position)
+    _check_durable(root, state.position, durable)
     segment = max((file.partition for file in (*history, *journal)), default=meta["segment"])
     return Recovered(state, state.position, segment, state_position, end, meta["history_start"])
 
@@ -250,8 +252,7 @@ def _check_reach(
         raise CorruptData(message)
 
 
-def _check_durable(root: Root, last_position: int) -> None:
-    durable = read_marks(root).last_position
+def _check_durable(root: Root, last_position: int, durable: int) -> None:
     if last_position < durable:
         message = (
             f"{root.path} ends at position {last_position}, but {durable} was on disk: restore it"

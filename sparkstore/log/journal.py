@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -121,6 +122,8 @@ class Journal:
             )
         except (DeltaError, OSError, pa.ArrowException) as reason:
             self._table = None
+            with suppress(OSError, CorruptData):
+                self._check_owner()
             message = f"Delta commit to {self._root.journal} failed: {reason}"
             raise Unavailable(message) from reason
         self._landed()

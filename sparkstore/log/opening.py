@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from deltalake.exceptions import DeltaError
+
 from sparkstore import codec, rows
 from sparkstore.config import StoreConfig
-from sparkstore.errors import InvalidRequest, Locked
+from sparkstore.errors import InvalidRequest, Locked, Unavailable
 from sparkstore.fold import State
 from sparkstore.healing import heal
 from sparkstore.lease import jobs_lease
@@ -49,7 +52,8 @@ def open_log(where: str | Path, config: StoreConfig) -> Opened:
     A URI is a shared, remote-style root: no flock holds off a second opener, the epoch does.
 
     Raises:
-        Locked: Another process writes to it.
+        Locked: Another process writes to it, or to its log folder.
+        Unavailable: The disk is full or does not answer.
         Fenced: Another opener won the race for the next epoch.
         InvalidRequest: Not a root, or `ack` does not fit it.
         CorruptData: What is there cannot be trusted; the message says what and where.
@@ -57,13 +61,26 @@ def open_log(where: str | Path, config: StoreConfig) -> Opened:
     ack = _ack(where, config)
     path = path_of(where)
     path.mkdir(parents=True, exist_ok=True)
-    lock = None if _is_remote(where) else FileLock(path / "writer.lock", str(path))
+    wal_folder = Path(config.wal_dir).absolute() if config.wal_dir else path / "wal"
+    locks = ExitStack()
     try:
-        return _open(open_or_create_root(path), config, lock, ack)
-    except BaseException:
-        if lock is not None:
-            lock.release()
+        if not _is_remote(where):
+            _hold(locks, path / "writer.lock", path)
+        if config.wal_dir and ack == "wal":
+            # Two writers of one log folder would write over each other's groups.
+            wal_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _hold(locks, wal_folder / "wal.lock", wal_folder)
+        return _open(open_or_create_root(path), config, wal_folder, locks, ack)
+    except BaseException as reason:
+        locks.close()
+        if isinstance(reason, OSError | DeltaError):
+            message = f"{path} cannot be opened: {reason}"
+            raise Unavailable(message) from reason
         raise
+
+
+def _hold(locks: ExitStack, file: Path, holder: Path) -> None:
+    locks.callback(FileLock(file, str(holder)).release)
 
 
 def _is_remote(where: str | Path) -> bool:
@@ -87,12 +104,13 @@ def _ack(where: str | Path, config: StoreConfig) -> str:
     return config.ack or "delta"
 
 
-def _open(root: Root, config: StoreConfig, lock: FileLock | None, ack: str) -> Opened:
+def _open(
+    root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, ack: str
+) -> Opened:
     _heal(root)
     journal = Journal(root, uuid4().hex)
     tail = journal_tail(root)
     root_id = bytes.fromhex(root.identity.root_id)
-    wal_folder = Path(config.wal_dir).absolute() if config.wal_dir else root.path / "wal"
     replay = read_wal(
         wal_folder,
         root_id,
@@ -125,7 +143,7 @@ def _open(root: Root, config: StoreConfig, lock: FileLock | None, ack: str) -> O
         root,
         journal,
         wal,
-        lock,
+        locks,
         config,
         next_position=next_position,
         first_segment=segment,

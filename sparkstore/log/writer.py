@@ -16,6 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -26,7 +27,6 @@ from sparkstore.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire, Group
 from sparkstore.log.committer import Committer
 from sparkstore.log.journal import Journal
-from sparkstore.log.lock import FileLock
 from sparkstore.log.metrics import LogMetrics
 from sparkstore.log.recent import RecentContent
 from sparkstore.log.wal import NoRoom, Wal
@@ -57,14 +57,14 @@ class Log:
         root: Root,
         journal: Journal,
         wal: Wal | None,
-        lock: FileLock | None,
+        locks: ExitStack,
         config: StoreConfig,
         *,
         next_position: int,
         first_segment: int,
     ) -> None:
         self.root, self.config, self.metrics = root, config, LogMetrics()
-        self._wal, self._lock = wal, lock
+        self._wal, self._locks = wal, locks
         self._pack = codec.packer()
         self._next_position = self._synced_below = next_position
         self._taken_bytes = self._done_bytes = 0
@@ -154,8 +154,7 @@ class Log:
         self._committer.stop()
         if self._wal is not None:
             self._wal.close()
-        if self._lock is not None:
-            self._lock.release()
+        self._locks.close()
 
     def _check(self) -> None:
         if self._failure is not None:
