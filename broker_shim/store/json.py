@@ -35,6 +35,7 @@ from broker_shim.store.sink import fire
 from broker_shim.store.wiring import as_json
 from sparkstore import fold
 from sparkstore.durable_files import replace_durably
+from sparkstore.log.lock import FileLock
 from sparkstore.records import BindingKey, MessageHeader, Record
 
 FORMAT = "sparkstore wiring"
@@ -44,9 +45,9 @@ VERSION = 1
 class JsonMessageStore(LocalMessageStore):
     """A `MessageStore` that keeps its wiring in the file at `path`, made by the first change.
 
-    One store at a time may have the file open: the last to write would win.
-
     Raises:
+        Locked: Another store has the file open; `<path>.lock` is how it knows.
+        InvalidRequest: There is no such folder.
         CorruptData: The file cannot be read, or is from a newer version; it is left as it is.
     """
 
@@ -56,8 +57,27 @@ class JsonMessageStore(LocalMessageStore):
         max_message_bytes: int = 128 << 20,
         clock: Callable[[], int] = now_us,
     ) -> None:
-        ledger = Ledger(read_wiring(path), TerminusDurability.CONFIGURATION, clock)
-        super().__init__(ledger, JsonSink(path), max_message_bytes)
+        self._file_lock = _lock(path)
+        try:
+            ledger = Ledger(read_wiring(path), TerminusDurability.CONFIGURATION, clock)
+            sink = JsonSink(path)
+        except BaseException:
+            self._file_lock.release()
+            raise
+        super().__init__(ledger, sink, max_message_bytes)
+
+    def close(self) -> None:
+        """See `MessageStore.close`."""
+        super().close()
+        self._file_lock.release()
+
+
+def _lock(path: Path) -> FileLock:
+    try:
+        return FileLock(path.with_name(path.name + ".lock"), str(path))
+    except OSError as reason:
+        message = f"{path}: its folder must be there and writable ({reason})"
+        raise InvalidRequest(message) from reason
 
 
 class _Turn(NamedTuple):
