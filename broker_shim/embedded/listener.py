@@ -205,9 +205,13 @@ class Peer:
         self.interest = selectors.EVENT_READ
         self.registered = selectors.EVENT_READ
         self.is_over = False
+        self._has_ended = False
 
     def read(self) -> None:
         """Take what has come, a few turns at most: other peers wait."""
+        if self._has_ended:
+            self.interest &= ~selectors.EVENT_READ
+            return
         for _ in range(_READS_IN_TURN):
             room = self.connection.engine.room_bytes
             if room <= 0:
@@ -223,8 +227,7 @@ class Peer:
                 return
             self.connection.receive(received)
             if len(received) < wanted:
-                if not received:
-                    self.interest &= ~selectors.EVENT_READ
+                self._has_ended = not received
                 return
 
     def write(self) -> None:
@@ -236,6 +239,8 @@ class Peer:
                 self.is_over = True
                 return
             if not output:
+                # A peer that sends no more can settle nothing: when it has all, it is done with.
+                self.is_over = self._has_ended
                 break
             try:
                 sent = self.socket.send(output)
@@ -246,5 +251,5 @@ class Peer:
                 self.is_over = True
                 return
             self.connection.written(sent)
-        if self.connection.engine.room_bytes > 0:
+        if self.connection.engine.room_bytes > 0 and not self._has_ended:
             self.interest |= selectors.EVENT_READ

@@ -54,8 +54,12 @@ class BrokerProcess:
 
     def terminate(self) -> int:
         """SIGTERM; the exit code."""
-        self._process.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
         return self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """SIGKILL: what the operating system does to a process with no warning."""

@@ -1,0 +1,271 @@
+"""AMQP messages in bytes: proton encodes, we cut and put together; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from proton import Message, char, float32, int32, symbol, timestamp, ubyte, ulong
+
+from broker_shim.embedded.amqp_message import outgoing, parse, restore
+from broker_shim.embedded.amqp_types import DecodeError, skip, value_at
+from sparkstore.records import MessageHeader
+
+NOW_US = 1_700_000_000_000_000
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=300)
+NAMES = st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1, max_size=10)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    TEXT,
+    st.binary(max_size=300),
+    st.uuids(),
+    st.integers(-(2**62), 2**62).map(timestamp),
+)
+BODIES = st.one_of(
+    SCALARS, st.lists(SCALARS, max_size=5), st.dictionaries(TEXT, SCALARS, max_size=5)
+)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Message:
+    message = Message(body=draw(BODIES), inferred=draw(st.booleans()))
+    message.durable = draw(st.booleans())
+    message.priority = draw(st.integers(0, 255))
+    message.delivery_count = draw(st.integers(0, 5))
+    message.properties = draw(st.none() | st.dictionaries(TEXT, SCALARS, max_size=5))
+    message.annotations = draw(
+        st.none() | st.dictionaries(NAMES.map(symbol), SCALARS, min_size=1, max_size=3)
+    )
+    message.id = draw(st.none() | TEXT | st.uuids() | st.integers(0, 2**64 - 1) | st.binary())
+    message.correlation_id = draw(st.none() | TEXT)
+    message.subject = draw(st.none() | TEXT)
+    message.user_id = draw(st.binary(max_size=20))
+    return message
+
+
+@given(messages())
+def test_a_message_is_put_together_from_its_two_pieces_byte_for_byte(message: Message) -> None:
+    encoded = bytes(message.encode())
+    header, body = parse(encoded, now_us=NOW_US)
+    assert restore(header, body) == encoded
+    assert outgoing(header, body, delivery_count=0, now_us=NOW_US) == encoded
+    assert (header.header_bytes, header.body_bytes) == (len(header.header or b""), len(body))
+
+
+@given(messages(), st.integers(1, 9))
+def test_what_goes_out_again_differs_only_in_its_header(message: Message, failures: int) -> None:
+    header, body = parse(bytes(message.encode()), now_us=NOW_US)
+    again = Message()
+    again.decode(outgoing(header, body, delivery_count=failures, now_us=NOW_US))
+    assert again.delivery_count == message.delivery_count + failures
+    assert not again.first_acquirer
+    for name in ("durable", "priority", "properties", "annotations", "id", "subject", "body"):
+        assert getattr(again, name) == getattr(message, name), name
+
+
+@settings(max_examples=15, deadline=None)
+@given(messages())
+def test_a_message_cut_short_is_an_error_or_a_shorter_message(message: Message) -> None:
+    encoded = bytes(message.encode())
+    for end in range(len(encoded)):
+        try:
+            header, body = parse(encoded[:end], now_us=NOW_US)
+        except DecodeError:
+            continue
+        assert restore(header, body) == encoded[:end]
+
+
+@given(st.binary(max_size=200))
+def test_rubbish_is_an_error_and_nothing_else(rubbish: bytes) -> None:
+    try:
+        header, body = parse(rubbish, now_us=NOW_US)
+    except DecodeError:
+        return
+    assert restore(header, body) == rubbish
+
+
+@given(messages(), st.data())
+def test_a_flipped_byte_is_an_error_or_another_message(
+    message: Message, data: st.DataObject
+) -> None:
+    encoded = bytearray(message.encode())
+    if encoded:
+        encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        header, body = parse(bytes(encoded), now_us=NOW_US)
+    except DecodeError:
+        return
+    assert restore(header, body) == bytes(encoded)
+
+
+@pytest.mark.parametrize(
+    ("body", "inferred", "message_type", "column"),
+    [
+        (b"\x00\x01", True, "data", b"\x00\x01"),
+        (b"x" * 300, True, "data", b"x" * 300),
+        (b"", True, "data", b""),
+        (b"\x00\x01", False, "binary", b"\x00\x01"),
+        ("täglich", False, "text", "täglich".encode()),
+        (5, False, "amqp", b"\x00Sw\x55\x05"),
+        (None, False, "amqp", b""),
+    ],
+)
+def test_the_body_column_is_what_sql_can_read(
+    body: object, inferred: bool, message_type: str, column: bytes
+) -> None:
+    header, found = parse(bytes(Message(body=body, inferred=inferred).encode()), now_us=NOW_US)
+    assert (header.message_type, found) == (message_type, column)
+
+
+def test_typed_columns_are_filled() -> None:
+    message = Message(
+        id=UUID(int=1),
+        user_id=b"guest",
+        address="orders",
+        subject="new",
+        reply_to="answers",
+        correlation_id=7,
+        content_type=symbol("text/plain"),
+        content_encoding=symbol("gzip"),
+        expiry_time=1_800_000_000.0,
+        creation_time=1_600_000_000.5,
+        group_id="g",
+        durable=True,
+        priority=200,
+        properties={
+            "text": "é",
+            "yes": True,
+            "none": None,
+            "small": int32(-3),
+            "byte": ubyte(200),
+            "big": ulong(2**64 - 1),
+            "float": float32(0.5),
+            "char": char("x"),
+            "when": timestamp(5),
+            "raw": b"\xff",
+            "id": UUID(int=2),
+        },
+    )
+    header, _body = parse(bytes(message.encode()), now_us=NOW_US)
+    assert header._replace(header=None, header_bytes=0) == MessageHeader(
+        protocol="amqp-1.0",
+        durable=True,
+        priority=9,
+        created_at=1_600_000_000_500_000,
+        expires_at=1_800_000_000_000_000,
+        content_type="text/plain",
+        content_encoding="gzip",
+        correlation_id="7",
+        reply_to="answers",
+        subject="new",
+        to="orders",
+        user_id="guest",
+        message_type="amqp",
+        amqp_message_id=str(UUID(int=1)),
+        group_id="g",
+        properties=(
+            ("text", "é"),
+            ("yes", "true"),
+            ("small", "-3"),
+            ("byte", "200"),
+            ("big", str(2**64 - 1)),
+            ("float", "0.5"),
+            ("char", "x"),
+            ("when", "1970-01-01T00:00:00.005+00:00"),
+            ("raw", "0xff"),
+            ("id", str(UUID(int=2))),
+        ),
+    )
+
+
+def test_the_earlier_of_time_to_live_and_absolute_expiry_counts() -> None:
+    message = Message(ttl=10.0, expiry_time=NOW_US / 1e6 + 5)
+    assert parse(bytes(message.encode()), now_us=NOW_US)[0].expires_at == NOW_US + 5_000_000
+    message.expiry_time = NOW_US / 1e6 + 50
+    assert parse(bytes(message.encode()), now_us=NOW_US)[0].expires_at == NOW_US + 10_000_000
+
+
+def test_a_time_to_live_shrinks_by_the_time_it_waited() -> None:
+    header, body = parse(bytes(Message(ttl=10.0).encode()), now_us=NOW_US)
+    again = Message()
+    again.decode(outgoing(header, body, delivery_count=0, now_us=NOW_US + 4_000_000))
+    assert again.ttl == 6.0
+
+
+@pytest.mark.parametrize("at_ms", [2**62, -(2**62)])
+def test_a_time_that_no_column_can_show_is_left_out(at_ms: int) -> None:
+    encoded = bytes(Message(creation_time=1.0).encode())
+    mark = encoded.index(b"\x83") + 1
+    hostile = encoded[:mark] + at_ms.to_bytes(8, "big", signed=True) + encoded[mark + 8 :]
+    assert parse(hostile, now_us=NOW_US)[0].created_at is None
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x00\x53\x75\xa0\x01x" * 2,  # two data sections
+        b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x75\xb0\x00\x00\x00\x01x",  # long forms
+        b"\x00\xa3\x10amqp:data:binary\xa0\x01x",  # descriptor by name
+        b"\x00\x53\x75\xa0\x01x\x00\x53\x78\xc1\x01\x00",  # footer
+        b"\x00\x53\x77\x00\x53\x05\x40",  # a described value
+    ],
+    ids=["two data", "long", "named", "footer", "described"],
+)
+def test_other_ways_to_encode_come_back_as_they_were(encoded: bytes) -> None:
+    header, body = parse(encoded, now_us=NOW_US)
+    assert restore(header, body) == encoded
+    assert outgoing(header, body, delivery_count=0, now_us=NOW_US) == encoded
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x00\x53\x75\xa0\x01x\x00\x53\x70\x45",  # header after body
+        b"\x00\x53\x70\x45\x00\x53\x70\x45",  # two headers
+        b"\x00\x53\x75\xa0\x01x\x00\x53\x77\x40",  # two kinds of body
+        b"\x00\x53\x60\x45",  # no such section
+        b"\x00\x53\x74\xc1\x03\x01\xa1\x00",  # a key without a value
+        b"\x00\x53\x77\xa1\x01\xff",  # not UTF-8
+        b"\x00\x53\x77" + b"\x00\x53\x01" * 50 + b"\x40",  # too many descriptors
+        b"\x00\x53\x77\xb1\xff\xff\xff\xff",  # 4 GiB of text
+    ],
+)
+def test_what_the_specification_forbids_is_an_error(encoded: bytes) -> None:
+    with pytest.raises(DecodeError):
+        parse(encoded, now_us=NOW_US)
+
+
+def test_delivery_annotations_go_no_further() -> None:
+    message = Message(body="x", instructions={symbol("for"): "you"}, subject="s")
+    header, body = parse(bytes(message.encode()), now_us=NOW_US)
+    again = Message()
+    again.decode(outgoing(header, body, delivery_count=0, now_us=NOW_US))
+    assert (again.instructions, again.subject, again.body) == (None, "s", "x")
+
+
+def test_a_message_of_another_protocol_goes_out_as_one_data_section() -> None:
+    again = Message()
+    header = MessageHeader(durable=True, priority=7)
+    again.decode(outgoing(header, b"bytes", delivery_count=2, now_us=NOW_US))
+    body: Any = again.body
+    assert (bytes(body), again.durable, again.priority) == (b"bytes", True, 7)
+    assert (again.delivery_count, again.inferred) == (2, True)
+
+
+@given(st.binary(max_size=60), st.integers(0, 70))
+def test_skipping_ends_where_reading_does(encoded: bytes, start: int) -> None:
+    try:
+        end = skip(encoded, start)
+    except DecodeError:
+        return
+    assert start < end <= len(encoded)
+    try:
+        assert value_at(encoded, start)[1] == end
+    except DecodeError:  # text that is not UTF-8 has an end all the same
+        assert encoded[start] >> 4 in {0x7, 0xA, 0xB}

@@ -1,0 +1,180 @@
+"""Who gets what, how much may come, and calls from other threads."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_shim.embedded.credit import CreditWindow
+from broker_shim.embedded.inbox import Inbox
+from broker_shim.embedded.listener import Timers
+from broker_shim.embedded.queue import QueueDispatch
+
+
+@dataclass(eq=False)
+class Taker:
+    credit: int
+    taken: list[int] = field(default_factory=list)
+
+    def assign(self, message_id: int) -> None:
+        self.credit -= 1
+        self.taken.append(message_id)
+
+
+def dispatch(queue: QueueDispatch) -> None:
+    for message_id, consumer in queue.take():
+        consumer.assign(message_id)
+
+
+def queue_of(*priorities: int) -> QueueDispatch:
+    queue = QueueDispatch("q")
+    for message_id, priority in enumerate(priorities, start=1):
+        queue.arrived(message_id, priority)
+    return queue
+
+
+def test_consumers_with_credit_take_turns() -> None:
+    queue, one, two = queue_of(4, 4, 4, 4), Taker(2), Taker(1)
+    queue.add(one)
+    queue.add(two)
+    dispatch(queue)
+    assert (one.taken, two.taken, len(queue)) == ([1, 3], [2], 4)
+
+
+def test_higher_priority_goes_first_and_a_released_message_to_its_old_place() -> None:
+    queue, taker = queue_of(4, 9, 4), Taker(2)
+    queue.add(taker)
+    dispatch(queue)
+    queue.released(1, delivery_failed=True)
+    queue.removed(2)
+    taker.credit = 2
+    dispatch(queue)
+    assert taker.taken == [2, 1, 1, 3]
+    assert queue.delivery_count(1) == 1
+
+
+def test_a_message_that_one_consumer_refused_goes_to_another_only() -> None:
+    queue, one, two = queue_of(4, 4), Taker(1), Taker(0)
+    queue.add(one)
+    queue.add(two)
+    dispatch(queue)
+    queue.refuse(1, one)
+    queue.released(1, delivery_failed=False)
+    one.credit = 2
+    dispatch(queue)
+    two.credit = 1
+    dispatch(queue)
+    assert (one.taken, two.taken) == ([1, 2], [1])
+
+
+def test_what_survived_keeps_its_order_and_count() -> None:
+    queue, taker = QueueDispatch("q"), Taker(9)
+    queue.recovered([(7, 4, 0), (5, 4, 2), (9, 5, 0)])
+    queue.arrived(10, 4)
+    queue.add(taker)
+    dispatch(queue)
+    assert taker.taken == [9, 7, 5, 10]
+    assert queue.delivery_count(5) == 2
+
+
+@given(st.lists(st.sampled_from(["arrive", "take", "release", "remove"]), max_size=60))
+def test_every_message_is_waiting_or_held_and_never_both(steps: list[str]) -> None:
+    queue, taker = QueueDispatch("q"), Taker(0)
+    queue.add(taker)
+    arrived = 0
+    held: list[int] = []
+    for step in steps:
+        if step == "arrive":
+            arrived += 1
+            queue.arrived(arrived, arrived % 10)
+        elif step == "take":
+            taker.credit = 1
+            before = len(taker.taken)
+            dispatch(queue)
+            held += taker.taken[before:]
+        elif held and step == "release":
+            queue.released(held.pop(), delivery_failed=True)
+        elif held:
+            queue.removed(held.pop())
+        assert len(held) == len(set(held))
+        assert len(queue.waiting_after(0)) + len(held) == len(queue)
+
+
+def test_credit_is_given_when_half_the_window_is_free() -> None:
+    window = CreditWindow(10)
+    assert window.to_give(0) == 10
+    for _ in range(4):
+        window.used()
+        window.done()
+    assert window.to_give(6) == 0
+    window.used()
+    window.done()
+    assert window.to_give(5) == 5
+
+
+def test_what_is_under_way_counts_against_the_window() -> None:
+    window = CreditWindow(10)
+    for _ in range(10):
+        window.used()
+    assert window.to_give(0) == 0
+    for _ in range(5):
+        window.done()
+    assert window.to_give(0) == 5
+
+
+def test_an_unavailable_store_cuts_credit_to_one_a_probe_and_success_doubles_it() -> None:
+    window = CreditWindow(8)
+    window.used()
+    window.failed()
+    assert window.to_give(0) == 0
+    window.probe()
+    given_credit = []
+    for _ in range(4):
+        given_credit.append(window.to_give(0))
+        window.used()
+        window.done()
+    assert given_credit == [1, 2, 4, 8]
+
+
+def test_calls_from_many_threads_are_made_once_each_in_the_order_of_each_thread() -> None:
+    inbox = Inbox()
+    made: list[tuple[int, int]] = []
+
+    def post(thread: int) -> None:
+        for number in range(500):
+            inbox.post(made.append, (thread, number))  # type: ignore[arg-type]
+
+    threads = [threading.Thread(target=post, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(made) < 2000:
+        assert select.select([inbox], [], [], 20)[0], "a call was posted and nobody was woken"
+        inbox.drain()
+    for thread in threads:
+        thread.join()
+    for n in range(4):
+        assert [number for thread, number in made if thread == n] == list(range(500))
+    inbox.close()
+
+
+def test_many_posts_are_one_wake_up() -> None:
+    inbox = Inbox()
+    for number in range(5):
+        inbox.post([].append, number)
+    assert os.eventfd_read(inbox.fileno()) == 1
+    assert inbox.drain() == 5
+    inbox.close()
+
+
+def test_timers_run_in_order_when_they_are_due() -> None:
+    timers, ran = Timers(), []
+    timers.add(2.0, lambda: ran.append("two"))
+    timers.add(1.0, lambda: ran.append("one"))
+    assert timers.run(0.5) == 0.5
+    timers.run(2.0)
+    assert ran == ["one", "two"]
