@@ -1,0 +1,102 @@
+"""A mark claims only what was synced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from sparkstore import marks
+from sparkstore.delta_files import (
+    log_file,
+    newest_version,
+    versions,
+)
+from sparkstore.durable_files import fsync_with_folders
+from sparkstore.healing import heal
+from sparkstore.marks import MARKS_FILE, mark_durable, read_marks
+from sparkstore.root import Root
+from tests.damage import (
+    HISTORY,
+    append,
+    data_file,
+)
+from tests.roots import append_journal
+from tests.strategies import Row
+
+
+def test_without_marks_and_with_a_short_log_all_that_is_active_is_synced(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root.path / MARKS_FILE).unlink()
+    DeltaTable(str(root.journal)).create_checkpoint()
+    active = DeltaTable(str(root.journal)).file_uris()
+    for version in versions(root.journal)[:-1]:
+        log_file(root.journal, version).unlink()
+    synced: list[Path] = []
+    monkeypatch.setattr(marks, "fsync_with_folders", lambda paths, **_: synced.extend(paths))
+    assert heal(root, ["journal"]) == []
+    assert {*map(Path, active)} <= {*synced}
+
+
+def test_two_tables_can_be_marked_by_two_processes(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, state = append(root, "journal"), append(root, "state")
+    sync = fsync_with_folders
+
+    def sync_while_a_job_marks(paths: list[Path], *, up_to: Path) -> None:
+        sync(paths, up_to=up_to)
+        monkeypatch.setattr(marks, "fsync_with_folders", sync)
+        mark_durable(root, {"state": state})
+
+    monkeypatch.setattr(marks, "fsync_with_folders", sync_while_a_job_marks)
+    mark_durable(root, {"journal": journal})
+    assert read_marks(root).versions.items() >= {"journal": journal, "state": state}.items()
+
+
+def test_a_mark_is_set_only_after_everything_it_names_was_synced(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = append(root, "journal")
+    synced: list[Path] = []
+
+    def record(paths: list[Path], *, up_to: Path) -> None:
+        assert read_marks(root).versions["journal"] == last - 1
+        synced.extend([*paths, up_to])
+
+    monkeypatch.setattr(marks, "fsync_with_folders", record)
+    (marked,) = mark_durable(root, {"journal": last})
+    assert {*synced} >= {
+        log_file(root.journal, last),
+        data_file(root, "journal", last),
+        root.journal,
+    }
+    assert (marked.first, marked.last) == (last, last)
+    assert json.loads((root.path / MARKS_FILE).read_bytes())["versions"]["journal"] == last
+
+
+def test_a_failed_fsync_marks_nothing(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = append(root, "journal")
+
+    def fail(_paths: list[Path], *, up_to: Path) -> None:
+        raise OSError(5, "Input/output error", str(up_to))
+
+    monkeypatch.setattr(marks, "fsync_with_folders", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        mark_durable(root, {"journal": last})
+    assert read_marks(root).versions["journal"] == last - 1
+
+
+def test_a_mark_knows_the_last_position_of_the_journal(root: Root) -> None:
+    append_journal(root, [Row(1_000, 9, HISTORY.rows[0].record)], 0, 78)
+    mark_durable(root, {"journal": newest_version(root.journal)})
+    assert read_marks(root).last_position == 1_000
+
+
+def test_a_mark_does_not_go_back(root: Root) -> None:
+    before = read_marks(root)
+    assert mark_durable(root, {"journal": 0}) == []
+    assert read_marks(root) == before
