@@ -32,8 +32,11 @@ def table_names(root: Root) -> dict[str, str]:
     return {name: delta_name(root.table(name)) for name in TABLES}
 
 
-_ONCE = frozenset({"counted", "guard"})
+_ONCE = frozenset({"tail", "guard"})
 """Steps that are computed once in a query, however often they are named."""
+
+_CALLED = {"fold_tail": "tail"}
+"""What a step is called by those that name it, if not by its file."""
 
 
 def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:
@@ -49,8 +52,15 @@ def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:
     Raises:
         KeyError: A placeholder has no value: a bug.
     """
-    named = ",\n".join(f"{step} AS (\n{_step(step, values)})" for step in steps)
+    named = ",\n".join(
+        f"{_CALLED.get(step, step)} AS (\n{_step(step, values)})" for step in steps
+    )
     return f"WITH {named}\n{_filled_in(query, values)}"
+
+
+def statement(name: str, values: Mapping[str, str]) -> str:
+    """The statement in `sql/<name>.sql`, filled in."""
+    return _filled_in(name, values)
 
 
 def _step(name: str, values: Mapping[str, str]) -> str:

@@ -29,15 +29,14 @@ from pyspark.sql import DataFrame, SparkSession
 from sparkstore.root import Root, open_root
 from sparkstore.tables import table_names, text, translated
 
-_GUARDED = ("raw", "openings", "counted", "guard")
-_TAIL = (*_GUARDED, "tail")
+_TAIL = ("opening", "tail", "guard")
 _ENTRIES = ("changes", "dropped", "folded", "entries")
 _WIRING = ("wired", "wiring")
 
 VIEWS: Mapping[str, tuple[str, ...]] = {
     "queues": (*_TAIL, *_ENTRIES, *_WIRING),
     "queue_messages": (*_TAIL, *_ENTRIES, "events"),
-    "message_history": (*_GUARDED, "events"),
+    "message_history": (*_TAIL, "events"),
     "bindings": (*_TAIL, *_WIRING),
 }
 """What users query, and the steps that each is made of, a step after those that it names."""

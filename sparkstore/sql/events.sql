@@ -3,7 +3,7 @@ SELECT * FROM {history} WHERE (SELECT whole FROM guard)
 UNION ALL
 SELECT /*+ BROADCAST(opening) */ journal.*
 FROM {journal} AS journal
-LEFT ANTI JOIN openings AS opening
+LEFT ANTI JOIN opening
   ON opening.epoch > journal.epoch AND opening.position <= journal.position
 WHERE journal.position > coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0)
   AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)

@@ -2,6 +2,7 @@
 --   put    the entry is as this row says, whatever it was before
 --   hold   it was there before and still is; who holds it changed, perhaps its delivery count
 --   drop   it is not there
+-- `was_there` is false if it cannot have been there before the tail.
 SELECT
   changes.queue,
   changes.message_id,
@@ -10,7 +11,7 @@ SELECT
     WHEN enqueued IS NULL AND dequeued IS NULL AND destroyed IS NULL THEN 'hold'
     ELSE 'drop'
   END AS change,
-  first_enqueued IS NULL OR first < first_enqueued AS was_there,
+  first_enqueued IS NULL OR first < first_enqueued OR destroyed IS NOT NULL AS was_there,
   enqueued AS position,
   at,
   IF(held > coalesce(enqueued, 0), holder, NULL) AS acquired_by,

@@ -1,7 +1,9 @@
 -- True if the rows after P have no gap, else an error: a query that began before a compaction
 -- and a trim, and read one table before and another after them, is told so. One row, read as a
--- scalar sub-query by every scan, so that no filter of a user gets into it and no optimiser can
--- keep the scan and drop it. The sum finds a gap that a repeated position would hide.
+-- scalar sub-query by the scans of state and of content: no filter of a user gets into it, and no
+-- optimiser can keep such a scan and drop it. (A condition above a shuffle would not do: if
+-- nothing comes out of the shuffle, Spark drops what stands above it.) The sum finds a gap that a
+-- repeated position would hide.
 SELECT
   CASE
     WHEN row_count = last - first AND total = (last - first) * (last + first + 1) / 2 THEN true
@@ -18,6 +20,6 @@ FROM (
       coalesce(sum(position), 0) AS total,
       max(position) AS last,
       coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0) AS first
-    FROM counted
+    FROM tail
   )
 )

@@ -1,0 +1,168 @@
+"""The compaction job: records go from `journal` to `history`, and are folded into `state`.
+
+Under the jobs' lease: (1) append to `history` what the journal holds after its end, (2, 3) fold
+what `history` holds after P into `state`, one MERGE for each step (`state_fold`). Each goes by the
+end of its own table alone, and each Delta commit leaves a valid store; so a job killed anywhere
+can be run again, and so can one that was not. The journal is not touched: the store trims it,
+behind its durable marks (Rule 5).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sparkstore import healing, state_fold
+from sparkstore.compact_plan import Limits, file_count, steps
+from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.lease import jobs_lease
+from sparkstore.report import JobReport
+from sparkstore.root import Root, open_root
+from sparkstore.tables import statement, table_names, translated
+
+_log = logging.getLogger(__name__)
+
+At = Callable[[str], None]
+BOUNDARIES = ("healed", "append checked", "appended", "fold started", "folded")
+"""Moments between the commits of a job, in order; the last two come once for each step."""
+
+
+def _nowhere(_boundary: str) -> None:
+    """What a job does at a boundary, unless a test wants it to stop there."""
+
+
+def run(
+    spark: SparkSession,
+    where: Root | str | Path,
+    *,
+    limits: Limits | None = None,
+    at: At = _nowhere,
+) -> JobReport:
+    """Compact a root once, up to what its journal held when this began.
+
+    Args:
+        spark: A session with Delta.
+        where: The root.
+        limits: Sizes.
+        at: Called at each of `BOUNDARIES`.
+
+    Raises:
+        Locked: Another job has the lease.
+        Unavailable: The journal is broken at its end, so the store must start and heal it; or
+            Spark or the storage failed. Nothing is lost; run it again.
+        CorruptData: Positions are missing, or there twice.
+    """
+    began = time.monotonic()
+    root = where if isinstance(where, Root) else open_root(where)
+    with jobs_lease(root.path), translated("compact"):
+        healed = _heal(root)
+        at("healed")
+        meta = before = state_fold.read_meta(root)
+        history_before = max(_last_position(spark, root), 0)
+        history_last = _append(spark, root, meta.position, history_before, at)
+        entries = 0
+        found = steps(meta.position, history_last, limits or Limits())
+        for step in found:
+            at("fold started")
+            entries += state_fold.fold(spark, root, meta, step)
+            meta = state_fold.read_meta(root)
+            at("folded")
+    moved = history_last - history_before
+    return JobReport(
+        job="compact",
+        root=str(root.path),
+        position_before=before.position,
+        position_after=meta.position,
+        history_before=history_before,
+        history_after=history_last,
+        records_moved=moved,
+        entries_changed=entries,
+        fold_count=len(found),
+        bytes_moved=_journal_bytes(root, history_before) if moved else 0,
+        tables_healed=healed,
+        seconds=round(time.monotonic() - began, 3),
+    )
+
+
+def _heal(root: Root) -> list[str]:
+    """Set aside broken ends of the tables that jobs commit to.
+
+    Raises:
+        Unavailable: The journal's end is broken; nothing was changed.
+    """
+    if healing.check(root, "journal") is not None:
+        message = f"{root.path}: the journal is broken at its end: start the store, it heals it"
+        raise Unavailable(message)
+    return [found.table for found in healing.heal(root, ("history", "state"))]
+
+
+def _last_position(spark: SparkSession, root: Root) -> int:
+    """The end of `history`, from the statistics in its log; 0 if it is empty."""
+    found = spark.sql(f"SELECT max(position) FROM {table_names(root)['history']}").first()  # noqa: S608
+    return 0 if found is None or found[0] is None else int(found[0])
+
+
+def _append(spark: SparkSession, root: Root, folded: int, after: int, at: At) -> int:
+    """Append to `history` what counts in the journal after its end; returns the new end.
+
+    Raises:
+        CorruptData: The journal does not go on where `history` ends.
+        Unavailable: The commit is not there afterwards.
+    """
+    last = _checked_end(spark, root, folded, after)
+    at("append checked")
+    if last > after:
+        metadata = state_fold.commit_metadata("compact", last)
+        rows = spark.sql(_unmoved(root, folded, after, last))
+        (
+            rows.coalesce(file_count(_journal_bytes(root, after)))
+            .write.format("delta")
+            .mode("append")
+            .option("txnAppId", "append")
+            .option("txnVersion", last)
+            .option("userMetadata", metadata)
+            .save(str(root.history))
+        )
+        state_fold.check_is_newest(root, "history", metadata)
+        _log.info("history: records after position %d up to %d appended", after, last)
+    at("appended")
+    return last
+
+
+def _checked_end(spark: SparkSession, root: Root, folded: int, after: int) -> int:
+    unmoved = _unmoved(root, folded, after, _ANY)
+    found = spark.sql(
+        "SELECT count(*) AS row_count, sum(position) AS total, max(position) AS last"
+        f" FROM ({unmoved})"  # noqa: S608: text of ours
+    ).first()
+    assert found is not None
+    last: int = after if found.last is None else found.last
+    if found.row_count != last - after or (found.total or 0) != (last - after) * (last + after + 1) // 2:
+        message = (
+            f"the journal has {found.row_count} records after position {after} up to {last},"
+            f" not {last - after}: some are missing or there twice; call the operator"
+        )
+        raise CorruptData(message)
+    return last
+
+
+_ANY = (1 << 63) - 1
+
+
+def _unmoved(root: Root, folded: int, after: int, last: int) -> str:
+    numbers = {"folded": str(folded), "after": str(after), "last": str(last)}
+    return statement("unmoved", table_names(root) | numbers)
+
+
+def _journal_bytes(root: Root, after: int) -> int:
+    """Size of the journal's files that hold positions after `after`."""
+    table = pa.table(DeltaTable(str(root.journal)).get_add_actions(flatten=True))
+    kept = table.filter(pc.greater(table["max.position"], after))
+    return int(pc.sum(kept["size_bytes"]).as_py() or 0)

@@ -1,0 +1,2 @@
+-- The records of one step of the fold.
+SELECT * FROM {tailview}

@@ -1,0 +1,246 @@
+"""One step of the fold: the records after P up to Q change `state`, in one MERGE (Rule 4).
+
+The step decides on narrow columns of `history`; no body moves. What it computes it keeps while it
+works, and nothing else: a job killed here has changed nothing, or everything of the step.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from sparkstore.compact_plan import IdRange, Step, joined, target_condition
+from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.root import Root
+from sparkstore.schema import FOLD_COLUMNS, STATE
+from sparkstore.tables import statement, table_names, text
+
+_log = logging.getLogger(__name__)
+
+_TAIL_VIEW = "sparkstore_fold_tail"
+_CHANGES_VIEW = "sparkstore_fold_changes"
+_BUCKETS = 4096
+"""Ids that change are told apart no finer than this, to be few enough for the driver."""
+
+_TXN = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """The meta row of `state`; `position` is P, `message_id` the least id never reserved."""
+
+    position: int = 0
+    epoch: int = 0
+    segment: int = 0
+    message_id: int = 1
+    history_start: int = 1
+
+
+def read_meta(root: Root) -> Meta:
+    """The meta row; what an empty state means if there is none."""
+    columns = list(Meta.__dataclass_fields__)
+    found = DeltaTable(str(root.state)).to_pyarrow_table(
+        partitions=[("part", "=", "meta")], columns=columns
+    )
+    rows = found.to_pylist()
+    return Meta(**rows[0]) if rows else Meta()
+
+
+def commit_metadata(job: str, position: int) -> str:
+    """What a commit says about itself; no two commits say the same."""
+    return json.dumps(
+        {"sparkstore.job": job, "sparkstore.run": uuid4().hex, "sparkstore.position": position}
+    )
+
+
+def check_is_newest(root: Root, table: str, metadata: str) -> None:
+    """Read the newest version of a table back.
+
+    Raises:
+        Unavailable: It is not the commit that said `metadata`: Spark skipped that, or another
+            process committed. What is in the table is valid; the job can run again.
+    """
+    newest = DeltaTable(str(root.table(table))).history(1)[0]
+    if newest.get("userMetadata") != metadata:
+        message = f"version {newest.get('version')} of {table} is not this job's: run it again"
+        raise Unavailable(message)
+
+
+def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
+    """Fold one step of `history` into `state`; returns the number of entries changed.
+
+    Raises:
+        CorruptData: A position is missing in `history`, or there twice.
+        Unavailable: The commit is not there afterwards.
+    """
+    metadata = commit_metadata("compact", step.last)
+    with ExitStack() as kept:
+        tail = kept.enter_context(_kept(_tail(spark, root, step), _TAIL_VIEW))
+        new_meta = _new_meta(tail, meta, step)
+        changes, parts = _changes(spark, root, tail, kept)
+        ranges = _ranges(changes)
+        count = changes.count()
+        meta_row = spark.createDataFrame([_meta_row(meta, new_meta)], changes.schema)
+        changes.unionByName(meta_row).createOrReplaceTempView(_CHANGES_VIEW)
+        kept.callback(spark.catalog.dropTempView, _CHANGES_VIEW)
+        own = IdRange(meta.message_id, meta.message_id)
+        target = target_condition({"meta", *parts}, joined([own, *ranges]))
+        with _published_once(spark, "fold", step.last, metadata):
+            spark.sql(_merge(root, target))
+    check_is_newest(root, "state", metadata)
+    _log.info("folded up to position %d: %d entries changed", step.last, count)
+    return count
+
+
+def _tail(spark: SparkSession, root: Root, step: Step) -> DataFrame:
+    columns = ", ".join(f"`{name}`" for name in [*FOLD_COLUMNS, "segment"])
+    history = table_names(root)["history"]
+    return spark.sql(
+        f"SELECT {columns} FROM {history}"  # noqa: S608: columns of ours, a quoted path
+        f" WHERE position > {step.after} AND position <= {step.last}"
+    )
+
+
+@contextmanager
+def _kept(frame: DataFrame, view: str | None = None) -> Iterator[DataFrame]:
+    """Compute a frame once, for as long as the block runs, perhaps under a name."""
+    frame.persist()
+    try:
+        if view is not None:
+            frame.createOrReplaceTempView(view)
+        yield frame
+    finally:
+        if view is not None:
+            frame.sparkSession.catalog.dropTempView(view)
+        frame.unpersist(blocking=False)
+
+
+def _new_meta(tail: DataFrame, old: Meta, step: Step) -> Meta:
+    def last(column: str, kind: str) -> F.Column:
+        return F.max_by(column, F.when(F.col("kind") == kind, F.col("position")))
+
+    found = tail.agg(
+        F.count("*").alias("row_count"),
+        F.sum("position").alias("total"),
+        F.max("position").alias("last"),
+        F.max_by("segment", "position").alias("segment"),
+        last("epoch", "opened").alias("epoch"),
+        last("message_id", "ids_reserved").alias("message_id"),
+    ).first()
+    assert found is not None
+    length = step.last - step.after
+    total = length * (step.after + step.last + 1) // 2
+    if (found.row_count, found.total, found.last) != (length, total, step.last):
+        message = (
+            f"history has {found.row_count} records after position {step.after} up to"
+            f" {step.last}, not {length}: restore it from a replica, or call the operator"
+        )
+        raise CorruptData(message)
+    return Meta(
+        step.last,
+        old.epoch if found.epoch is None else found.epoch,
+        found.segment,
+        old.message_id if found.message_id is None else found.message_id,
+        old.history_start,
+    )
+
+
+def _changes(
+    spark: SparkSession, root: Root, tail: DataFrame, kept: ExitStack
+) -> tuple[DataFrame, set[str]]:
+    """Rows for the MERGE, but for meta; and the parts that they are in."""
+    names = table_names(root) | {"tailview": _TAIL_VIEW}
+    kinds = {row.kind for row in tail.select("kind").distinct().collect()}
+    steps = ("fold_tail", "changes", "dropped")
+    folded = spark.sql(text("folded", steps, names)).where("change <> 'drop' OR was_there")
+    found = _shaped(folded.withColumn("part", F.lit("entry")))
+    parts = {"entry"} if kinds & {"enqueued", "dequeued", "acquired", "released"} else set()
+    if "destroyed" in kinds:
+        emptied = spark.sql(text("emptied", (*steps, "folded"), names))
+        found = found.unionByName(
+            _shaped(emptied.selectExpr("*", "'entry' part", "'drop' change", "true was_there"))
+        )
+        parts.add("entry")
+    if kinds & {"created", "destroyed", "bound", "unbound"}:
+        wired = spark.sql(text("wired", ("fold_tail",), names))
+        found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
+        parts.add("wiring")
+    return kept.enter_context(_kept(found)), parts
+
+
+def _shaped(frame: DataFrame) -> DataFrame:
+    """The columns of `state`, null where `frame` has none, and what the MERGE decides by."""
+    types = {"string": "string", "int64": "bigint", "int32": "int"}
+    columns = [
+        F.col(field.name)
+        if field.name in frame.columns
+        else F.lit(None).cast(types.get(str(field.type), "timestamp")).alias(field.name)
+        for field in STATE
+    ]
+    was_there = F.col("was_there") if "was_there" in frame.columns else F.expr("false")
+    match_id = F.col("message_id") if "message_id" in frame.columns else F.lit(None).cast("bigint")
+    return frame.select(
+        *columns, "change", was_there.alias("was_there"), match_id.alias("match_id")
+    )
+
+
+def _ranges(changes: DataFrame) -> list[IdRange]:
+    """Ids of entries that may be in `state` and change, in no more than `_BUCKETS` pieces."""
+    there = changes.where("was_there AND message_id IS NOT NULL")
+    ends = there.agg(F.min("message_id").alias("first"), F.max("message_id").alias("last")).first()
+    if ends is None or ends.first is None:
+        return []
+    width = (ends.last - ends.first) // _BUCKETS + 1
+    buckets = there.groupBy(F.expr(f"message_id div {width}")).agg(
+        F.min("message_id").alias("first"), F.max("message_id").alias("last")
+    )
+    return [IdRange(row["first"], row["last"]) for row in buckets.collect()]
+
+
+def _meta_row(old: Meta, new: Meta) -> Row:
+    values = {name: getattr(new, name) for name in Meta.__dataclass_fields__}
+    values |= {"part": "meta", "change": "put", "was_there": True, "match_id": old.message_id}
+    names = [*STATE.names, "change", "was_there", "match_id"]
+    return Row(*names)(*(values.get(name) for name in names))
+
+
+def _merge(root: Root, target: str) -> str:
+    columns = [f"`{name}`" for name in STATE.names]
+    return statement(
+        "merge",
+        table_names(root)
+        | {
+            "changes": _CHANGES_VIEW,
+            "target": target,
+            "columns": ", ".join(columns),
+            "values": ", ".join(f"s.{name}" for name in columns),
+            "set": ", ".join(f"{name} = s.{name}" for name in columns),
+        },
+    )
+
+
+@contextmanager
+def _published_once(
+    spark: SparkSession, app: str, version: int, metadata: str
+) -> Iterator[None]:
+    """Make one statement idempotent, and say whose it is.
+
+    While these are set, Spark silently skips every other commit of the session whose number is
+    not higher: so one statement, and never without the `finally`.
+    """
+    for name, value in zip((*_TXN, _METADATA), (app, str(version), metadata), strict=True):
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in (*_TXN, _METADATA):
+            spark.conf.unset(name)

@@ -1,0 +1,34 @@
+"""One Spark session for the whole run; roots whose tables are written as the design says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sparkstore.root import Root, open_or_create_root
+from sparkstore.session import local_session
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here needs a JVM."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session; two tasks, two shuffle partitions."""
+    session = local_session("tests", heap="1g", settings={"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    """An empty root in a folder whose name is neither SQL nor a glob."""
+    return open_or_create_root(tmp_path / "ro`ot 'n' [x] ü")

@@ -1,0 +1,122 @@
+"""Writing journals, and reading views and `state` back as the oracle's values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from sparkstore import fold, rows, views
+from sparkstore.records import BindingKey, MessageHeader, Record
+from sparkstore.root import Root
+from tests.strategies import Row
+
+HEADER = MessageHeader("amqp-1.0", b"h", priority=5, header_bytes=1, body_bytes=3)
+"""A header for the three bytes that most messages here carry."""
+
+Entries = dict[tuple[str, int], tuple[Any, ...]]
+
+
+def journal(root: Root, records: Sequence[Record], *, first: int = 1, epoch: int = 1) -> int:
+    """Commit records in a row to the journal, as the store does; returns the last position."""
+    table = rows.to_table(records, first_position=first, epoch=epoch, segment=(first - 1) // 1000)
+    write_deltalake(str(root.journal), table, mode="append")
+    return first + len(records) - 1
+
+
+def journal_rows(root: Root, found: Sequence[Row], segment_records: int = 1000) -> None:
+    """Commit rows as they are, ghosts too, in one Delta commit."""
+    tables = [
+        rows.to_table(
+            [row.record], first_position=row.position, epoch=row.epoch,
+            segment=(row.position - 1) // segment_records,
+        )
+        for row in found
+    ]
+    if tables:
+        write_deltalake(str(root.journal), pa.concat_tables(tables), mode="append")
+
+
+def trim(root: Root, before: int) -> None:
+    """Drop journal records before a position, as the store's trimming does."""
+    DeltaTable(str(root.journal)).delete(f"position < {before}")
+
+
+def numbered(records: Sequence[Record], *, first: int = 1, epoch: int = 1) -> list[Row]:
+    """Rows for records in a row."""
+    return [Row(first + index, epoch, record) for index, record in enumerate(records)]
+
+
+def expected(state: fold.State) -> tuple[Entries, dict[str, str], dict[BindingKey, str]]:
+    """What the views must say, from the oracle: entries, queues, bindings."""
+    entries = {
+        (name, message_id): (
+            entry.position, entry.at, entry.acquired_by, entry.delivery_count, entry.priority,
+            entry.expires_at, entry.message_bytes,
+        )
+        for name, queue in state.queues.items()
+        for message_id, entry in queue.entries.items()
+    }
+    queues = {name: queue.detail for name, queue in state.queues.items()}
+    return entries, queues, dict(state.bindings)
+
+
+def viewed(spark: SparkSession) -> tuple[Entries, dict[str, str], dict[BindingKey, str]]:
+    """What the views say; a row that is there twice is an error."""
+    found = spark.sql(
+        "SELECT queue, message_id, position, unix_micros(enqueued_at), acquired_by,"
+        " delivery_count, priority, unix_micros(expires_at), message_bytes FROM queue_messages"
+    ).collect()
+    entries = {(row[0], row[1]): tuple(row[2:]) for row in found}
+    assert len(entries) == len(found)
+    queues = {row.queue: row.detail for row in spark.sql("SELECT * FROM queues").collect()}
+    bindings = {
+        BindingKey(row.exchange, row.queue, row.binding_key): row.detail
+        for row in spark.sql("SELECT * FROM bindings").collect()
+    }
+    return entries, queues, bindings
+
+
+def stored(root: Root) -> tuple[int, Entries, dict[str, str], dict[BindingKey, str]]:
+    """What `state` holds, without Spark: P, entries, queues, bindings."""
+    found = DeltaTable(str(root.state)).to_pyarrow_table()
+    found = found.set_column(
+        found.schema.get_field_index("at"), "at", found["at"].cast(pa.int64())
+    ).set_column(
+        found.schema.get_field_index("expires_at"), "expires_at",
+        found["expires_at"].cast(pa.int64()),
+    )
+    parts = {
+        part: list(group)
+        for part, group in groupby(
+            sorted(found.to_pylist(), key=lambda row: row["part"]), key=lambda row: row["part"]
+        )
+    }
+    entries = {
+        (row["queue"], row["message_id"]): (
+            row["position"], row["at"], row["acquired_by"], row["delivery_count"],
+            row["priority"], row["expires_at"], row["message_bytes"],
+        )
+        for row in parts.get("entry", [])
+    }
+    assert len(entries) == len(parts.get("entry", []))
+    wiring = parts.get("wiring", [])
+    queues = {row["queue"]: row["detail"] for row in wiring if row["exchange"] is None}
+    bindings = {
+        BindingKey(row["exchange"], row["queue"], row["binding_key"]): row["detail"]
+        for row in wiring
+        if row["exchange"] is not None and row["queue"] is not None
+    }
+    meta = parts.get("meta", [{"position": 0}])
+    assert len(meta) == 1
+    return meta[0]["position"], entries, queues, bindings
+
+
+def assert_views_are(spark: SparkSession, root: Root, state: fold.State) -> None:
+    """Register, query, compare with the oracle."""
+    views.register(spark, root)
+    assert viewed(spark) == expected(state)

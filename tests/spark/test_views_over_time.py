@@ -1,0 +1,151 @@
+"""Views that were registered before the tables changed; what a query reads and what it must not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sparkstore import compact, fold, views
+from sparkstore.errors import Unavailable
+from sparkstore.records import (
+    Record,
+    ids_reserved,
+    message_enqueued,
+    opened,
+    queue_created,
+)
+from sparkstore.root import Root
+from sparkstore.tables import translated
+from tests.spark.support import HEADER, expected, journal, numbered, trim, viewed
+from tests.strategies import Row, fold_rows
+
+START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
+
+
+class _Stopped(Exception):
+    pass
+
+
+def _put(message_id: int) -> Record:
+    return message_enqueued(message_id, "q", message_id, HEADER, b"abc")
+
+
+def _stop(boundary: str) -> None:
+    if boundary == "appended":
+        raise _Stopped
+
+
+def _state(rows: list[Row]) -> fold.State:
+    return fold_rows(rows)
+
+
+@pytest.mark.slow
+def test_views_stay_right_across_appends_compactions_and_trims(
+    spark: SparkSession, root: Root
+) -> None:
+    records = [*START, _put(1), _put(2)]
+    journal(root, records)
+    views.register(spark, root)
+    assert viewed(spark) == expected(_state(numbered(records)))
+    with pytest.raises(_Stopped):
+        compact.run(spark, root, at=_stop)
+    assert viewed(spark) == expected(_state(numbered(records)))
+    journal(root, [_put(3)], first=6)
+    records.append(_put(3))
+    assert viewed(spark) == expected(_state(numbered(records)))
+    compact.run(spark, root)
+    trim(root, 6)
+    assert viewed(spark) == expected(_state(numbered(records)))
+    journal(root, [_put(4)], first=7)
+    assert viewed(spark) == expected(_state(numbered([*records, _put(4)])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM queues",
+        "SELECT count(*) FROM queues WHERE queue = 'no such queue'",
+        "SELECT queue FROM queue_messages WHERE message_id = 1",
+        "SELECT kind FROM message_history WHERE queue = 'q' AND message_id = 1",
+        "SELECT count(*) FROM bindings",
+    ],
+)
+def test_a_gap_after_p_is_an_error_whatever_a_query_filters(
+    spark: SparkSession, root: Root, query: str
+) -> None:
+    journal(root, [*START, _put(1)])
+    compact.run(spark, root)
+    journal(root, [_put(3)], first=6)
+    views.register(spark, root)
+    with pytest.raises(Unavailable, match="records are missing after position 4"), translated(""):
+        spark.sql(query).collect()
+
+
+@pytest.mark.slow
+def test_rows_of_a_fenced_writer_are_in_no_view_and_in_no_history(
+    spark: SparkSession, root: Root
+) -> None:
+    journal(root, [*START, _put(1)])
+    journal(root, [opened(2, "x"), _put(2)], first=5, epoch=2)
+    journal(root, [_put(90), _put(91), _put(92)], first=5, epoch=1)
+    views.register(spark, root)
+    query = "SELECT message_id FROM {} WHERE kind = 'enqueued' ORDER BY 1"
+    assert [row[0] for row in spark.sql(query.format("message_history")).collect()] == [1, 2]
+    compact.run(spark, root)
+    history = spark.sql("SELECT position FROM message_history").count()
+    journal(root, [_put(93)], first=7, epoch=1)
+    assert history == 2
+    assert [row[0] for row in spark.sql(query.format("message_history")).collect()] == [1, 2]
+
+
+@pytest.mark.slow
+def test_bodies_are_not_read_unless_asked_for(spark: SparkSession, root: Root) -> None:
+    journal(root, [*START, _put(1)])
+    views.register(spark, root)
+
+    def columns_read(query: str) -> set[str]:
+        plan = spark.sql(f"EXPLAIN FORMATTED {query}").first()
+        assert plan is not None
+        schemas = re.findall(r"ReadSchema: struct<(.*)>", plan[0])
+        return {column.split(":")[0] for schema in schemas for column in schema.split(",")}
+
+    narrow = columns_read(
+        "SELECT queue, message_id, content_type FROM queue_messages WHERE priority > 3"
+    )
+    assert not narrow & {"body", "header", "properties"}
+    assert "content_type" in narrow
+    assert "body" in columns_read("SELECT body FROM queue_messages")
+    assert not columns_read("SELECT * FROM queues") & {"body", "header", "properties"}
+    assert not columns_read("SELECT * FROM message_history") & {"body", "header", "properties"}
+
+
+@pytest.mark.slow
+def test_one_query_reads_each_table_at_one_version(spark: SparkSession, root: Root) -> None:
+    journal(root, [*START, _put(1)])
+    views.register(spark, root)
+    before = spark.table("queues")
+    journal(root, [_put(2)], first=5)
+    # Analysed before the append and planned after it: all of it sees the newest version, or the
+    # guard, which counts, would not agree with the rows.
+    assert before.collect()[0].depth == 2
+    journal(root, [_put(3)], first=6)
+    assert before.collect()[0].depth == 2, "a computed frame keeps its answer"
+    assert spark.table("queues").collect()[0].depth == 3
+
+
+def test_a_wrong_query_is_one_line(spark: SparkSession, root: Root) -> None:
+    with pytest.raises(Exception, match="the query failed: .*nothing") as caught:
+        views.sql(spark, root, "SELECT nothing FROM queues")
+    assert not isinstance(caught.value, PySparkException)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_values_of_a_query_are_arguments(spark: SparkSession, root: Root) -> None:
+    journal(root, [*START, queue_created(2, "o'q", "{}")])
+    found = views.sql(spark, root, "SELECT queue FROM queues WHERE queue = :q", {"q": "o'q"})
+    assert [row.queue for row in found.collect()] == ["o'q"]
