@@ -146,7 +146,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.enqueue(queue, self.given[message_id], self.transaction(number))
 
     def new_message(self, body: bytes, durable: bool, staged: bool) -> Message:
-        message = self.store.message(
+        message: Message = self.store.message(
             MessageHeader(header=b"h", durable=durable, subject="späť"), b"" if staged else body
         )
         if staged:

@@ -70,7 +70,8 @@ def packed(records: list[Record]) -> bytes:
 
 def fields(record: Record) -> list[Any]:
     """What a record is in MessagePack, for tests that spoil it."""
-    return msgpack.unpackb(packed([record]))
+    unpacked: list[Any] = msgpack.unpackb(packed([record]))
+    return unpacked
 
 
 @given(st.lists(records, max_size=4))

