@@ -120,6 +120,10 @@ def _attach_outgoing(connection: Connection, link: Any) -> None:
     if isinstance(node, AnonymousNode):
         _refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))
         return
+    if node == ExchangeNode(address or "") and broker.router.needs_key(address or ""):
+        text = f"a direct exchange needs a routing key: {address}/KEY"
+        _refuse(connection, link, Refusal(INVALID_FIELD, text))
+        return
     is_temporary = dynamic or isinstance(node, ExchangeNode)
     queue_name = node.queue if isinstance(node, QueueNode) else _temporary_name()
     is_browsing = pn_terminus_get_distribution_mode(remote) == PN_DIST_MODE_COPY

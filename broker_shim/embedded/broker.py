@@ -56,6 +56,11 @@ class Broker:
         self.is_stopping = False
         self.settlement = Settlement(self)
 
+    @property
+    def open_count(self) -> int:
+        """What is under way: calls of the store, and decisions that it has yet to take."""
+        return self.calls.open_count + self.settlement.waiting_count
+
     def node_of(self, address: str | None) -> Node:
         """What an address names now."""
         return node_of(address, queues=self.queues, exchanges=self.router)

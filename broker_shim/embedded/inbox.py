@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+
+_log = logging.getLogger(__name__)
 
 Call = Callable[[Any], None]
 
@@ -48,7 +51,10 @@ class Inbox:
         count = len(self._calls)
         for _ in range(count):
             call, argument = self._calls.popleft()
-            call(argument)
+            try:
+                call(argument)
+            except Exception:  # noqa: BLE001  # a fault in one answer must not lose the others
+                _log.exception("an answer of the store could not be acted on")
         return count
 
     def close(self) -> None:

@@ -178,7 +178,7 @@ class Listener:
             self._stop_listening()
             self._timers.add(now_s + broker.settings.stop_timeout_s, lambda: None)
         elapsed_s = now_s - self._stopping_since_s
-        if broker.calls.open_count and elapsed_s < broker.settings.stop_timeout_s:
+        if broker.open_count and elapsed_s < broker.settings.stop_timeout_s:
             return
         self._is_stop_asked = False
         for connection in list(self._peers):
@@ -189,7 +189,7 @@ class Listener:
     def _wait_for_the_end(self, until_s: float) -> None:
         """End when every peer has said goodbye and every release completed, or it is late."""
         assert self._broker is not None
-        if (self._peers or self._broker.calls.open_count) and time.monotonic() < until_s:
+        if (self._peers or self._broker.open_count) and time.monotonic() < until_s:
             again_s = time.monotonic() + 0.01
             self._timers.add(again_s, lambda: self._wait_for_the_end(until_s))
         else:

@@ -152,6 +152,7 @@ class Router:
 
     def __init__(self) -> None:
         self._exchanges: dict[str, Bindings] = {}
+        self._kinds: dict[str, str] = {}
         self._keys: dict[str, set[tuple[str, str]]] = {}
 
     def __contains__(self, exchange: object) -> bool:
@@ -168,6 +169,11 @@ class Router:
             message = f"exchange {name!r}: type {kind!r} is not one of {', '.join(_KINDS)}"
             raise InvalidRequest(message)
         self._exchanges.setdefault(name, _KINDS[kind]())
+        self._kinds.setdefault(name, kind)
+
+    def needs_key(self, exchange: str) -> bool:
+        """True if a subscription to this exchange must say which routing key it wants."""
+        return self._kinds.get(exchange) == "direct"
 
     def bind(self, exchange: str, binding_key: str, queue: str) -> None:
         """Bind a queue to an exchange that is there."""

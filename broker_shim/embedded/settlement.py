@@ -24,10 +24,11 @@ Later = Callable[[float, Callable[[], None]], None]
 
 
 class Settlement:
-    """Ends what a consumer holds."""
+    """Ends what a consumer holds; `waiting_count` is how many wait to be tried again."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self.waiting_count = 0
 
     def remove(
         self,
@@ -81,11 +82,15 @@ class Settlement:
     def _insist(
         self, call: Callable[[OnComplete], None], on_done: OnComplete, what: str, turn: int = 0
     ) -> None:
+        def again() -> None:
+            self.waiting_count -= 1
+            self._insist(call, on_done, what, turn + 1)
+
         def done(error: StoreError | None) -> None:
             if isinstance(error, Unavailable):
                 delay_s = self._broker.settings.probe_interval_s
-                again = turn + 1
-                self._broker.later(delay_s, lambda: self._insist(call, on_done, what, again))
+                self.waiting_count += 1
+                self._broker.later(delay_s, again)
                 return
             if isinstance(error, InvalidRequest) and turn:
                 error = None  # an earlier turn was taken after all

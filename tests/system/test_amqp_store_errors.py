@@ -1,0 +1,147 @@
+"""A store that fails, in the only way that cannot be caused from outside: a store made to fail.
+
+The broker runs in this process, real sockets and real clients on both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from proton import Message
+
+from broker_shim.completion import OnComplete
+from broker_shim.embedded import serve
+from broker_shim.embedded.bind_address import parse_listen
+from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.errors import Fenced, StoreError, Unavailable
+from broker_shim.store.interface import Message as StoredMessage
+from broker_shim.store.memory import MemoryMessageStore
+from tests.system.clients import TIMEOUT_S, Pipelined, connected, take
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+OPTIONS = argparse.Namespace(memory=True, root=None, json=False, metrics_file=None)
+
+
+class FailingStore(MemoryMessageStore):
+    """The first enqueues and dequeues fail with these errors; nothing of them happens."""
+
+    def __init__(self, enqueue: list[StoreError], dequeue: list[StoreError] | None = None) -> None:
+        super().__init__()
+        self.enqueue_errors = enqueue
+        self.dequeue_errors = dequeue or []
+
+    def enqueue(
+        self, message: StoredMessage, queue: str, on_complete: OnComplete, *more: Any
+    ) -> None:
+        if self.enqueue_errors:
+            on_complete(self.enqueue_errors.pop(0))
+        else:
+            super().enqueue(message, queue, on_complete, *more)
+
+    def dequeue(  # the interface's
+        self, message_id: int, queue: str, holder: str | None, on_complete: OnComplete, **more: Any
+    ) -> None:
+        if self.dequeue_errors:
+            on_complete(self.dequeue_errors.pop(0))
+        else:
+            super().dequeue(message_id, queue, holder, on_complete, **more)
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[FailingStore, Callable[[str], None]], int]:
+    """Serve a store on this thread while a client runs on another; the exit code."""
+
+    def run_both(store: FailingStore, client: Callable[[str], None]) -> int:
+        urls: list[str] = []
+        announced, failures = threading.Event(), []
+        stops: list[Callable[[], None]] = []
+
+        def announce(url: str, _options: object) -> None:
+            urls.append(url)
+            announced.set()
+
+        def handle_signals(listener: Any, _metrics: object) -> None:
+            stops.append(listener.stop)
+
+        def run_client() -> None:
+            try:
+                assert announced.wait(TIMEOUT_S)
+                client(urls[0])
+            except BaseException as failure:  # noqa: BLE001  # raised again below
+                failures.append(failure)
+            finally:
+                stops[0]()
+
+        monkeypatch.setattr(serve, "_announce", announce)
+        monkeypatch.setattr(serve, "_handle_signals", handle_signals)
+        thread = threading.Thread(target=run_client)
+        thread.start()
+        settings = BrokerSettings(probe_interval_s=0.01)
+        code = serve.serve(store, settings, parse_listen("127.0.0.1:0"), OPTIONS)
+        thread.join(TIMEOUT_S)
+        if failures:
+            raise failures[0]
+        return code
+
+    return run_both
+
+
+def test_an_unavailable_store_holds_senders_back_and_then_takes_everything(run: Any) -> None:
+    store = FailingStore([Unavailable("no room")] * 50)
+    outcomes: list[Pipelined] = []
+
+    def client(url: str) -> None:
+        messages = [Message(id=number) for number in range(3000)]
+        outcomes.append(Pipelined(url, "q", messages).run())
+
+    assert run(store, client) == 0
+    (sender,) = outcomes
+    assert [condition for _id, condition in sender.refused] == ["amqp:resource-limit-exceeded"] * 50
+    assert len(sender.accepted) == 2950
+
+
+def test_an_accept_is_made_durable_once_the_store_is_available_again(run: Any) -> None:
+    store = FailingStore([], [Unavailable("no room")] * 3)
+
+    def client(url: str) -> None:
+        Pipelined(url, "q", [Message(id=1)]).run()
+        assert [m.id for m in take(url, "q", 1)] == [1]
+
+    assert run(store, client) == 0
+    assert not store.dequeue_errors
+
+
+def test_a_fenced_store_ends_the_broker_with_one_line(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes: list[Pipelined] = []
+
+    def client(url: str) -> None:
+        outcomes.append(Pipelined(url, "q", [Message(id=1)]).run())
+
+    store = FailingStore([Fenced("epoch 2 owns the root")])
+    assert run(store, client) == 1
+    assert outcomes[0].accepted == []
+    assert outcomes[0].error
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == "sparkstore serve: stopped: Fenced: epoch 2 owns the root"
+
+
+def test_a_store_error_of_another_client_is_not_ones_own(run: Any) -> None:
+    store = FailingStore([Unavailable("no room")])
+
+    def client(url: str) -> None:
+        with connected(url) as connection:
+            refused = Pipelined(url, "q", [Message(id=1)]).run()
+            assert len(refused.refused) == 1
+            connection.create_sender("q").send(Message(id=2))
+        assert [m.id for m in take(url, "q", 1)] == [2]
+
+    assert run(store, client) == 0
