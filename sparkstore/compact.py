@@ -139,15 +139,16 @@ def _append(spark: SparkSession, root: Root, folded: int, after: int, at: At) ->
 def _checked_end(spark: SparkSession, root: Root, folded: int, after: int) -> int:
     unmoved = _unmoved(root, folded, after, _ANY)
     found = spark.sql(
-        "SELECT count(*) AS row_count, sum(position) AS total, max(position) AS last"
-        f" FROM ({unmoved})"  # noqa: S608: text of ours
+        "SELECT count(*) AS row_count, coalesce(sum(position), 0) AS total,"  # noqa: S608
+        f" max(position) AS last FROM ({unmoved})"
     ).first()
     assert found is not None
     last: int = after if found.last is None else found.last
-    if found.row_count != last - after or (found.total or 0) != (last - after) * (last + after + 1) // 2:
+    length = last - after
+    if (found.row_count, found.total) != (length, length * (last + after + 1) // 2):
         message = (
             f"the journal has {found.row_count} records after position {after} up to {last},"
-            f" not {last - after}: some are missing or there twice; call the operator"
+            f" not {length}: some are missing or there twice; call the operator"
         )
         raise CorruptData(message)
     return last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 FILE_BYTES = 128 << 20
@@ -44,7 +45,7 @@ def steps(state_last: int, history_last: int, limits: Limits) -> list[Step]:
     ends = [*range(state_last + limits.step_records, history_last, limits.step_records)]
     if state_last < history_last:
         ends.append(history_last)
-    return [Step(after, last) for after, last in zip([state_last, *ends], ends, strict=False)]
+    return [Step(after, last) for after, last in pairwise([state_last, *ends])]
 
 
 def file_count(size_bytes: int) -> int:
@@ -56,7 +57,7 @@ def joined(ranges: Iterable[IdRange], limit: int = MAX_RANGES) -> list[IdRange]:
     """At most `limit` ranges that cover all of these, joined over the smallest gaps first."""
     found = sorted(ranges)
     gaps = sorted(
-        (later.first - earlier.last for earlier, later in zip(found, found[1:], strict=False)),
+        (later.first - earlier.last for earlier, later in pairwise(found)),
         reverse=True,
     )
     # Invariant: only gaps wider than `widest` stay open, so at most limit - 1 do.

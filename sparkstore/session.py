@@ -51,7 +51,12 @@ _LEAST_JAVA = 17
 
 
 def local_session(
-    app: str, *, heap: str = "2g", cores: int = 2, settings: Mapping[str, str] | None = None
+    app: str,
+    *,
+    heap: str = "2g",
+    cores: int = 2,
+    java_options: str = "",
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session in this process, with Delta; the running one if there is one.
 
@@ -59,6 +64,7 @@ def local_session(
         app: Name that Spark shows.
         heap: Of the JVM, as Java writes it (`2g`).
         cores: Tasks at a time.
+        java_options: More options of the JVM.
         settings: Spark settings to add or replace.
 
     Raises:
@@ -68,9 +74,10 @@ def local_session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
-    _check_java()
+    check_java()
     conf = SparkConf(loadDefaults=False).setMaster(f"local[{cores}]").setAppName(app)
-    for name, value in {**SETTINGS, **_local_settings(heap), **(settings or {})}.items():
+    local = _local_settings(heap, java_options)
+    for name, value in {**SETTINGS, **local, **(settings or {})}.items():
         conf.set(name, value)
     with warnings.catch_warnings():
         # pyspark 4.2 warns of any pandas it was not tested with; no pandas is used here.
@@ -88,34 +95,41 @@ def submitted_session(app: str) -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return local_session(app)
     spark = SparkSession.builder.appName(app).getOrCreate()
-    if "DeltaSparkSessionExtension" not in spark.conf.get("spark.sql.extensions", ""):
+    if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
         message = "spark-submit has no Delta: add --properties-file conf/spark-defaults.conf"
         raise InvalidRequest(message)
     return spark
 
 
-def _local_settings(heap: str) -> dict[str, str]:
+def _local_settings(heap: str, java_options: str) -> dict[str, str]:
     logging = (CONF / "log4j2.properties").as_uri()
     return {
         "spark.driver.memory": heap,
         "spark.jars.ivySettings": str(CONF / "ivysettings.xml"),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging} {java_options}",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "sparkstore-warehouse"),
     }
 
 
-def _check_java() -> None:
+def check_java() -> None:
+    """Refuse to start without a Java that Spark can run on.
+
+    Raises:
+        InvalidRequest: There is none, or it is too old; the message says which was found.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is none"
-        message = f"Spark needs Java {_LEAST_JAVA} or later, {where}: install a JDK or set JAVA_HOME"
+        message = f"Spark needs Java {_LEAST_JAVA}+, {where}: install a JDK or set JAVA_HOME"
         raise InvalidRequest(message)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    said = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, check=False
+    ).stderr
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     if version is None or int(version[1]) < _LEAST_JAVA:
         found = said.splitlines()[0] if said else "an unknown version"
-        message = f"Spark needs Java {_LEAST_JAVA} or later, {java} is {found}: set JAVA_HOME"
+        message = f"Spark needs Java {_LEAST_JAVA}+, {java} is {found}: set JAVA_HOME"
         raise InvalidRequest(message)
 
 
@@ -126,10 +140,11 @@ def _gateway(conf: SparkConf) -> object:
         Unavailable: It ended before it was ready; the reason is in the message.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return launch_gateway(conf)
+        return launch_gateway(conf)  # type: ignore[no-untyped-call]
     said = _Said()
     try:
-        gateway = launch_gateway(conf, {"stdout": said.writer, "stderr": said.writer})
+        pipes = {"stdout": said.writer, "stderr": said.writer}
+        gateway = launch_gateway(conf, pipes)  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as reason:
         raise Unavailable(_why(said.end())) from reason
     said.pass_on()

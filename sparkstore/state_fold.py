@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.compact_plan import IdRange, Step, joined, target_condition
@@ -104,9 +104,8 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
 def _tail(spark: SparkSession, root: Root, step: Step) -> DataFrame:
     columns = ", ".join(f"`{name}`" for name in [*FOLD_COLUMNS, "segment"])
     history = table_names(root)["history"]
-    return spark.sql(
-        f"SELECT {columns} FROM {history}"  # noqa: S608: columns of ours, a quoted path
-        f" WHERE position > {step.after} AND position <= {step.last}"
+    return spark.sql(f"SELECT {columns} FROM {history}").where(  # noqa: S608: a quoted path
+        f"position > {step.after} AND position <= {step.last}"
     )
 
 
@@ -125,7 +124,7 @@ def _kept(frame: DataFrame, view: str | None = None) -> Iterator[DataFrame]:
 
 
 def _new_meta(tail: DataFrame, old: Meta, step: Step) -> Meta:
-    def last(column: str, kind: str) -> F.Column:
+    def last(column: str, kind: str) -> Column:
         return F.max_by(column, F.when(F.col("kind") == kind, F.col("position")))
 
     found = tail.agg(

@@ -1,5 +1,4 @@
-"""Each rule of the fold, on a few literal rows: what SQL says after the records, and after a
-compaction of them."""
+"""Each rule of the fold, on a few literal rows: in the views, and in state after a compaction."""
 
 from __future__ import annotations
 

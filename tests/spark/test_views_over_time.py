@@ -138,7 +138,7 @@ def test_one_query_reads_each_table_at_one_version(spark: SparkSession, root: Ro
 
 
 def test_a_wrong_query_is_one_line(spark: SparkSession, root: Root) -> None:
-    with pytest.raises(Exception, match="the query failed: .*nothing") as caught:
+    with pytest.raises(Exception, match=r"the query failed: .*nothing") as caught:
         views.sql(spark, root, "SELECT nothing FROM queues")
     assert not isinstance(caught.value, PySparkException)
     assert "\n" not in str(caught.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +50,7 @@ def test_joined_ranges_cover_every_id_and_are_few(
     covered = {number for part in result for number in range(part.first, part.last + 1)}
     assert covered >= {number for part in ranges for number in range(part.first, part.last + 1)}
     assert len(result) <= limit
-    assert all(a.last < b.first for a, b in zip(result, result[1:], strict=False))
+    assert all(a.last < b.first for a, b in pairwise(result))
 
 
 def test_the_target_condition_has_literals_only() -> None:
