@@ -7,17 +7,29 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
+class SyncFailed(OSError):
+    """An fsync failed: do not try again, a second one may say yes and lie. Stop (DESIGN 3)."""
+
+
 def fsync_path(path: Path) -> None:
     """Fsync one file or folder.
 
     Raises:
-        OSError: It is not there, or the device failed.
+        SyncFailed: The device failed.
+        OSError: It is not there.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        _fsync(descriptor, path)
     finally:
         os.close(descriptor)
+
+
+def _fsync(descriptor: int, path: Path) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as reason:
+        raise SyncFailed(reason.errno, reason.strerror, str(path)) from reason
 
 
 def fsync_with_folders(paths: Iterable[Path], *, up_to: Path) -> None:
@@ -31,11 +43,16 @@ def fsync_with_folders(paths: Iterable[Path], *, up_to: Path) -> None:
 
 
 def replace_durably(path: Path, content: bytes) -> None:
-    """Replace a small file: a reader sees the old or the new content, also after a power cut."""
+    """Replace a small file: a reader sees the old or the new content, also after a power cut.
+
+    Raises:
+        SyncFailed: The device failed.
+        OSError: No room, most likely; the old content stands.
+    """
     scratch = path.with_name(path.name + ".new")
     with scratch.open("wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        _fsync(file.fileno(), scratch)
     scratch.replace(path)
     fsync_path(path.parent)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from sparkstore import rows
 from sparkstore.config import StoreConfig
+from sparkstore.durable_files import SyncFailed
 from sparkstore.errors import CorruptData, StoreError, Unavailable
 from sparkstore.log.batcher import (
     CommitBatcher,
@@ -66,6 +67,7 @@ class Committer:
         self._on_committed, self._on_failure = on_committed, on_failure
         self._changed = threading.Condition()
         self._is_stopping = False
+        self._failure: StoreError | None = None
         self._committed_position = 0
         self._unmarked_bytes = self._unmarked_commits = 0
         self._marked_at_ms = _now_ms()
@@ -78,8 +80,11 @@ class Committer:
         return self._batcher.waiting_bytes
 
     def add(self, group: Group) -> None:
-        """Take a group, in order."""
+        """Take a group, in order; if the committer has failed, its completions are told so."""
         with self._changed:
+            if self._failure is not None:
+                _fire([group], self._failure)
+                return
             was_due = self._batcher.due_at_ms(now_ms=0)
             self._batcher.add(group, now_ms=_now_ms())
             if was_due is None or self._batcher.waiting_bytes >= self._config.max_commit_bytes:
@@ -87,8 +92,8 @@ class Committer:
 
     def flush(self, on_commit: Fire, next_position: int) -> None:
         """Fire when everything taken so far is in Delta."""
+        self.add(Group(next_position, (), 0, [on_commit]))
         with self._changed:
-            self._batcher.add(Group(next_position, (), 0, [on_commit]), now_ms=_now_ms())
             self._batcher.hurry()
             self._changed.notify()
 
@@ -113,7 +118,7 @@ class Committer:
             self._mark()
         except StoreError as reason:
             self._fail(groups, reason)
-        except Exception as reason:  # noqa: BLE001 - whatever it is, committing must stop
+        except BaseException as reason:  # noqa: BLE001 - a panic of deltalake is no Exception
             _log.exception("the committer failed")
             self._fail(groups, Unavailable(f"the committer failed: {reason!r}"))
 
@@ -135,9 +140,7 @@ class Committer:
         records = [record for group in groups for record in group.records]
         if records:
             self._commit_rows(groups, records)
-        for group in groups:
-            for fire in group.on_commit:
-                fire(None)
+        _fire(groups, None)
 
     def _commit_rows(self, groups: list[Group], records: list[Record]) -> None:
         first = next(group.first_position for group in groups if group.records)
@@ -147,7 +150,8 @@ class Committer:
             records, first_position=first, epoch=self._journal.epoch, segment=segment
         )
         last = first + len(records) - 1
-        self._append(Commit(table, first, last, segment))
+        commit = Commit(table, first, last, segment)
+        self._insist(lambda: self._journal.append(commit))
         packed_bytes = sum(group.packed_bytes for group in groups)
         self._metrics.committed(len(records), time.monotonic() - started)
         self._segments.add(len(records), packed_bytes, now_ms=_now_ms())
@@ -155,11 +159,11 @@ class Committer:
         self._unmarked_bytes += packed_bytes
         self._unmarked_commits += 1
         if self._wal is None:
-            self._mark()
+            self._insist(self._mark)
         self._on_committed(records)
 
-    def _append(self, commit: Commit) -> None:
-        """Try until the fate of a commit is known to be good.
+    def _insist(self, act: Callable[[], None]) -> None:
+        """Try until it is done: a commit, whose fate must be known, or the mark of one.
 
         Raises:
             Fenced: Another writer owns the root.
@@ -168,7 +172,7 @@ class Committer:
         wait_s = 0.1
         while True:
             try:
-                self._journal.append(commit)
+                act()
             except Unavailable as reason:
                 self._metrics.commit_failed(str(reason))
                 _log.warning("%s; trying again in %.1f s", reason, wait_s)
@@ -219,17 +223,19 @@ class Committer:
         """Make what was committed survive a power cut, then let go of its log files.
 
         Raises:
-            Unavailable: An fsync failed: not to be tried again, so the log must stop.
+            _SyncFailed: An fsync failed: not to be tried again, so the log must stop.
+            Unavailable: No room for the mark, most likely; it may be tried again.
         """
-        if self._unmarked_commits:
-            try:
-                mark_durable(
-                    self._root, {"journal": self._journal.version}, fsync=self._config.fsync
-                )
-            except OSError as reason:
-                message = f"fsync of {self._root.journal} failed: {reason}; restart the store"
-                raise _SyncFailed(message) from reason
-            self._unmarked_bytes = self._unmarked_commits = 0
+        try:
+            # Also without a new record: a merge or a drop may be what is to survive.
+            mark_durable(self._root, {"journal": self._journal.version}, fsync=self._config.fsync)
+        except SyncFailed as reason:
+            message = f"fsync of {self._root.journal} failed: {reason}; restart the store"
+            raise _SyncFailed(message) from reason
+        except OSError as reason:
+            message = f"{self._root.path} could not be marked durable: {reason}"
+            raise Unavailable(message) from reason
+        self._unmarked_bytes = self._unmarked_commits = 0
         self._marked_at_ms = _now_ms()
         if self._wal is not None:
             self._wal.release(self._committed_position)
@@ -241,12 +247,19 @@ class Committer:
             reason = Unavailable(str(reason))
         self._on_failure(reason)
         with self._changed:
+            self._failure = reason
             waiting = [*groups]
             while more := self._batcher.take():
                 waiting += more
-        for group in waiting:
-            for fire in group.on_commit:
-                fire(reason)
+        _fire(waiting, reason)
+
+
+def _fire(groups: Sequence[Group], error: StoreError | None) -> None:
+    """Fire what waits for these groups, each once: also if what comes after it fails."""
+    for group in groups:
+        fires, group.on_commit = group.on_commit, []
+        for fire in fires:
+            fire(error)
 
 
 class _SyncFailed(StoreError):

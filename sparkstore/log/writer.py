@@ -16,14 +16,14 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
-from queue import SimpleQueue
+from contextlib import ExitStack, suppress
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from sparkstore import codec
 from sparkstore.config import StoreConfig
 from sparkstore.content import ContentReader
-from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import Closed, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire, Group
 from sparkstore.log.committer import Committer
 from sparkstore.log.journal import Journal
@@ -70,6 +70,7 @@ class Log:
         self._taken_bytes = self._done_bytes = 0
         self._failure: StoreError | None = None
         self._stalled = ""
+        self._has_ended = False
         self._recent = RecentContent(config.cache_bytes)
         self._content = ContentReader(root, config.cache_bytes)
         self._inbox: SimpleQueue[_Item | None] = SimpleQueue()
@@ -123,10 +124,14 @@ class Log:
     def finish(self, on_complete: Fire, error: StoreError | None) -> None:
         """Fire a completion in its turn, without a record."""
         self._inbox.put(_Item(b"", (), on_complete, error))
+        if self._has_ended:
+            self._refuse_the_rest()
 
     def flush(self, on_complete: Fire) -> None:
         """Fire when everything before it is in a Delta commit; on the committer's thread."""
         self._inbox.put(_Item(b"", (), on_complete, is_flush=True))
+        if self._has_ended:
+            self._refuse_the_rest()
 
     def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
         """Header and content of a message that was appended: from memory, or from Delta.
@@ -151,6 +156,10 @@ class Log:
         self._ending.set()
         self._inbox.put(None)
         self._thread.join()
+        self._failure = self._failure or Closed("the store is closed: open a new one")
+        # In this order: what comes while this is set is refused here or by whoever brought it.
+        self._has_ended = True
+        self._refuse_the_rest()
         self._committer.stop()
         if self._wal is not None:
             self._wal.close()
@@ -158,7 +167,7 @@ class Log:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)
         if self._stalled:
             message = f"{self._stalled}; Delta: {self.metrics.delta_error or 'busy'}; retry later"
             raise Unavailable(message)
@@ -198,7 +207,7 @@ class Log:
         records = [record for item in batch for record in item.records]
         error = self._failure
         if error is None and self._wal is not None and size:
-            error = self._sync(b"".join([item.packed for item in batch]), len(records), first)
+            error = self._sync(batch, len(records), first)
         self._done_bytes += size
         if error is not None:
             self._fail(error)
@@ -214,7 +223,7 @@ class Log:
             self._committer.add(Group(first, records, size))
         for item in batch:
             if item.is_flush:
-                self._committer.flush(item.fire, self._synced_below)
+                self._committer.flush(_bound(item.fire, None), self._synced_below)
             else:
                 _fire(item.fire, item.error)
 
@@ -225,11 +234,11 @@ class Log:
         if any(item.is_flush for item in batch):
             self._committer.flush(_ignore, self._synced_below)
 
-    def _sync(self, payload: bytes, count: int, first: int) -> StoreError | None:
+    def _sync(self, batch: list[_Item], count: int, first: int) -> StoreError | None:
         assert self._wal is not None
         while True:
             try:
-                self._wal.append(payload, count, first)
+                self._wal.append(b"".join([item.packed for item in batch]), count, first)
             except NoRoom as reason:
                 if self._failure is not None:
                     return self._failure
@@ -237,14 +246,23 @@ class Log:
                     return Unavailable(f"closed while {reason}")
                 self._stall(str(reason))
                 time.sleep(_ROOM_RETRY_S)
-            except OSError as reason:
-                message = f"write-ahead log: {reason}; nothing is acknowledged: restart the store"
+            except Exception as reason:  # noqa: BLE001 - whatever it is, callers must be told
+                what = reason if isinstance(reason, OSError) else repr(reason)
+                message = f"write-ahead log: {what}; nothing is acknowledged: restart the store"
                 return Unavailable(message)
             else:
                 if self._stalled:
                     _log.warning("the write-ahead log has room again")
                     self._stalled = ""
                 return None
+
+    def _refuse_the_rest(self) -> None:
+        """Tell everybody who came after the end of the log thread; from any thread."""
+        with suppress(Empty):
+            while True:
+                item = self._inbox.get_nowait()
+                if item is not None:
+                    _fire(item.fire, item.error or self._failure)
 
     def _stall(self, reason: str) -> None:
         if not self._stalled:

@@ -1,0 +1,515 @@
+"""Storage that fails under an open log: what is told, what goes on, what stops. Real files, Delta."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from broker_shim.completion import Completion
+from sparkstore import durable_files
+from sparkstore.errors import Closed, StoreError, Unavailable
+from sparkstore.log import committer as committer_module
+from sparkstore.log import journal as journal_module
+from sparkstore.log import wal as wal_module
+from sparkstore.log.batcher import ClosedSegment
+from sparkstore.log.journal import Journal
+from sparkstore.log.opening import open_log
+from sparkstore.log.writer import Log
+from tests.logs import (
+    BY_DELTA,
+    BY_HAND,
+    CONFIG,
+    append,
+    error_of,
+    fact,
+    facts_in,
+    flush,
+    image_of,
+    opened,
+    until,
+    write,
+)
+
+pytestmark = pytest.mark.system
+
+
+class Storage:
+    """Delta commits that fail while `is_down`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_down = False
+        self.lands = False
+        self.tries = 0
+        monkeypatch.setattr(journal_module, "write_deltalake", self)
+
+    def __call__(self, *args: Any, **named: Any) -> None:
+        self.tries += 1
+        if self.is_down and not self.lands:
+            raise CommitFailedError("the storage did not answer")
+        write_deltalake(*args, **named)
+        if self.is_down:
+            raise CommitFailedError("the answer got lost")
+
+
+@pytest.fixture
+def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
+    monkeypatch.setattr(committer_module, "_LONGEST_RETRY_S", 0.05)
+    return Storage(monkeypatch)
+
+
+class Fired:
+    """Records what completions came with, in order, each as often as it fires."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.errors: dict[int, StoreError | None] = {}
+
+    def of(self, number: int) -> Callable[[StoreError | None], None]:
+        def fire(error: StoreError | None) -> None:
+            self.numbers.append(number)
+            self.errors[number] = error
+
+        return fire
+
+
+# -- Delta does not answer -------------------------------------------------------------------------
+
+
+def test_while_delta_commits_fail_acknowledging_goes_on_and_they_catch_up(
+    tmp_path: Path, storage: Storage
+) -> None:
+    with opened(tmp_path / "root") as log:
+        write(log, 1, 3)
+        flush(log)
+        storage.is_down = True
+        write(log, 4, 50)
+        until(lambda: log.metrics.delta_error)
+        write(log, 51, 60)
+        storage.is_down = False
+        flush(log)
+        assert facts_in(tmp_path / "root") == [*range(1, 61)]
+        assert log.metrics.delta_error == ""
+
+
+def test_with_every_log_file_full_calls_are_refused_until_delta_is_back(
+    tmp_path: Path, storage: Storage
+) -> None:
+    taken: list[Completion] = []
+    with opened(tmp_path / "root") as log:
+        storage.is_down = True
+        with pytest.raises(Unavailable, match=r"all 3 files wait.*did not answer.*retry later"):
+            for number in range(1, 10_000):
+                taken.append(append(log, number, 100_000))
+                until(lambda done=taken[-1]: done.is_complete or log._stalled)
+        waiting = [completion for completion in taken if not completion.is_complete]
+        assert len(waiting) == 1
+        storage.is_down = False
+        until(lambda: not log._stalled)
+        waiting[0].complete(30)
+        write(log, len(taken) + 1, len(taken) + 5)
+    assert facts_in(tmp_path / "root") == [*range(1, len(taken) + 6)]
+
+
+@pytest.mark.parametrize("lands", [False, True])
+def test_a_close_while_delta_is_down_leaves_the_rest_in_the_log_and_the_next_start_has_it_once(
+    tmp_path: Path, storage: Storage, lands: bool
+) -> None:
+    log = open_log(tmp_path / "root", CONFIG).log
+    storage.is_down, storage.lands = True, lands
+    write(log, 1, 20)
+    log.close()
+    storage.is_down = False
+    with opened(tmp_path / "root") as log:
+        write(log, 21, 21)
+    assert facts_in(tmp_path / "root") == [*range(1, 22)]
+
+
+def test_a_close_with_every_log_file_full_ends_and_tells_what_was_not_taken(
+    tmp_path: Path, storage: Storage
+) -> None:
+    fired = Fired()
+    log = open_log(tmp_path / "root", CONFIG).log
+    storage.is_down = True
+    number = 0
+    while not log._stalled:
+        number += 1
+        done = Completion()
+        done.add_callback(fired.of(number))
+        log.append([fact_of(number)], done.finish)
+        until(lambda done=done: done.is_complete or log._stalled)
+    log.close()
+    assert fired.numbers == [*range(1, number + 1)]
+    assert isinstance(fired.errors.pop(number), Unavailable)
+    assert set(fired.errors.values()) == {None}
+    storage.is_down = False
+    with opened(tmp_path / "root"):
+        pass
+    assert facts_in(tmp_path / "root") == [*range(1, number)]
+
+
+def fact_of(number: int) -> Any:
+    return fact(number, 100_000)
+
+
+def test_with_ack_delta_nothing_is_acknowledged_before_its_delta_commit(
+    tmp_path: Path, storage: Storage
+) -> None:
+    with opened(f"file://{tmp_path}/root", BY_DELTA) as log:
+        write(log, 1, 1)
+        storage.is_down = True
+        waiting = [append(log, number) for number in (2, 3)]
+        until(lambda: storage.tries > 4)
+        assert not any(completion.is_complete for completion in waiting)
+        storage.is_down = False
+        for completion in waiting:
+            completion.complete(30)
+        assert facts_in(tmp_path / "root") == [1, 2, 3]
+
+
+def test_an_acknowledgement_by_delta_comes_after_the_mark_that_makes_it_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    mark = committer_module.mark_durable
+
+    def spy(*args: Any, **named: Any) -> Any:
+        found = mark(*args, **named)
+        seen.append("marked")
+        return found
+
+    monkeypatch.setattr(committer_module, "mark_durable", spy)
+    with opened(f"file://{tmp_path}/root", BY_DELTA) as log:
+        done = threading.Event()
+
+        def fire(_error: StoreError | None) -> None:
+            seen.append("acknowledged")
+            done.set()
+
+        log.append([fact_of(1)], fire)
+        assert done.wait(30)
+    assert seen[:2] == ["marked", "acknowledged"]
+
+
+# -- completions -----------------------------------------------------------------------------------
+
+
+def test_completions_fire_once_in_the_order_of_the_calls(tmp_path: Path) -> None:
+    fired = Fired()
+    with opened(tmp_path / "root") as log:
+        for number in range(300):
+            if number % 3:
+                log.append([fact_of(number)], fired.of(number))
+            else:
+                log.finish(fired.of(number), Closed("refused"))
+    assert fired.numbers == [*range(300)]
+
+
+def test_a_completion_does_not_fire_before_its_group_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, fired = threading.Event(), Fired()
+    with opened(tmp_path / "root") as log:
+        write(log, 1, 1)
+        wal = log._wal
+        assert wal is not None
+        real, begun = wal._write, threading.Event()
+
+        def slow(descriptor: int, buffers: list[bytes], offset: int) -> int:
+            begun.set()
+            assert gate.wait(30)
+            return real(descriptor, buffers, offset)
+
+        monkeypatch.setattr(wal, "_write", slow)
+        log.append([fact_of(2)], fired.of(2))
+        assert begun.wait(30)
+        log.append([fact_of(3)], fired.of(3))
+        assert fired.numbers == []
+        gate.set()
+        until(lambda: fired.numbers == [2, 3])
+
+
+def test_a_callback_that_fails_stops_nobody_elses(tmp_path: Path) -> None:
+    def bug(_error: StoreError | None) -> None:
+        raise RuntimeError("a bug of the caller")
+
+    for where, config in ((tmp_path / "root", CONFIG), (f"file://{tmp_path}/uri", BY_DELTA)):
+        with opened(where, config) as log:
+            log.append([fact_of(1)], bug)
+            log.finish(bug, None)
+            log.flush(bug)
+            write(log, 2, 3)
+            flush(log)
+
+
+def test_a_flush_is_complete_only_when_the_table_has_the_rows(tmp_path: Path) -> None:
+    with opened(tmp_path / "root", BY_HAND) as log:
+        for last in (5, 9, 30):
+            for number in range(len(facts_in(tmp_path / "root")) + 1, last + 1):
+                append(log, number)
+            flush(log)
+            assert facts_in(tmp_path / "root") == [*range(1, last + 1)]
+
+
+# -- a device that lies no more --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_after_a_failed_sync_nothing_is_acknowledged_and_the_next_start_asks_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    log = open_log(tmp_path / "root", BY_HAND).log
+    write(log, 1, 5)
+    wal = log._wal
+    assert wal is not None
+    real = wal._write
+
+    def fails(descriptor: int, buffers: list[bytes], offset: int) -> int:
+        if is_written:
+            real(descriptor, buffers, offset)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(wal, "_write", fails)
+    error = error_of(append(log, 6))
+    assert "Input/output error; nothing is acknowledged: restart the store" in str(error)
+    monkeypatch.setattr(wal, "_write", real)
+    for number in (7, 8):
+        with pytest.raises(Unavailable, match="restart the store"):
+            append(log, number)
+    done = Completion()
+    log.flush(done.finish)
+    assert isinstance(error_of(done), Unavailable)
+    log.close()
+    with opened(tmp_path / "root") as log:
+        write(log, 9, 9)
+    expected = [1, 2, 3, 4, 5, 6, 9] if is_written else [1, 2, 3, 4, 5, 9]
+    assert facts_in(tmp_path / "root") == expected
+
+
+def fail_fsync(monkeypatch: pytest.MonkeyPatch, number: int, below: str) -> None:
+    """fsync of files below a folder fails from now on."""
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if below in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(number, os.strerror(number))
+        real(descriptor)
+
+    monkeypatch.setattr(durable_files.os, "fsync", fsync)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_failed_sync_of_the_journal_stops_the_log_and_frees_no_log_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, shared: bool
+) -> None:
+    where = f"file://{tmp_path}/root" if shared else tmp_path / "root"
+    fired = Fired()
+    log = open_log(where, BY_DELTA if shared else CONFIG).log
+    write(log, 1, 2)
+    with monkeypatch.context() as patch:
+        fail_fsync(patch, number, "/journal")
+        log.append([fact_of(3)], fired.of(3))
+        until(lambda: fired.numbers)
+        log._committer._marked_at_ms = 0
+        until(lambda: log._failure is not None)
+        with pytest.raises(Unavailable, match=r"fsync of .*journal failed.*restart the store"):
+            append(log, 4)
+    released = [] if log._wal is None else [*log._wal._free]
+    log.close()
+    assert fired.numbers == [3]
+    assert (fired.errors[3] is not None) == shared
+    assert len(released) <= 1
+    with opened(where, BY_DELTA if shared else CONFIG) as log:
+        write(log, 5, 5)
+    assert facts_in(tmp_path / "root") == [1, 2, 3, 5]
+
+
+def test_completions_fire_once_when_maintenance_after_the_commit_stops_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush that was told yes is not told no afterwards."""
+    fired = Fired()
+    log = open_log(tmp_path / "root", replace(BY_HAND, segment_records=1)).log
+    for number in (1, 2):
+        append(log, number).complete(30)
+
+    def broken(*_args: Any) -> None:
+        raise MemoryError("none left")
+
+    monkeypatch.setattr(Journal, "merge", broken)
+    monkeypatch.setattr(ClosedSegment, "is_worth_merging", True)
+    log.flush(fired.of(1))
+    until(lambda: log._failure is not None)
+    log.close()
+    assert fired.numbers == [1]
+    assert fired.errors == {1: None}
+
+
+def test_a_flush_after_the_committer_stopped_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the log thread looked for a failure just before there was one."""
+    log = open_log(tmp_path / "root", BY_HAND).log
+    write(log, 1, 1)
+
+    def broken(*_args: Any) -> None:
+        raise SystemExit("even so")
+
+    monkeypatch.setattr(Journal, "append", broken)
+    done = Completion()
+    log.flush(done.finish)
+    assert isinstance(error_of(done), Unavailable)
+    log._failure = None
+    late = Completion()
+    log.flush(late.finish)
+    assert isinstance(error_of(late), Unavailable)
+    log.close()
+
+
+def test_an_error_nobody_thought_of_in_the_log_thread_is_told_to_every_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path / "root", BY_HAND).log
+    write(log, 1, 1)
+
+    def broken(*_args: Any) -> None:
+        raise MemoryError("none left")
+
+    assert log._wal is not None
+    monkeypatch.setattr(log._wal, "append", broken)
+    waiting = [append_or_error(log, number) for number in (2, 3, 4)]
+    assert all(isinstance(error, Unavailable) for error in waiting)
+    log.close()
+    monkeypatch.undo()
+    with opened(tmp_path / "root"):
+        pass
+    assert facts_in(tmp_path / "root") == [1]
+
+
+def append_or_error(log: Log, number: int) -> StoreError | None:
+    try:
+        return error_of(append(log, number))
+    except StoreError as error:
+        return error
+
+
+def test_what_comes_after_the_close_is_told_so(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "root", CONFIG).log
+    write(log, 1, 1)
+    log.close()
+    for late in (lambda fire: log.finish(fire, None), log.flush):
+        done = Completion()
+        late(done.finish)
+        assert isinstance(error_of(done), Closed)
+
+
+# -- a full disk -----------------------------------------------------------------------------------
+
+
+class FullDisk:
+    """No more bytes for new log files, marks or Delta commits while `is_full`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full = True
+        self._pwrite, self._open = os.pwrite, Path.open
+        monkeypatch.setattr(wal_module.os, "pwrite", self._pwrite_or_fail)
+
+        def open_or_fail(path: Path, mode: str = "r", *args: Any, **named: Any) -> Any:
+            if "w" in mode and path.name.startswith("durable.json"):
+                self._check()
+            return self._open(path, mode, *args, **named)
+
+        monkeypatch.setattr(Path, "open", open_or_fail)
+
+    def _check(self) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _pwrite_or_fail(self, *args: Any) -> int:
+        self._check()
+        return self._pwrite(*args)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_full_disk_is_unavailable_and_service_resumes_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: Storage, shared: bool
+) -> None:
+    where = f"file://{tmp_path}/root" if shared else tmp_path / "root"
+    config = replace(BY_DELTA if shared else CONFIG, max_pending_bytes=1 << 20)
+    taken: list[Completion] = []
+    with opened(where, config) as log:
+        write(log, 1, 1)
+        disk = FullDisk(monkeypatch)
+        with pytest.raises(Unavailable, match="No space left|too much waits"):
+            for number in range(2, 10_000):
+                storage.is_down = number > 3
+                taken.append(append(log, number, 100_000))
+                if not shared:
+                    until(lambda done=taken[-1]: done.is_complete or log._stalled)
+        assert log._failure is None
+        disk.is_full = storage.is_down = False
+        for completion in taken:
+            completion.complete(30)
+        write(log, len(taken) + 2, len(taken) + 4)
+    assert facts_in(tmp_path / "root") == [*range(1, len(taken) + 5)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_small_file_system_that_is_full_is_unavailable_and_resumes_with_room(
+    tmp_path: Path,
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=6m tmpfs {disk}"
+    if os.system(f"{mount} 2>/dev/null"):
+        pytest.skip("no mount here")
+    try:
+        _fill_up_and_go_on(disk)
+    finally:
+        os.system(f"umount {disk}")
+
+
+def _fill_up_and_go_on(disk: Path) -> None:
+    told, refused = [0], Unavailable("")
+    ballast = disk / "ballast"
+    with opened(disk / "root") as log:
+        ballast.write_bytes(bytes(3_000_000))
+        with pytest.raises(Unavailable) as found:
+            for number in range(1, 10_000):
+                done = append(log, number, 50_000)
+                until(lambda done=done: done.is_complete or log._stalled)
+                if done.is_complete:
+                    told.append(number)
+        refused = found.value
+        ballast.unlink()
+        done.complete(30)
+        last = told[-1] + 1
+        write(log, last + 1, last + 2)
+    assert "retry later" in str(refused)
+    assert facts_in(disk / "root") == [*range(1, last + 3)]
+
+
+def test_no_room_ends_as_soon_as_delta_has_caught_up(tmp_path: Path) -> None:
+    """Many small groups fill a log file with padding long before their bytes are a commit's."""
+    with opened(tmp_path / "root", replace(CONFIG, max_wal_files=2)) as log:
+        write(log, 1, 6000)
+        flush(log)
+        assert log.metrics.groups == 6000
+
+
+def test_the_image_of_a_killed_store_can_be_opened(tmp_path: Path) -> None:
+    with opened(tmp_path / "live", BY_HAND) as log:
+        write(log, 1, 7)
+        image = image_of(tmp_path / "live", tmp_path / "image")
+    with opened(image):
+        pass
+    assert facts_in(image) == [*range(1, 8)]
