@@ -1,11 +1,12 @@
 """`MessageStore`: what a broker calls (source: design document 004, QPID-2893; DESIGN 8, 9).
 
-Every call that changes something returns before its `on_complete(error | None)` fires; a
-completion without error means that what it stands for survives a power cut, as far as its tier
-promises. Completions of one store fire in the order of the calls, one at a time, on a thread of the
-store, outside its locks: they must be quick, and may call the store again. What a call decides
-(who acquired first, whether a queue exists) is decided in call order and is seen by later calls
-at once, before it is durable.
+Every call that changes something takes an `on_complete(error | None)`. It fires once, on another
+thread than the caller's, never before later calls see what was decided; a call does not wait for
+it. A completion without error means that what it stands for survives a power cut, as far as its
+tier promises. Completions of one store fire in the order of the calls, one at a time, outside its
+locks (only those of `flush` have a thread of their own); they must be quick, and may call the
+store again, but not close it. What a call decides (who acquired first, whether a queue exists) is
+decided in call order and is seen by later calls at once, before it is durable.
 """
 
 from __future__ import annotations
