@@ -7,6 +7,7 @@ with the reason (AMQP 1.0 section 2.6.3), so that the client's library reports i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -38,7 +39,7 @@ from cproton import (
 )
 
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.address import AnonymousNode, ExchangeNode, Node, QueueNode
+from broker_shim.embedded.address import AnonymousNode, Node, QueueNode
 from broker_shim.embedded.browsing import BrowsingLink
 from broker_shim.embedded.conditions import (
     INVALID_FIELD,
@@ -53,7 +54,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import Queue
 
 if TYPE_CHECKING:
-    from broker_shim.embedded.connection import Connection, LinkEndpoint
+    from broker_shim.embedded.connection import Connection
 
 _PN_SOURCE, _PN_TARGET = 1, 2
 
@@ -119,46 +120,45 @@ def _attach_outgoing(connection: Connection, link: Any) -> None:
     node: Node = QueueNode(address) if dynamic and address else broker.node_of(address)
     if isinstance(node, AnonymousNode):
         _refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))
-        return
-    if node == ExchangeNode(address or "") and broker.router.needs_key(address or ""):
-        text = f"a direct exchange needs a routing key: {address}/KEY"
-        _refuse(connection, link, Refusal(INVALID_FIELD, text))
-        return
-    is_temporary = dynamic or isinstance(node, ExchangeNode)
-    queue_name = node.queue if isinstance(node, QueueNode) else _temporary_name()
-    is_browsing = pn_terminus_get_distribution_mode(remote) == PN_DIST_MODE_COPY
-
-    def ready() -> None:
-        local = pn_link_source(link)
-        pn_terminus_set_type(local, _PN_SOURCE)
-        pn_terminus_set_dynamic(local, dynamic)
-        pn_terminus_set_address(local, address)
-        pn_terminus_set_distribution_mode(local, pn_terminus_get_distribution_mode(remote))
-        _copy_target(link)
-        pn_link_set_snd_settle_mode(link, pn_link_remote_snd_settle_mode(link))
-        pn_link_set_rcv_settle_mode(link, pn_link_remote_rcv_settle_mode(link))
-        pn_link_open(link)
-        connection.attached(link, endpoint())
-
-    def endpoint() -> LinkEndpoint:
-        queue = broker.queues[queue_name]
-        if is_browsing and not is_temporary:
-            return BrowsingLink(connection, link, queue)
-        return OutgoingLink(
-            connection,
-            link,
-            queue,
-            f"{connection.container}/{pn_link_name(link)}",
-            is_settled=pn_link_remote_snd_settle_mode(link) == PN_SND_SETTLED,
-            is_temporary=is_temporary,
+    elif isinstance(node, QueueNode):
+        ready = partial(
+            _outgoing_ready, connection, link, address, node.queue, is_temporary=dynamic
         )
-
-    if isinstance(node, ExchangeNode):
-        pending = _expect(connection, link)
-        on_done = _answer(connection, link, pending, ready)
-        broker.subscribe(queue_name, node, on_done)
-    else:
         _when_there(connection, link, node, ready, is_temporary=dynamic)
+    elif node.routing_key is None and broker.router.needs_key(node.exchange):
+        text = f"a direct exchange needs a routing key: {node.exchange}/KEY"
+        _refuse(connection, link, Refusal(INVALID_FIELD, text))
+    else:
+        queue = _temporary_name()
+        ready = partial(_outgoing_ready, connection, link, address, queue, is_temporary=True)
+        pending = _expect(connection, link)
+        broker.subscribe(queue, node, _answer(connection, link, pending, ready))
+
+
+def _outgoing_ready(
+    connection: Connection, link: Any, address: str, queue_name: str, *, is_temporary: bool
+) -> None:
+    """Answer the attach with what is granted, and start to serve."""
+    remote, local = pn_link_remote_source(link), pn_link_source(link)
+    mode = pn_terminus_get_distribution_mode(remote)
+    pn_terminus_set_type(local, _PN_SOURCE)
+    pn_terminus_set_dynamic(local, pn_terminus_is_dynamic(remote))
+    pn_terminus_set_address(local, address)
+    pn_terminus_set_distribution_mode(local, mode)
+    _copy_target(link)
+    pn_link_set_snd_settle_mode(link, pn_link_remote_snd_settle_mode(link))
+    pn_link_set_rcv_settle_mode(link, pn_link_remote_rcv_settle_mode(link))
+    pn_link_open(link)
+    queue = connection.broker.queues[queue_name]
+    if mode == PN_DIST_MODE_COPY and not is_temporary:
+        connection.attached(link, BrowsingLink(connection, link, queue))
+        return
+    holder = f"{connection.container}/{pn_link_name(link)}"
+    is_settled = pn_link_remote_snd_settle_mode(link) == PN_SND_SETTLED
+    endpoint = OutgoingLink(
+        connection, link, queue, holder, is_settled=is_settled, is_temporary=is_temporary
+    )
+    connection.attached(link, endpoint)
 
 
 def _when_there(

@@ -17,7 +17,7 @@ from cproton import (
 )
 
 from broker_shim.embedded.amqp_message import outgoing
-from broker_shim.embedded.outgoing import send
+from broker_shim.embedded.engine import send
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.errors import InvalidRequest
 

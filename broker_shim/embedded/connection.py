@@ -22,7 +22,6 @@ from cproton import (
     PN_LOCAL_CLOSED,
     PN_SESSION_REMOTE_CLOSE,
     PN_SESSION_REMOTE_OPEN,
-    PN_TRANSPORT_ERROR,
     pn_condition_set_description,
     pn_condition_set_name,
     pn_delivery_link,
@@ -170,6 +169,7 @@ class Connection:
     def free(self) -> None:
         """Let go of proton's memory; every link is told that it is gone before."""
         self.lost()
+        self._note_failure()
         self.engine.free()
 
     def _handle_events(self) -> None:
@@ -226,7 +226,7 @@ class Connection:
         self.lost()
         self.engine.close()
 
-    def _failed(self, _event: Any) -> None:
+    def _note_failure(self) -> None:
         failure = self.engine.failure
         if failure is not None:
             self.broker.metrics.protocol_errors += 1
@@ -247,5 +247,4 @@ _HANDLERS: dict[int, Callable[[Connection, Any], None]] = {
     PN_LINK_REMOTE_CLOSE: Connection._link_closed,  # noqa: SLF001
     PN_LINK_REMOTE_DETACH: Connection._link_detached,  # noqa: SLF001
     PN_LINK_FLOW: Connection._flow,  # noqa: SLF001
-    PN_TRANSPORT_ERROR: Connection._failed,  # noqa: SLF001
 }

@@ -29,6 +29,9 @@ from cproton import (
     pn_connection_remote_container,
     pn_connection_set_container,
     pn_decref,
+    pn_delivery,
+    pn_link_advance,
+    pn_link_send,
     pn_sasl,
     pn_sasl_allowed_mechs,
     pn_transport,
@@ -61,6 +64,7 @@ class Engine:
         self._connection = pn_connection()
         self._transport = pn_transport()
         self._is_freed = False
+        self._is_garbled = False
         pn_transport_set_server(self._transport)
         pn_transport_set_max_frame(self._transport, settings.max_frame_bytes)
         pn_transport_set_channel_max(self._transport, settings.max_sessions - 1)
@@ -86,7 +90,7 @@ class Engine:
         """What the peer did wrong, in printable ASCII; None if nothing."""
         condition = pn_transport_condition(self._transport)
         if not pn_condition_is_set(condition):
-            return None
+            return "bytes that are not AMQP 1.0" if self._is_garbled else None
         text = pn_condition_get_description(condition) or "no description"
         return ascii(text[:200])
 
@@ -94,6 +98,8 @@ class Engine:
         """Bytes from the peer, at most `room_bytes`; nothing means that it sends no more."""
         if received:
             pn_transport_push(self._transport, received)
+            # Of some garbage proton says nothing but that it takes no more.
+            self._is_garbled |= self.room_bytes < 0 and self.container_id is None
         else:
             pn_transport_close_tail(self._transport)
 
@@ -145,3 +151,11 @@ class Engine:
         pn_collector_free(self._collector)
         pn_decref(self._transport)
         pn_decref(self._connection)
+
+
+def send(link: Any, tag: int, encoded: bytes) -> Any:
+    """Write one delivery whole; its pointer, valid until it is settled or the link freed."""
+    delivery = pn_delivery(link, tag.to_bytes(8, "big"))
+    pn_link_send(link, encoded)
+    pn_link_advance(link)
+    return delivery

@@ -215,6 +215,7 @@ class Peer:
         for _ in range(_READS_IN_TURN):
             room = self.connection.engine.room_bytes
             if room <= 0:
+                self._has_ended = room < 0  # proton takes no more: the peer broke the protocol
                 self.interest &= ~selectors.EVENT_READ
                 return
             wanted = min(room, _READ_BYTES)

@@ -19,7 +19,6 @@ from cproton import (
     PN_RELEASED,
     pn_condition_get_description,
     pn_condition_get_name,
-    pn_delivery,
     pn_delivery_remote,
     pn_delivery_remote_state,
     pn_delivery_settle,
@@ -28,16 +27,15 @@ from cproton import (
     pn_disposition_condition,
     pn_disposition_is_failed,
     pn_disposition_is_undeliverable,
-    pn_link_advance,
     pn_link_credit,
     pn_link_drained,
     pn_link_get_drain,
-    pn_link_send,
     pn_link_session,
     pn_session_outgoing_bytes,
 )
 
 from broker_shim.embedded.amqp_message import outgoing
+from broker_shim.embedded.engine import send
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import Message
@@ -48,14 +46,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _EXPIRED = {"outcome": "expired"}
-
-
-def send(link: Any, tag: int, encoded: bytes) -> Any:
-    """Write one delivery whole; its pointer, valid until it is settled or the link freed."""
-    delivery = pn_delivery(link, tag.to_bytes(8, "big"))
-    pn_link_send(link, encoded)
-    pn_link_advance(link)
-    return delivery
 
 
 class OutgoingLink:

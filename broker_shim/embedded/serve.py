@@ -124,7 +124,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
+    _add_options(parser.add_argument)
+    return parser
+
+
+def _add_options(add: Callable[..., object]) -> None:
     add("root", nargs="?", help="folder of the store; created if it is absent or empty")
     add(
         "--listen",
@@ -157,7 +161,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--json", action="store_true", help="print the READY line as JSON")
     add("--verbose", action="store_true", help="log more")
-    return parser
 
 
 def _settings(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfig]:

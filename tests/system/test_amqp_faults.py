@@ -57,6 +57,8 @@ def test_garbage_ends_its_own_connection_only(broker: BrokerProcess, garbage: by
                 pass
         sender.send(Message(id=2))
     assert [m.id for m in take(broker.url, "q", 2)] == [1, 2]
+    assert broker.terminate() == 0
+    assert "protocol_errors=1" in broker.log
 
 
 def test_a_peer_that_goes_in_the_middle_of_a_frame_is_forgotten(broker: BrokerProcess) -> None:

@@ -123,6 +123,21 @@ def test_the_body_column_is_what_sql_can_read(
     assert (header.message_type, found) == (message_type, column)
 
 
+PROPERTIES: list[tuple[str, Any, str | None]] = [
+    ("text", "é", "é"),
+    ("yes", True, "true"),
+    ("none", None, None),
+    ("small", int32(-3), "-3"),
+    ("byte", ubyte(200), "200"),
+    ("big", ulong(2**64 - 1), str(2**64 - 1)),
+    ("float", float32(0.5), "0.5"),
+    ("char", char("x"), "x"),
+    ("when", timestamp(5), "1970-01-01T00:00:00.005+00:00"),
+    ("raw", b"\xff", "0xff"),
+    ("id", UUID(int=2), str(UUID(int=2))),
+]
+
+
 def test_typed_columns_are_filled() -> None:
     message = Message(
         id=UUID(int=1),
@@ -138,19 +153,7 @@ def test_typed_columns_are_filled() -> None:
         group_id="g",
         durable=True,
         priority=200,
-        properties={
-            "text": "é",
-            "yes": True,
-            "none": None,
-            "small": int32(-3),
-            "byte": ubyte(200),
-            "big": ulong(2**64 - 1),
-            "float": float32(0.5),
-            "char": char("x"),
-            "when": timestamp(5),
-            "raw": b"\xff",
-            "id": UUID(int=2),
-        },
+        properties={name: value for name, value, _text in PROPERTIES},
     )
     header, _body = parse(bytes(message.encode()), now_us=NOW_US)
     assert header._replace(header=None, header_bytes=0) == MessageHeader(
@@ -169,18 +172,7 @@ def test_typed_columns_are_filled() -> None:
         message_type="amqp",
         amqp_message_id=str(UUID(int=1)),
         group_id="g",
-        properties=(
-            ("text", "é"),
-            ("yes", "true"),
-            ("small", "-3"),
-            ("byte", "200"),
-            ("big", str(2**64 - 1)),
-            ("float", "0.5"),
-            ("char", "x"),
-            ("when", "1970-01-01T00:00:00.005+00:00"),
-            ("raw", "0xff"),
-            ("id", str(UUID(int=2))),
-        ),
+        properties=tuple((name, text) for name, _value, text in PROPERTIES if text is not None),
     )
 
 
