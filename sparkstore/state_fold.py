@@ -49,7 +49,7 @@ def read_meta(root: Root) -> Meta:
     """The meta row; what an empty state means if there is none."""
     columns = list(Meta.__dataclass_fields__)
     found = DeltaTable(str(root.state)).to_pyarrow_table(
-        partitions=[("part", "=", "meta")], columns=columns
+        filters=[("part", "=", "meta")], columns=columns
     )
     rows = found.to_pylist()
     return Meta(**rows[0]) if rows else Meta()

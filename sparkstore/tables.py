@@ -18,8 +18,8 @@ from sparkstore.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.root import TABLES, Root
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
-GUARD_SAYS = "sparkstore: records are missing after position"
-"""How the guard's error begins (`sql/guard.sql`)."""
+_GUARD_SAYS = re.compile(r"records are missing after position \d+[^\n\"']*")
+"""The guard's error (`sql/guard.sql`); its text without a number is in every plan."""
 
 
 def delta_name(path: Path) -> str:
@@ -89,8 +89,8 @@ def translated(doing: str) -> Iterator[None]:
         raise
     except (PySparkException, Py4JError) as reason:
         text = str(reason)
-        if GUARD_SAYS in text:
-            raise Unavailable(text[text.index("records are missing") :].splitlines()[0]) from reason
+        if guard := _GUARD_SAYS.search(text):
+            raise Unavailable(guard[0]) from reason
         kind = InvalidRequest if _is_callers(reason) else Unavailable
         message = f"{doing}: {text.splitlines()[0] if text else type(reason).__name__}"
         raise kind(message) from reason

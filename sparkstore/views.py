@@ -62,7 +62,10 @@ def sql(
     query: str,
     args: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The answer to a query over the views of a root; `:name` in it is a value of `args`.
+    """The answer to a query over the views of a root; `{name}` in it is a value of `args`.
+
+    PySpark writes the value as a literal, escaped. Spark's own `:name` does not work in a session
+    with delta-spark 4.4: its parser leaves parameters unbound.
 
     Raises:
         InvalidRequest: The query is wrong, or there is no root.
@@ -70,4 +73,4 @@ def sql(
     """
     register(spark, root)
     with translated("the query failed"):
-        return spark.sql(query, dict(args or {}))
+        return spark.sql(query, **args) if args else spark.sql(query)

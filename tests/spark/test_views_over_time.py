@@ -147,5 +147,5 @@ def test_a_wrong_query_is_one_line(spark: SparkSession, root: Root) -> None:
 @pytest.mark.slow
 def test_values_of_a_query_are_arguments(spark: SparkSession, root: Root) -> None:
     journal(root, [*START, queue_created(2, "o'q", "{}")])
-    found = views.sql(spark, root, "SELECT queue FROM queues WHERE queue = :q", {"q": "o'q"})
+    found = views.sql(spark, root, "SELECT queue FROM queues WHERE queue = {q}", {"q": "o'q"})
     assert [row.queue for row in found.collect()] == ["o'q"]
