@@ -78,7 +78,7 @@ class Demo:
         self._wait(lambda: not any(p.is_running for p in publishers), publishers, [])
         for publisher in publishers:
             self._publisher_told(publisher.ledger())
-        holder = self._client("consumer", broker, 200, 100, 50, *AIRPORTS)
+        holder = self._client("consumer", broker, 200, 100, self.message_count // 40, *AIRPORTS)
         self._wait(lambda: holder.is_holding, [], [holder])
         self.told.add_consumer(holder.written())
         self._report_told()
