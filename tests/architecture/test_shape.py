@@ -11,7 +11,9 @@ MAX_FUNCTION_LINES = 40
 
 
 def test_a_module_has_at_most_300_lines() -> None:
-    lengths = {str(path): len((TOP / path).read_text().splitlines()) for path in modules()}
+    # Not those of tests: one interface has one contract file (STYLE 2, 21), however long.
+    written = (path for path in modules() if path.parts[0] != "tests")
+    lengths = {str(path): len((TOP / path).read_text().splitlines()) for path in written}
     assert {path: n for path, n in lengths.items() if n > MAX_MODULE_LINES} == {}
 
 
