@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from sparkstore.config import StoreConfig
 from sparkstore.delta_files import newest_version
+from sparkstore.durable_files import SyncFailed
 from sparkstore.errors import Unavailable
 from sparkstore.log.journal import Journal
 from sparkstore.marks import mark_durable
@@ -64,9 +65,12 @@ class Trimmer:
         self._ran_at_s = 0.0
         self._seen_state = -1
         self._vacuum_at_s = 0.0
+        self._has_failed = False
 
     def is_due(self, *, now_s: float) -> bool:
-        """True at most every `reader_grace_s`, at least every 30 s."""
+        """True at most every `reader_grace_s`, at least every 30 s; never after a failed fsync."""
+        if self._has_failed:
+            return False
         return abs(now_s - self._ran_at_s) >= self._interval_s
 
     def run(self, open_segment: int, *, now_s: float) -> None:
@@ -83,6 +87,10 @@ class Trimmer:
             segments = _segments(DeltaTable(str(self._root.journal)))
             closed = [facts for facts in segments if facts.segment < open_segment]
             folded = self._durably_folded() if closed else 0
+        except SyncFailed as reason:
+            self._has_failed = True
+            message = f"the journal is trimmed no more until the next start: fsync failed: {reason}"
+            raise Unavailable(message) from reason
         except (DeltaError, OSError) as reason:
             message = f"cannot trim {self._root.journal}: {reason}"
             raise Unavailable(message) from reason
@@ -108,7 +116,7 @@ class Trimmer:
         up_to = {"history": history.version(), "state": state.version()}
         mark_durable(self._root, up_to, fsync=self._config.fsync)
         meta = state.to_pyarrow_table(
-            columns=["position", "history_start"], partitions=[("part", "=", "meta")]
+            columns=["position", "history_start"], filters=[("part", "=", "meta")]
         )
         if not meta.num_rows:
             return 0

@@ -1,0 +1,181 @@
+"""The store lets go of journal segments that history and state hold durably (Rule 5).
+
+What compaction would have written is written here with deltalake; the store under test is real.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore import fold
+from sparkstore.delta_files import newest_version
+from sparkstore.durable_files import SyncFailed
+from sparkstore.log import trim as trim_module
+from sparkstore.log.journal import Journal
+from sparkstore.marks import mark_durable, read_marks
+from sparkstore.root import Root, open_root
+from sparkstore.rows import to_records
+from tests.logs import CONFIG, until
+from tests.roots import state_table
+from tests.stores import done
+
+pytestmark = pytest.mark.system
+
+KEEP = replace(CONFIG, segment_commits=2, reader_grace_s=3600.0)
+"""Segments of two commits; nothing is old enough to go."""
+TRIM = replace(KEEP, reader_grace_s=0.0)
+MESSAGES = 12
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    """Messages 1 to 12 on a queue, one Delta commit each, the even ones acquired."""
+    store = DeltaMessageStore(tmp_path / "root", KEEP)
+    done(store.create, Queue("q"))
+    for number in range(1, MESSAGES + 1):
+        message = store.message(MessageHeader(), b"body %d" % number)
+        done(store.enqueue, message, "q")
+        if number % 2 == 0:
+            done(store.acquire, message.message_id, "q", "holder")
+        done(store.flush)
+    store.close()
+    return open_root(tmp_path / "root")
+
+
+def journal_rows(root: Root) -> pa.Table:
+    return DeltaTable(str(root.journal)).to_pyarrow_table()
+
+
+def positions_in(root: Root) -> list[int]:
+    return sorted(journal_rows(root)["position"].to_pylist())
+
+
+def compact(root: Root, *, missing: int = 0, up_to: int | None = None) -> int:
+    """What the job would do, up to a position; `missing` is a position it leaves out. P."""
+    position = up_to or max(positions_in(root))
+    rows = journal_rows(root)
+    rows = rows.filter(pc.less_equal(rows["position"], position))
+    state = fold.State()
+    for at, epoch, record in sorted(to_records(rows), key=lambda row: row[0]):
+        fold.apply(state, at, record, epoch)
+    write_deltalake(str(root.history), rows.filter(pc.not_equal(rows["position"], missing)), mode="append")
+    write_deltalake(str(root.state), state_table(state), mode="append")
+    return position
+
+
+def run_trimmer(root: Root, config: Any = TRIM) -> DeltaMessageStore:
+    """Open the store and wait until the trimmer has run once."""
+    store = DeltaMessageStore(root.path, config)
+    trimmer = store._log._committer._trimmer
+    until(lambda: trimmer._ran_at_s > 0)
+    done(store.create, Queue("other"))
+    done(store.flush)
+    return store
+
+
+def test_segments_that_history_holds_are_dropped_and_content_is_still_read(root: Root) -> None:
+    position = compact(root)
+    store = run_trimmer(root)
+    until(lambda: min(positions_in(root)) > position)
+    entries = store.recover().entries["q"]
+    assert [*entries] == [*range(1, MESSAGES + 1)]
+    assert [entry.acquired_by for entry in entries.values()] == [None, "holder"] * (MESSAGES // 2)
+    for number in range(1, MESSAGES + 1):
+        assert store.load(number).body == b"body %d" % number
+    store.close()
+    store = DeltaMessageStore(root.path, TRIM)
+    assert [*store.recover().entries["q"]] == [*range(1, MESSAGES + 1)]
+    assert store.load(1).body == b"body 1"
+    store.close()
+
+
+def test_nothing_goes_while_history_misses_a_position(
+    root: Root, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = positions_in(root)
+    compact(root, missing=5)
+    run_trimmer(root).close()
+    assert "history holds" in caplog.text
+    assert positions_in(root)[: len(before)] == before
+
+
+def test_nothing_goes_before_the_grace_of_readers_is_over(root: Root) -> None:
+    before = positions_in(root)
+    compact(root)
+    run_trimmer(root, KEEP).close()
+    assert positions_in(root)[: len(before)] == before
+
+
+def test_nothing_goes_before_a_first_compaction(root: Root) -> None:
+    before = positions_in(root)
+    run_trimmer(root).close()
+    assert positions_in(root)[: len(before)] == before
+
+
+def test_only_segments_up_to_the_folded_position_go(root: Root) -> None:
+    rows = journal_rows(root)
+    segments = sorted(set(rows["segment"].to_pylist()))
+    kept = segments[3]
+    first = pc.min(rows.filter(pc.equal(rows["segment"], kept))["position"]).as_py()
+    compact(root, up_to=first)
+    store = DeltaMessageStore(root.path, TRIM)
+    until(lambda: min(positions_in(root)) == first)
+    store.close()
+    assert positions_in(root)[: MESSAGES // 2] == [*range(first, first + MESSAGES // 2)]
+
+
+def test_history_and_state_are_marked_durable_before_a_segment_is_dropped(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact(root)
+    marks: list[dict[str, int]] = []
+    drop = Journal.drop_segments
+
+    def checked(journal: Journal, segments: list[int]) -> None:
+        marks.append(dict(read_marks(root).versions))
+        drop(journal, segments)
+
+    monkeypatch.setattr(Journal, "drop_segments", checked)
+    run_trimmer(root).close()
+    until(lambda: marks)
+    for name in ("history", "state"):
+        assert marks[0][name] == newest_version(root.table(name))
+
+
+def test_a_history_that_cannot_be_synced_lets_nothing_go(
+    root: Root, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And it is not asked again: the second fsync may lie."""
+    before = positions_in(root)
+    compact(root)
+    store = DeltaMessageStore(root.path, KEEP)
+    store.close()
+    (root.path / "durable.json").unlink()
+    asked: list[object] = []
+
+    def fails(where: Root, up_to: dict[str, int], **named: Any) -> Any:
+        if "history" in up_to:
+            asked.append(up_to)
+            raise SyncFailed(5, "Input/output error")
+        return mark_durable(where, up_to, **named)
+
+    monkeypatch.setattr(trim_module, "mark_durable", fails)
+    monkeypatch.setattr(trim_module, "_LONGEST_INTERVAL_S", 0.0)
+    store = DeltaMessageStore(root.path, TRIM)
+    until(lambda: asked)
+    for number in range(5):
+        done(store.create, Queue(f"other {number}"))
+        done(store.flush)
+    store.close()
+    assert len(asked) == 1
+    assert "Input/output error" in caplog.text
+    assert positions_in(root)[: len(before)] == before
