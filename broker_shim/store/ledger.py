@@ -53,8 +53,6 @@ class Ledger:
             name: self._keeps(queue.detail, _KEPT_MESSAGES) for name, queue in state.queues.items()
         }
 
-    # -- wiring ------------------------------------------------------------------------------
-
     def create(self, wiring: Queue | Exchange) -> list[Step]:
         """No step if it is there with the same arguments."""
         definitions.check_name(wiring.name)
@@ -110,8 +108,6 @@ class Ledger:
             message = f"unknown binding {tuple(key)}"
             raise InvalidRequest(message)
         return [Step(records.unbound(self.now_us(), key), self._keeps_binding(key))]
-
-    # -- messages ----------------------------------------------------------------------------
 
     def message(self, header: MessageHeader, body: bytes) -> tuple[Message, list[Step]]:
         """A new message, and the reservation of ids if one is due."""
@@ -208,8 +204,6 @@ class Ledger:
         count = entry.delivery_count + delivery_failed
         record = records.message_released(self.now_us(), queue, message_id, count)
         return Step(record, entry.position > 0)
-
-    # -- the state ---------------------------------------------------------------------------
 
     def apply(self, steps: list[Step], position: int) -> None:
         """Make steps true; `position` is that of the first that is kept."""

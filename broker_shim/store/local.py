@@ -142,8 +142,7 @@ class LocalMessageStore:
     ) -> None:
         """See `MessageStore.dequeue`."""
         if transaction is None:
-            decide = self._ledger.dequeue
-            self._decide(on_complete, decide, message_id, queue, holder, outcome)
+            self._decide(on_complete, self._ledger.dequeue, message_id, queue, holder, outcome)
         else:
             later = transactions.dequeue
             self._later(on_complete, later, transaction, message_id, queue, holder, outcome)
@@ -272,9 +271,7 @@ class LocalMessageStore:
         transactions.enqueue(ledger, transaction, message, queue)
 
     def _committed(self, transaction: TransactionContext) -> list[Step]:
-        own = self._own(transaction)
-        transactions.end(self._ledger, own)
-        return transactions.steps_of(self._ledger, own)
+        return transactions.commit(self._ledger, self._own(transaction))
 
     def _stage_piece(self, message: Message, body_offset: int, piece: bytes) -> None:
         with self._lock:
@@ -295,9 +292,9 @@ class LocalMessageStore:
             raise Closed("the store is closed: open a new one")
 
 
-def _refuse(refusal: StoreError) -> list[Step]:
-    raise refusal
-
-
 def _nothing(_error: StoreError | None) -> None:
     """For records that nobody waits for."""
+
+
+def _refuse(refusal: StoreError) -> list[Step]:
+    raise refusal

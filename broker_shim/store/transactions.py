@@ -98,13 +98,14 @@ def end(ledger: Ledger, transaction: Transaction) -> None:
             del ledger.claims[key]
 
 
-def steps_of(ledger: Ledger, transaction: Transaction) -> list[Step]:
-    """The steps of a transaction that has ended, decided on the state as it is now.
+def commit(ledger: Ledger, transaction: Transaction) -> list[Step]:
+    """End a transaction; its steps, decided on the state as it is now.
 
     Raises:
         InvalidRequest: A queue or message that it uses is gone, or an operation in it was refused;
             then nothing of it may be applied.
     """
+    end(ledger, transaction)
     _check_whole(ledger, transaction)
     steps: list[Step] = []
     brought: set[int] = set()

@@ -30,7 +30,7 @@ from sparkstore.log.wal_replay import read_wal, set_aside
 from sparkstore.log.writer import Log
 from sparkstore.marks import mark_durable
 from sparkstore.records import Record, opened
-from sparkstore.recovery import journal_tail, recover
+from sparkstore.recovery import Tail, journal_tail, recover
 from sparkstore.root import Root, open_or_create_root, path_of
 
 _log = logging.getLogger(__name__)
@@ -104,58 +104,63 @@ def _ack(where: str | Path, config: StoreConfig) -> str:
     return config.ack or "delta"
 
 
-def _open(
-    root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, ack: str
-) -> Opened:
+def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, ack: str) -> Opened:
     _heal(root)
     journal = Journal(root, uuid4().hex)
     tail = journal_tail(root)
-    root_id = bytes.fromhex(root.identity.root_id)
-    replay = read_wal(
-        wal_folder,
-        root_id,
-        epoch=tail.epoch,
-        opened_at=tail.opened_position,
-        last_position=tail.last_position,
-    )
-    set_aside(replay.stale)
-    last_position = _replay(journal, replay.groups, tail.last_position, tail.segment + 1)
+    last_position = _replay_wal(root, journal, wal_folder, tail)
     mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
     journal.begin_epoch(tail.epoch + 1)
     record = opened(time.time_ns() // 1000, journal.writer)
+    # A segment of its own, so that what the replay wrote can close.
     segment = tail.segment + 2
     journal.append(_commit([record], last_position + 1, journal.epoch, segment))
     mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
-    wal = None
-    if ack == "wal":
-        wal = Wal(
-            wal_folder,
-            root_id,
-            journal.epoch,
-            file_bytes=config.wal_file_bytes,
-            max_files=config.max_wal_files,
-            write=sync_write if config.fsync else plain_write,
-        )
-        wal.prepare_spare()
+    wal = _new_wal(root, wal_folder, journal.epoch, config) if ack == "wal" else None
     state = recover(root).state
-    next_position = last_position + 2
     log = Log(
         root,
         journal,
         wal,
         locks,
         config,
-        next_position=next_position,
+        next_position=last_position + 2,
         first_segment=segment,
     )
     _log.info(
-        "opened %s: epoch %d, position %d, %d groups replayed",
+        "opened %s: epoch %d, position %d, %d records replayed",
         root.path,
         journal.epoch,
         last_position + 1,
-        len(replay.groups),
+        last_position - tail.last_position,
     )
     return Opened(log, state)
+
+
+def _replay_wal(root: Root, journal: Journal, wal_folder: Path, tail: Tail) -> int:
+    """Commit what only the write-ahead log has; the last position then."""
+    replay = read_wal(
+        wal_folder,
+        bytes.fromhex(root.identity.root_id),
+        epoch=tail.epoch,
+        opened_at=tail.opened_position,
+        last_position=tail.last_position,
+    )
+    set_aside(replay.stale)
+    return _replay(journal, replay.groups, tail.last_position, tail.segment + 1)
+
+
+def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig) -> Wal:
+    wal = Wal(
+        folder,
+        bytes.fromhex(root.identity.root_id),
+        epoch,
+        file_bytes=config.wal_file_bytes,
+        max_files=config.max_wal_files,
+        write=sync_write if config.fsync else plain_write,
+    )
+    wal.prepare_spare()
+    return wal
 
 
 def _heal(root: Root) -> None:
