@@ -5,7 +5,7 @@
     header   8   magic "SPKSWAL1"
              16  root id
              u64 epoch of the writer
-             u64 turn: number of this use of a file, rising, never given twice in an epoch
+             u64 turn: number of this use of a file, rising, never given twice
              u32 CRC-32 of the 40 bytes before
     group    4   magic "GRP1"
              u32 bytes of packed records

@@ -152,6 +152,16 @@ def test_each_use_of_a_file_has_a_turn_of_its_own(tmp_path: Path) -> None:
     assert sorted(turns(tmp_path)) == [5, 6]
 
 
+def test_a_new_epoch_never_gives_a_turn_of_an_old_one(tmp_path: Path) -> None:
+    seen: list[int] = []
+    for epoch in (1, 2):
+        wal = Wal(tmp_path, ROOT_ID, epoch, file_bytes=FILE_BYTES, max_files=2)
+        write_groups(wal, 2 * PER_FILE)
+        wal.close()
+        seen += turns(tmp_path)
+    assert len({*seen}) == 4
+
+
 def test_a_group_larger_than_a_file_makes_one_grow(tmp_path: Path) -> None:
     wal = open_wal(tmp_path, max_files=3)
     big = b"z" * (3 * FILE_BYTES)
