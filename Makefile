@@ -54,7 +54,7 @@ bench: setup  ## the figures of the README, beside the machine's own
 	@$(BIN)/python -m tests.benchmarks.bench_store
 
 soak: setup  ## kill -9 at random points, hundreds of times
-	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/system tests/properties
+	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
 
 lock:  ## requirements.lock from requirements.in (needs uv)
 	@uv pip compile requirements.in -o requirements.lock --universal --python-version 3.11 \

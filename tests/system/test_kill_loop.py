@@ -1,0 +1,20 @@
+"""Kill -9 at random points of a mixed load: nothing that was told is lost. `make soak` does more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.system.kill_loop import run
+
+ROUNDS = int(os.environ.get("SPARKSTORE_KILLS", "10"))
+
+
+@pytest.mark.system
+@pytest.mark.slow
+def test_a_store_killed_again_and_again_keeps_what_it_told(tmp_path: Path) -> None:
+    loop = run(tmp_path, ROUNDS, seed=1)
+    assert loop.rounds == ROUNDS
+    assert loop.known.answered > 100
