@@ -55,6 +55,7 @@ bench: setup  ## the figures of the README, beside the machine's own
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
+	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
 
 lock:  ## requirements.lock from requirements.in (needs uv)
 	@uv pip compile requirements.in -o requirements.lock --universal --python-version 3.11 \
