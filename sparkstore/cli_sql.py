@@ -7,6 +7,7 @@ from typing import Any
 
 from py4j.java_gateway import is_instance_of
 from pyspark import SparkContext
+from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from sparkstore.errors import InvalidRequest
@@ -32,13 +33,20 @@ def answer(spark: SparkSession, statement: str, limit: int = 0) -> list[dict[str
     # PySpark logs a failed query as JSON with both stacks, before it raises what we report.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     with translated("the query failed"):
-        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)  # noqa: SLF001
-        if _changes_something(plan):
+        if _changes_something(_parsed(spark, statement)):
             message = "only queries are answered here: SELECT, SHOW, DESCRIBE or EXPLAIN"
             raise InvalidRequest(message)
         frame = spark.sql(statement)
         rows = (frame.limit(limit) if limit else frame).collect()
         return [row.asDict(recursive=True) for row in rows]
+
+
+def _parsed(spark: SparkSession, statement: str) -> Any:
+    """The plan as the parser leaves it: nothing was looked up, nothing has run."""
+    try:
+        return spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)  # noqa: SLF001
+    except ParseException as reason:  # its first line is empty
+        raise InvalidRequest(str(reason).strip().splitlines()[0]) from reason
 
 
 def _changes_something(plan: Any) -> bool:
