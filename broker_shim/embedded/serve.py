@@ -21,13 +21,14 @@ from broker_shim.embedded.listener import Listener, Timers
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.settings import BrokerSettings, read_settings
 from broker_shim.embedded.store_calls import StoreCalls
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.store.interface import BindingKey, Exchange, MessageStore, Queue
 from sparkstore.config import StoreConfig, read_config
+from sparkstore.log.tuning import tune_process
 
 _log = logging.getLogger("sparkstore.serve")
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
 
 EXAMPLES = """\
 examples:
@@ -42,7 +43,8 @@ addresses a client may use:
 exchanges that are always there: amq.direct, amq.fanout, amq.topic
 A message that routes to no queue is rejected with amqp:not-found.
 
-exit codes: 0 stopped cleanly, 1 the store failed or another writer took over, 2 wrong call
+exit codes: 0 stopped cleanly, 1 the store failed or another writer took over, 2 wrong call,
+75 another process has the root open
 """
 
 
@@ -61,6 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(reason), EXIT_USAGE)
     try:
         store = _store(options, config)
+    except InvalidRequest as reason:
+        return _complain(str(reason), EXIT_USAGE)
+    except Locked as reason:
+        return _complain(str(reason), EXIT_TRY_LATER)
     except StoreError as reason:
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     return serve(store, settings, address, options)
@@ -91,6 +97,7 @@ def serve(
     except (OSError, StoreError, TimeoutError) as reason:
         store.close()
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
+    tune_process()
     listener.listen(broker, listening)
     _handle_signals(listener, metrics)
     _report(timers, metrics, options.metrics_file)
