@@ -104,7 +104,7 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
 def _tail(spark: SparkSession, root: Root, step: Step) -> DataFrame:
     columns = ", ".join(f"`{name}`" for name in [*FOLD_COLUMNS, "segment"])
     history = table_names(root)["history"]
-    return spark.sql(f"SELECT {columns} FROM {history}").where(  # noqa: S608: a quoted path
+    return spark.sql(f"SELECT {columns} FROM {history}").where(  # noqa: S608
         f"position > {step.after} AND position <= {step.last}"
     )
 

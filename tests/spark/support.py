@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sparkstore import fold, rows, views
 from sparkstore.records import BindingKey, MessageHeader, Record
 from sparkstore.root import Root
-from tests.strategies import Row
+from tests.histories import Row
 
 HEADER = MessageHeader("amqp-1.0", b"h", priority=5, header_bytes=1, body_bytes=3)
 """A header for the three bytes that most messages here carry."""

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from sparkstore import compact, views
 from sparkstore.compact_plan import Limits
 from sparkstore.root import open_or_create_root
+from tests.histories import Layers, fold_rows
 from tests.spark.support import assert_views_are, expected, journal_rows, stored, trim, viewed
-from tests.strategies import Layers, fold_rows, layers
+from tests.strategies import layers
 
 
 class _Stopped(Exception):
@@ -30,7 +31,7 @@ def _stop_at(boundary: str) -> Callable[[str], None]:
 
 
 @settings(
-    max_examples=6, deadline=None, derandomize=True,
+    max_examples=2, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(layers(max_steps=60))

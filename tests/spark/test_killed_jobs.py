@@ -17,8 +17,9 @@ from sparkstore.errors import CorruptData, Locked, Unavailable
 from sparkstore.lease import jobs_lease
 from sparkstore.records import message_enqueued
 from sparkstore.root import Root
+from tests.histories import Row, fold_rows
+from tests.history_builder import HistoryBuilder
 from tests.spark.support import HEADER, expected, journal, journal_rows, stored, viewed
-from tests.strategies import HistoryBuilder, Row, fold_rows
 
 TOP = Path(__file__).parents[2]
 

@@ -19,8 +19,8 @@ from sparkstore.records import (
 )
 from sparkstore.root import Root
 from sparkstore.tables import translated
+from tests.histories import Row, fold_rows
 from tests.spark.support import HEADER, expected, journal, numbered, trim, viewed
-from tests.strategies import Row, fold_rows
 
 START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
 

@@ -53,6 +53,6 @@ def test_an_old_java_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_a_jar_that_cannot_be_fetched_is_one_clear_line() -> None:
     said = ":: UNRESOLVED DEPENDENCIES ::\nException: [unresolved dependency: io.delta#delta]\n"
-    reason = session._why(said)  # noqa: SLF001
+    reason = session._why(said)
     assert "could not be fetched" in reason
     assert "\n" not in reason
