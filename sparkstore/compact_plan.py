@@ -78,7 +78,5 @@ def target_condition(parts: Iterable[str], ranges: Sequence[IdRange]) -> str:
     `ranges` like any other.
     """
     names = ", ".join(f"'{part}'" for part in sorted(parts))
-    between = "".join(
-        f" OR t.message_id BETWEEN {part.first} AND {part.last}" for part in ranges
-    )
+    between = "".join(f" OR t.message_id BETWEEN {part.first} AND {part.last}" for part in ranges)
     return f"t.part IN ({names}) AND (t.message_id IS NULL{between})"

@@ -123,9 +123,7 @@ def check_java() -> None:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is none"
         message = f"Spark needs Java {_LEAST_JAVA}+, {where}: install a JDK or set JAVA_HOME"
         raise InvalidRequest(message)
-    said = subprocess.run(
-        [java, "-version"], capture_output=True, text=True, check=False
-    ).stderr
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     if version is None or int(version[1]) < _LEAST_JAVA:
         found = said.splitlines()[0] if said else "an unknown version"

@@ -228,9 +228,7 @@ def _merge(root: Root, target: str) -> str:
 
 
 @contextmanager
-def _published_once(
-    spark: SparkSession, app: str, version: int, metadata: str
-) -> Iterator[None]:
+def _published_once(spark: SparkSession, app: str, version: int, metadata: str) -> Iterator[None]:
     """Make one statement idempotent, and say whose it is.
 
     While these are set, Spark silently skips every other commit of the session whose number is

@@ -32,7 +32,9 @@ def journal_rows(root: Root, found: Sequence[Row], segment_records: int = 1000) 
     """Commit rows as they are, ghosts too, in one Delta commit."""
     tables = [
         rows.to_table(
-            [row.record], first_position=row.position, epoch=row.epoch,
+            [row.record],
+            first_position=row.position,
+            epoch=row.epoch,
             segment=(row.position - 1) // segment_records,
         )
         for row in found
@@ -55,8 +57,13 @@ def expected(state: fold.State) -> tuple[Entries, dict[str, str], dict[BindingKe
     """What the views must say, from the oracle: entries, queues, bindings."""
     entries = {
         (name, message_id): (
-            entry.position, entry.at, entry.acquired_by, entry.delivery_count, entry.priority,
-            entry.expires_at, entry.message_bytes,
+            entry.position,
+            entry.at,
+            entry.acquired_by,
+            entry.delivery_count,
+            entry.priority,
+            entry.expires_at,
+            entry.message_bytes,
         )
         for name, queue in state.queues.items()
         for message_id, entry in queue.entries.items()
@@ -87,7 +94,8 @@ def stored(root: Root) -> tuple[int, Entries, dict[str, str], dict[BindingKey, s
     found = found.set_column(
         found.schema.get_field_index("at"), "at", found["at"].cast(pa.int64())
     ).set_column(
-        found.schema.get_field_index("expires_at"), "expires_at",
+        found.schema.get_field_index("expires_at"),
+        "expires_at",
         found["expires_at"].cast(pa.int64()),
     )
     parts = {
@@ -98,8 +106,13 @@ def stored(root: Root) -> tuple[int, Entries, dict[str, str], dict[BindingKey, s
     }
     entries = {
         (row["queue"], row["message_id"]): (
-            row["position"], row["at"], row["acquired_by"], row["delivery_count"],
-            row["priority"], row["expires_at"], row["message_bytes"],
+            row["position"],
+            row["at"],
+            row["acquired_by"],
+            row["delivery_count"],
+            row["priority"],
+            row["expires_at"],
+            row["message_bytes"],
         )
         for row in parts.get("entry", [])
     }

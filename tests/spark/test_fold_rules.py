@@ -36,19 +36,27 @@ RULES: dict[str, tuple[list[Record], list[Record], list[tuple[object, ...]]]] = 
     "an enqueued message is available": ([], [PUT], [("q", 7, 4, None, 0)]),
     "an acquired message stays on its queue": ([PUT], [ACQUIRED], [("q", 7, 4, "anna", 0)]),
     "a release makes it available and sets its delivery count": (
-        [PUT, ACQUIRED], [RELEASED], [("q", 7, 4, None, 1)],
+        [PUT, ACQUIRED],
+        [RELEASED],
+        [("q", 7, 4, None, 1)],
     ),
     "the last acquire or release decides who holds it": (
-        [PUT, ACQUIRED, RELEASED], [message_acquired(8, "q", 7, "bo")], [("q", 7, 4, "bo", 1)],
+        [PUT, ACQUIRED, RELEASED],
+        [message_acquired(8, "q", 7, "bo")],
+        [("q", 7, 4, "bo", 1)],
     ),
     "a dequeued message is gone": ([PUT, ACQUIRED], [DEQUEUED], []),
     "a message enqueued again is at its new place, available and not counted": (
-        [PUT, ACQUIRED, RELEASED], [DEQUEUED, AGAIN], [("q", 7, 8, None, 0)],
+        [PUT, ACQUIRED, RELEASED],
+        [DEQUEUED, AGAIN],
+        [("q", 7, 8, None, 0)],
     ),
     "a destroyed queue drops what nobody touched": ([PUT], [DESTROYED], []),
     "a queue created again is empty": ([PUT, ACQUIRED], [DESTROYED, CREATED], []),
     "a queue created again holds what was enqueued since": (
-        [PUT], [DESTROYED, CREATED, AGAIN], [("q", 7, 7, None, 0)],
+        [PUT],
+        [DESTROYED, CREATED, AGAIN],
+        [("q", 7, 7, None, 0)],
     ),
     "what was enqueued and dequeued in one step leaves nothing": ([], [PUT, DEQUEUED], []),
 }
@@ -64,14 +72,13 @@ def test_rule(spark: SparkSession, root: Root, rule: str) -> None:
     journal(root, tail, first=last + 1)
     views.register(spark, root)
     query = "SELECT queue, message_id, position, acquired_by, delivery_count AS count"
-    assert_df_equality(
-        spark.sql(f"{query} FROM queue_messages"), expected, ignore_nullable=True
-    )
+    assert_df_equality(spark.sql(f"{query} FROM queue_messages"), expected, ignore_nullable=True)
     compact.run(spark, root)
     state = spark.read.format("delta").load(str(root.state)).where("part = 'entry'")
     assert_df_equality(
         state.selectExpr(*query.removeprefix("SELECT ").split(", ")),
-        expected, ignore_nullable=True,
+        expected,
+        ignore_nullable=True,
     )
 
 
@@ -101,7 +108,8 @@ def test_content_that_came_in_pieces_is_put_together(spark: SparkSession, root: 
     views.register(spark, root)
     found = spark.sql("SELECT message_id, body, properties FROM queue_messages")
     assert sorted((row.message_id, bytes(row.body)) for row in found.collect()) == [
-        (7, b"abc"), (9, b"abc"),
+        (7, b"abc"),
+        (9, b"abc"),
     ]
 
 
@@ -113,5 +121,8 @@ def test_message_history_tells_every_event_in_order(spark: SparkSession, root: R
     views.register(spark, root)
     found = spark.sql("SELECT kind, position FROM message_history WHERE message_id = 7")
     assert [tuple(row) for row in found.orderBy("position").collect()] == [
-        ("enqueued", 4), ("acquired", 5), ("released", 6), ("dequeued", 7),
+        ("enqueued", 4),
+        ("acquired", 5),
+        ("released", 6),
+        ("dequeued", 7),
     ]

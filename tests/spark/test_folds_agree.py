@@ -31,7 +31,9 @@ def _stop_at(boundary: str) -> Callable[[str], None]:
 
 
 @settings(
-    max_examples=2, deadline=None, derandomize=True,
+    max_examples=2,
+    deadline=None,
+    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(layers(max_steps=60))
@@ -44,9 +46,7 @@ def test_state_at_any_position_and_a_tail_equal_the_oracle(
         root = open_or_create_root(Path(folder) / "root")
         for cut in (found.state_position, found.history_position, found.history.last_position):
             done = [row.position for row in every]
-            journal_rows(
-                root, [row for row in every if row.position <= cut], found.segment_records
-            )
+            journal_rows(root, [row for row in every if row.position <= cut], found.segment_records)
             every = [row for row in every if row.position > cut]
             assert len(every) <= len(done)
             views.register(spark, root)

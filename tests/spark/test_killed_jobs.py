@@ -67,9 +67,7 @@ def test_a_job_stopped_at_any_boundary_leaves_right_views_and_can_be_run_again(
 
 
 @pytest.mark.slow
-def test_a_job_run_twice_changes_nothing_the_second_time(
-    spark: SparkSession, root: Root
-) -> None:
+def test_a_job_run_twice_changes_nothing_the_second_time(spark: SparkSession, root: Root) -> None:
     journal_rows(root, _history())
     compact.run(spark, root)
     again = compact.run(spark, root)
@@ -131,7 +129,10 @@ def test_a_killed_process_leaves_a_valid_store(
     )
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", job, str(root.path)],
-        stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=TOP,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=TOP,
         env={**os.environ, "PYTHONPATH": str(TOP)},
     )
     assert process.stdout is not None

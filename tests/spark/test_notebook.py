@@ -34,10 +34,13 @@ def test_the_notebook_shows_the_queues_with_two_charts(
     journal(
         root,
         [
-            opened(1, "w"), ids_reserved(1, 100), queue_created(1, "late", "{}"),
+            opened(1, "w"),
+            ids_reserved(1, 100),
+            queue_created(1, "late", "{}"),
             exchange_created(1, "flights", "{}"),
             bound(1, BindingKey("flights", "late", "#"), "{}"),
-            message_enqueued(2, "late", 1, HEADER, b"abc"), message_acquired(3, "late", 1, "anna"),
+            message_enqueued(2, "late", 1, HEADER, b"abc"),
+            message_acquired(3, "late", 1, "anna"),
         ],
     )
     monkeypatch.setenv("SPARKSTORE_ROOT", str(root.path))

@@ -39,12 +39,8 @@ def test_ranges_are_joined_over_the_smallest_gaps() -> None:
     assert joined(ranges, 1) == [IdRange(1, 201)]
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 500), st.integers(0, 20)), max_size=30), st.integers(1, 8)
-)
-def test_joined_ranges_cover_every_id_and_are_few(
-    found: list[tuple[int, int]], limit: int
-) -> None:
+@given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 20)), max_size=30), st.integers(1, 8))
+def test_joined_ranges_cover_every_id_and_are_few(found: list[tuple[int, int]], limit: int) -> None:
     ranges = [IdRange(first, first + length) for first, length in found]
     result = joined(ranges, limit)
     covered = {number for part in result for number in range(part.first, part.last + 1)}

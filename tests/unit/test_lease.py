@@ -11,8 +11,10 @@ from sparkstore.lease import jobs_lease
 
 
 def test_a_second_job_is_told_at_once_that_the_lease_is_taken(tmp_path: Path) -> None:
-    with jobs_lease(tmp_path), pytest.raises(Locked, match="another job is at work"), jobs_lease(
-        tmp_path
+    with (
+        jobs_lease(tmp_path),
+        pytest.raises(Locked, match="another job is at work"),
+        jobs_lease(tmp_path),
     ):
         pass
 

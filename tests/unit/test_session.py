@@ -33,9 +33,7 @@ def test_ivy_asks_by_get_alone() -> None:
     assert 'httpRequestMethod="GET"' in (session.CONF / "ivysettings.xml").read_text()
 
 
-def test_a_missing_java_is_one_clear_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_java_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(InvalidRequest, match=r"Spark needs Java 17\+, JAVA_HOME is .*: install"):
         session.check_java()
