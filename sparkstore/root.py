@@ -126,11 +126,24 @@ def open_or_create_root(where: str | Path) -> Root:
         CorruptData: As `open_root`; the folder holds records but no `root.json`.
     """
     path = path_of(where)
+    check_may_be_root(path)
     if _is_root(path):
         return open_root(path)
-    if path.exists():
-        _remove_leftovers(path)
+    for name in TABLES:
+        if not _is_whole(path / name / "_delta_log" / f"{0:020}.json"):
+            shutil.rmtree(path / name, ignore_errors=True)
     return _create(path)
+
+
+def check_may_be_root(path: Path) -> None:
+    """Refuse a folder that is neither a root nor free to become one; read it, write nothing.
+
+    Raises:
+        InvalidRequest: It is a file, or holds something else.
+        CorruptData: It holds records but no `root.json`.
+    """
+    if path.exists() and not _is_root(path):
+        _check_leftovers(path)
 
 
 _LEFT_BY_A_CREATION = {*TABLES, "wal", "writer.lock", "jobs.lock", "root.json"}
@@ -140,8 +153,8 @@ def _is_root(path: Path) -> bool:
     return (path / "root.json").is_file()
 
 
-def _remove_leftovers(path: Path) -> None:
-    """Take away what a creation that was cut off left; refuse, untouched, if there is more."""
+def _check_leftovers(path: Path) -> None:
+    """Refuse a folder that holds more than a creation that was cut off may leave."""
     if not path.is_dir():
         message = f"{path} is a file: a root is a folder"
         raise InvalidRequest(message)
@@ -155,9 +168,6 @@ def _remove_leftovers(path: Path) -> None:
             if not file.is_dir() and not _is_of_an_empty_table(file.relative_to(path)):
                 message = f"{path} holds {name} but no root.json: restore root.json from a backup"
                 raise CorruptData(message)
-    for name in TABLES:
-        if not _is_whole(path / name / "_delta_log" / f"{0:020}.json"):
-            shutil.rmtree(path / name, ignore_errors=True)
 
 
 def _is_whole(version: Path) -> bool:

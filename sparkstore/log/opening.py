@@ -31,7 +31,7 @@ from sparkstore.log.writer import Log
 from sparkstore.marks import mark_durable
 from sparkstore.records import Record, opened
 from sparkstore.recovery import Tail, journal_tail, recover
-from sparkstore.root import Root, open_or_create_root, path_of
+from sparkstore.root import Root, check_may_be_root, open_or_create_root, path_of
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ def open_log(where: str | Path, config: StoreConfig) -> Opened:
     """
     ack = _ack(where, config)
     path = path_of(where)
+    check_may_be_root(path)  # before anything is written there
     path.mkdir(parents=True, exist_ok=True)
     wal_folder = Path(config.wal_dir).absolute() if config.wal_dir else path / "wal"
     locks = ExitStack()

@@ -27,12 +27,11 @@ from sparkstore.log.wal_format import (
     encode_group,
     group_bytes,
     seed,
+    turns_before,
 )
 
 _PADDING = [bytes(n) for n in range(BLOCK_BYTES)]
 _CHUNK = bytes(1 << 20)
-_TURNS_OF_AN_EPOCH = 1 << 24
-"""Turns of epochs do not overlap, so a group of an old epoch is never taken for a torn one."""
 
 
 class NoRoom(Exception):
@@ -83,7 +82,7 @@ class Wal:
         self._guard = threading.Lock()
         self._free = deque(_adopt(path) for path in sorted(folder.glob("*.wal")))
         self._full: deque[_File] = deque()
-        self._turn = (epoch - 1) * _TURNS_OF_AN_EPOCH
+        self._turn = turns_before(epoch)
         self._current: _File | None = None
         self._offset = 0
         numbers = (int(f.path.stem) for f in self._free if f.path.stem.isdecimal())

@@ -38,6 +38,7 @@ _GROUP_MAGIC = b"GRP1"
 _FILE = Struct("<8s16sQQI")
 _GROUP = Struct("<4sIIQQI")
 _GROUP_SIGNED_BYTES = _GROUP.size - 4
+_TURNS_OF_AN_EPOCH = 1 << 24
 
 
 class FileHeader(NamedTuple):
@@ -92,6 +93,15 @@ def seed(root_id: bytes, epoch: int) -> int:
     return zlib.crc32(root_id + epoch.to_bytes(8, "little"))
 
 
+def turns_before(epoch: int) -> int:
+    """The last turn that an earlier epoch can give: turns of epochs do not overlap."""
+    return (epoch - 1) * _TURNS_OF_AN_EPOCH
+
+
+def _epoch_of(turn: int) -> int:
+    return (turn - 1) // _TURNS_OF_AN_EPOCH + 1
+
+
 def encode_group(payload: bytes, count: int, first_position: int, turn: int, start: int) -> bytes:
     """Header of a group; `start` is the `seed`. The caller appends payload and padding."""
     signed = _GROUP.pack(_GROUP_MAGIC, len(payload), count, first_position, turn, 0)[:-4]
@@ -109,6 +119,7 @@ class WalFileReader:
 
     def __init__(self, path: Path, root_id: bytes, epoch: int) -> None:
         self.path = path
+        self._root_id = root_id
         self._start = seed(root_id, epoch)
         with path.open("rb") as file:
             size = path.stat().st_size
@@ -137,7 +148,9 @@ class WalFileReader:
                 return len(self._view)
         return offset
 
-    def group_at(self, offset: int, turn: int | None = None) -> Group | None:
+    def group_at(
+        self, offset: int, turn: int | None = None, *, start: int | None = None
+    ) -> Group | None:
         """The good group that starts at a byte, of any turn or of one."""
         view = self._view
         if view[offset : offset + 4] != _GROUP_MAGIC or offset + _GROUP.size > len(view):
@@ -148,7 +161,7 @@ class WalFileReader:
             return None
         payload = bytes(view[body : body + size])
         signed = bytes(view[offset : offset + _GROUP_SIGNED_BYTES])
-        if crc != zlib.crc32(payload, zlib.crc32(signed, self._start)):
+        if crc != zlib.crc32(payload, zlib.crc32(signed, self._start if start is None else start)):
             return None
         return Group(self.path, offset, first, count, payload)
 
@@ -156,7 +169,7 @@ class WalFileReader:
         """True if something of this turn begins at a byte, though it is not a good group.
 
         One damaged field is enough to spoil a group, so either of two gives it away: the turn, or
-        the magic, where no good group of an earlier turn starts.
+        the magic, where no good group of an earlier turn, in whatever epoch, starts.
         """
         rest = bytes(self._view[offset : offset + _GROUP.size])
         if self.header is None or not any(rest):
@@ -166,7 +179,11 @@ class WalFileReader:
         magic, _, _, _, turn, _ = _GROUP.unpack(rest)
         if turn == self.header.turn:
             return True
-        return magic == _GROUP_MAGIC and self.group_at(offset) is None
+        return magic == _GROUP_MAGIC and not self._is_good(offset, _epoch_of(turn))
+
+    def _is_good(self, offset: int, epoch: int) -> bool:
+        is_epoch = 0 < epoch < 1 << 40
+        return is_epoch and self.group_at(offset, start=seed(self._root_id, epoch)) is not None
 
     def close(self) -> None:
         """Unmap."""
