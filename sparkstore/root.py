@@ -24,7 +24,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from sparkstore.durable_files import fsync_path, fsync_with_folders, replace_durably
-from sparkstore.errors import CorruptData, InvalidRequest
+from sparkstore.errors import CorruptData, InvalidRequest, StoreError
 from sparkstore.schema import ROW, SCHEMA_VERSION, STATE, TABLE_CONFIGURATION
 
 TABLES: dict[str, tuple[pa.Schema, str]] = {
@@ -85,7 +85,7 @@ def path_of(where: str | Path) -> Path:
     """The folder of a root given as a path or as a `file://` URI.
 
     Raises:
-        InvalidRequest: Another kind of URI.
+        InvalidRequest: Another kind of URI; a character that Delta's engines misread.
     """
     text = str(where)
     if text.startswith("file://"):
@@ -93,7 +93,16 @@ def path_of(where: str | Path) -> Path:
     elif "://" in text:
         message = f"{text}: only folders and file:// URIs can be a root in this version"
         raise InvalidRequest(message)
-    return Path(text).absolute()
+    path = Path(text).absolute()
+    misread = sorted({*str(path)} & _MISREAD)
+    if misread:
+        message = f"{path}: Delta's engines misread {misread[0]!r} in a path: choose another folder"
+        raise InvalidRequest(message)
+    return path
+
+
+_MISREAD = {*"%[]\\"}
+"""Tried with deltalake 1.6.6: `%20` is decoded, `[` panics, a backslash becomes a slash."""
 
 
 def open_root(where: str | Path) -> Root:
@@ -143,7 +152,11 @@ def check_may_be_root(path: Path) -> None:
         CorruptData: It holds records but no `root.json`.
     """
     if path.exists() and not _is_root(path):
-        _check_leftovers(path)
+        try:
+            _check_leftovers(path)
+        except StoreError:
+            if not _is_root(path):  # else another opener has just created it
+                raise
 
 
 _LEFT_BY_A_CREATION = {*TABLES, "wal", "writer.lock", "jobs.lock", "root.json"}

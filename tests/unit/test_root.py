@@ -163,3 +163,12 @@ def test_of_two_who_create_a_root_the_first_root_json_counts(
     first = open_root(root)
     monkeypatch.setattr("sparkstore.root._is_root", lambda _path: False)
     assert open_or_create_root(root) == first
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a[x]b", "a\\b"])
+def test_a_path_that_the_engines_misread_is_refused_before_anything_is_made(
+    name: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidRequest, match="choose another folder"):
+        open_or_create_root(tmp_path / name)
+    assert not [*tmp_path.iterdir()]
