@@ -45,7 +45,8 @@ class StoreConfig:
         segment_hours: or hours.
         reader_grace_s: How long files that a query may still read are kept.
         max_message_bytes: A larger message is refused.
-        max_pending_bytes: Calls get `Unavailable` while so much waits for the write-ahead log.
+        max_pending_bytes: Calls get `Unavailable` while so much waits for the write-ahead log, or,
+            with `ack = "delta"`, for its Delta commit.
         cache_bytes: Content of waiting messages kept in memory.
         fsync: False only to measure what fsync costs; never in service.
     """

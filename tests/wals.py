@@ -44,13 +44,9 @@ def written(folder: Path, count: int) -> None:
     wal.close()
 
 
-def replay(
-    folder: Path, *, epoch: int = 1, opened_at: int = 0, last_position: int = 0
-) -> Replay:
+def replay(folder: Path, *, epoch: int = 1, opened_at: int = 0, last_position: int = 0) -> Replay:
     """What a start would find."""
-    return read_wal(
-        folder, ROOT_ID, epoch=epoch, opened_at=opened_at, last_position=last_position
-    )
+    return read_wal(folder, ROOT_ID, epoch=epoch, opened_at=opened_at, last_position=last_position)
 
 
 def positions(groups: list[Group]) -> list[int]:

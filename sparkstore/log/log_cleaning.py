@@ -29,13 +29,14 @@ def clean_log(root: Root, table: str) -> int:
     """
     folder = log_folder(root.table(table))
     newest = sorted(checkpoints(root.table(table)).items())[-2:]
-    if len(newest) < 2:
+    if len(newest) < 2 or read_marks(root).versions.get(table, -1) < newest[0][0]:
+        # A power cut may take every version after the mark: what stands before it must stay.
         return 0
     for _, files in newest:
         for file in files:
             pq.ParquetFile(file).read(columns=["add"])
         fsync_with_folders([*files, folder / "_last_checkpoint"], up_to=folder)
-    keep_from = min(newest[0][0], read_marks(root).versions.get(table, 0))
+    keep_from = newest[0][0]
     gone = [path for path in folder.iterdir() if _may_go(path, keep_from)]
     for path in gone:
         path.unlink()

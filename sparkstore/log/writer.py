@@ -174,6 +174,10 @@ class Log:
         if self._taken_bytes - self._done_bytes > self.config.max_pending_bytes:
             message = "too much waits for the write-ahead log: retry later"
             raise Unavailable(message)
+        if self._wal is None and self.backlog_bytes > self.config.max_pending_bytes:
+            reason = self.metrics.delta_error or "busy"
+            message = f"too much waits for its Delta commit: {reason}; retry later"
+            raise Unavailable(message)
 
     def _wait_for_flush(self) -> None:
         done: SimpleQueue[StoreError | None] = SimpleQueue()

@@ -1,6 +1,6 @@
 """The process that the kill loop kills: a mixed load on a real store, and what it was told.
 
-    python -m tests.system.kill_client ROOT TOLD SEED
+python -m tests.system.kill_client ROOT TOLD SEED
 
 It writes a line to TOLD before each call (`?`) and in its completion (`+`, `-`): one `os.write` a
 line, so that the file holds what this process was told up to the moment it died. Threads work on
@@ -153,9 +153,7 @@ class Worker:
         changes: list[tuple[list[Any], Callable[[TransactionContext], None]]] = []
         for queue in (queue_of(self.number), SHARED):
             fact = ["on", queue, message.message_id, message.body.hex()]
-            changes.append(
-                (fact, lambda t, queue=queue: store.enqueue(message, queue, ignore, t))
-            )
+            changes.append((fact, lambda t, queue=queue: store.enqueue(message, queue, ignore, t)))
         if self.available:
             queue, gone = self.available.pop(self.dice.randrange(len(self.available)))
             act = lambda t: store.dequeue(gone, queue, "me", ignore, t)  # noqa: E731

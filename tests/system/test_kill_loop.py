@@ -1,4 +1,4 @@
-"""Kill -9 at random points of a mixed load: nothing that was told is lost. `make soak` does more."""
+"""Kill -9 at random points of a mixed load: what was told stays true. `make soak` does more."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""Storage that fails under an open log: what is told, what goes on, what stops. Real files, Delta."""
+"""Storage that fails under an open log: what is told, what goes on, what stops."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,23 @@ class Fired:
         return fire
 
 
+def fill_up(log: Log, taken: list[Completion], *, first: int = 1) -> str:
+    """Append until a call is refused; what the refusal says."""
+    for number in range(first, 10_000):
+        try:
+            done = append(log, number, 100_000)
+        except Unavailable as refusal:
+            return str(refusal)
+        taken.append(done)
+        until(partial(_is_settled, log, done))
+    raise AssertionError("never refused")
+
+
+def _is_settled(log: Log, done: Completion) -> bool:
+    """True once the log thread has done with it what it can."""
+    return done.is_complete or bool(log._stalled) or log._done_bytes == log._taken_bytes
+
+
 # -- Delta does not answer -------------------------------------------------------------------------
 
 
@@ -106,10 +125,7 @@ def test_with_every_log_file_full_calls_are_refused_until_delta_is_back(
     taken: list[Completion] = []
     with opened(tmp_path / "root") as log:
         storage.is_down = True
-        with pytest.raises(Unavailable, match=r"all 3 files wait.*did not answer.*retry later"):
-            for number in range(1, 10_000):
-                taken.append(append(log, number, 100_000))
-                until(lambda done=taken[-1]: done.is_complete or log._stalled)
+        assert re.search(r"all 3 files wait.*did not answer.*retry later", fill_up(log, taken))
         waiting = [completion for completion in taken if not completion.is_complete]
         assert len(waiting) == 1
         storage.is_down = False
@@ -237,6 +253,23 @@ def test_a_completion_does_not_fire_before_its_group_is_written(
         until(lambda: fired.numbers == [2, 3])
 
 
+def test_every_group_of_an_open_log_is_written_with_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: list[int] = []
+    pwritev = os.pwritev
+
+    def spy(descriptor: int, buffers: list[bytes], offset: int, how: int = 0) -> int:
+        flags.append(how)
+        return pwritev(descriptor, buffers, offset, how)
+
+    monkeypatch.setattr(os, "pwritev", spy)
+    with opened(tmp_path / "root") as log:
+        write(log, 1, 3)
+        assert len(flags) == 1 + log.metrics.groups
+    assert all(how & os.RWF_DSYNC for how in flags)
+
+
 def test_a_callback_that_fails_stops_nobody_elses(tmp_path: Path) -> None:
     def bug(_error: StoreError | None) -> None:
         raise RuntimeError("a bug of the caller")
@@ -295,7 +328,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_the_next_start_asks_the
 
 
 def fail_fsync(monkeypatch: pytest.MonkeyPatch, number: int, below: str) -> None:
-    """fsync of files below a folder fails from now on."""
+    """Fsync of files below a folder fails from now on."""
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
@@ -448,13 +481,13 @@ def test_a_full_disk_is_unavailable_and_service_resumes_when_there_is_room(
     taken: list[Completion] = []
     with opened(where, config) as log:
         write(log, 1, 1)
+        flush(log)
         disk = FullDisk(monkeypatch)
-        with pytest.raises(Unavailable, match="No space left|too much waits"):
-            for number in range(2, 10_000):
-                storage.is_down = number > 3
-                taken.append(append(log, number, 100_000))
-                if not shared:
-                    until(lambda done=taken[-1]: done.is_complete or log._stalled)
+        taken.append(append(log, 2))
+        until(lambda: storage.tries >= 3)
+        storage.is_down = True
+        refusal = fill_up(log, taken, first=3)
+        assert ("too much waits for its Delta commit" if shared else "No space left") in refusal
         assert log._failure is None
         disk.is_full = storage.is_down = False
         for completion in taken:
@@ -479,23 +512,16 @@ def test_a_small_file_system_that_is_full_is_unavailable_and_resumes_with_room(
 
 
 def _fill_up_and_go_on(disk: Path) -> None:
-    told, refused = [0], Unavailable("")
+    taken: list[Completion] = []
     ballast = disk / "ballast"
     with opened(disk / "root") as log:
         ballast.write_bytes(bytes(3_000_000))
-        with pytest.raises(Unavailable) as found:
-            for number in range(1, 10_000):
-                done = append(log, number, 50_000)
-                until(lambda done=done: done.is_complete or log._stalled)
-                if done.is_complete:
-                    told.append(number)
-        refused = found.value
+        assert "retry later" in fill_up(log, taken)
         ballast.unlink()
-        done.complete(30)
-        last = told[-1] + 1
-        write(log, last + 1, last + 2)
-    assert "retry later" in str(refused)
-    assert facts_in(disk / "root") == [*range(1, last + 3)]
+        for completion in taken:
+            completion.complete(30)
+        write(log, len(taken) + 1, len(taken) + 2)
+    assert facts_in(disk / "root") == [*range(1, len(taken) + 3)]
 
 
 def test_no_room_ends_as_soon_as_delta_has_caught_up(tmp_path: Path) -> None:

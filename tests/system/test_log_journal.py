@@ -12,11 +12,14 @@ from deltalake.exceptions import CommitFailedError
 
 from sparkstore import rows
 from sparkstore.errors import Fenced, Unavailable
+from sparkstore.healing import heal
 from sparkstore.log import journal as journal_module
+from sparkstore.log import log_cleaning
 from sparkstore.log.journal import Commit, Journal
+from sparkstore.marks import mark_durable, read_marks
 from sparkstore.records import opened
 from sparkstore.root import Root, open_or_create_root
-from tests.logs import epochs_in, fact, facts_in
+from tests.logs import epochs_in, fact, facts_in, unsynced_files, zero
 
 pytestmark = pytest.mark.system
 
@@ -31,9 +34,7 @@ def root(tmp_path: Path) -> Root:
 def commit_of(journal: Journal, first: int, count: int = 1, segment: int = 1) -> Commit:
     """Facts numbered by their position."""
     records = [fact(number) for number in range(first, first + count)]
-    table = rows.to_table(
-        records, first_position=first, epoch=journal.epoch, segment=segment
-    )
+    table = rows.to_table(records, first_position=first, epoch=journal.epoch, segment=segment)
     return Commit(table, first, first + count - 1, segment)
 
 
@@ -237,3 +238,23 @@ def test_only_versions_after_the_last_commit_are_read_to_find_the_owner(
     monkeypatch.setattr(journal_module, "read_version", spy)
     begin(root, 2, 30)
     assert min(read) >= journal.version - 2
+
+
+def test_log_files_stay_until_a_mark_is_past_the_checkpoint_that_stands_for_them(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut that takes the versions after the mark would take the table with it."""
+    monkeypatch.setattr(log_cleaning, "READER_S", -1.0)
+    journal = begin(root, 1, 1)
+    for position in range(2, 11):
+        journal.append(commit_of(journal, position))
+        if position == 4:
+            mark_durable(root, {"journal": journal.version})
+        if position % 3 == 0:
+            journal.checkpoint()
+    marked = read_marks(root).versions["journal"]
+    for path in unsynced_files(root):
+        zero(path)
+    heal(root, ["journal"])
+    assert DeltaTable(str(root.journal)).version() == marked
+    assert facts_in(root.path) == [2, 3, 4]

@@ -57,6 +57,8 @@ def pull_plug(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Root]:
                     flush(log)
                     storage.is_down = True
                 write(log, number, number, FACT_BYTES)
+                if number % 4 == 0 and number < still_from:
+                    flush(log)
             until(lambda: log.metrics.delta_error)
             image = image_of(tmp_path / f"live {name}", tmp_path / name)
             storage.is_down = storage.is_slow = False
@@ -146,13 +148,13 @@ def test_power_cuts_one_after_the_other_lose_nothing(
 ) -> None:
     """The second one hits the start that was healing the first."""
     root = pull_plug(tmp_path, 40, still_from=20)
-    for round_number, step in enumerate(("mark_durable", "recover", "Wal")):
+    for step in ("mark_durable", "recover", "Wal"):
         for path in unsynced_files(root):
             zero(path)
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patch:
             patch.setattr(f"sparkstore.log.opening.{step}", _interrupted)
-            open_log(root.path, CONFIG)
-        assert round_number < 3
+            with pytest.raises(KeyboardInterrupt):
+                open_log(root.path, CONFIG)
     for path in unsynced_files(root):
         zero(path)
     with opened(root.path):

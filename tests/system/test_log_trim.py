@@ -67,7 +67,9 @@ def compact(root: Root, *, missing: int = 0, up_to: int | None = None) -> int:
     state = fold.State()
     for at, epoch, record in sorted(to_records(rows), key=lambda row: row[0]):
         fold.apply(state, at, record, epoch)
-    write_deltalake(str(root.history), rows.filter(pc.not_equal(rows["position"], missing)), mode="append")
+    write_deltalake(
+        str(root.history), rows.filter(pc.not_equal(rows["position"], missing)), mode="append"
+    )
     write_deltalake(str(root.state), state_table(state), mode="append")
     return position
 

@@ -116,7 +116,10 @@ def test_a_file_cut_before_a_later_file_is_corrupt_data(tmp_path: Path, size: in
     truncate(tmp_path / "000000.wal", size)
     with pytest.raises(CorruptData, match="is damaged at byte"):
         replay(tmp_path)
-    assert positions(replay(tmp_path, last_position=PER_FILE).groups) == [PER_FILE + 1, PER_FILE + 2]
+    assert positions(replay(tmp_path, last_position=PER_FILE).groups) == [
+        PER_FILE + 1,
+        PER_FILE + 2,
+    ]
 
 
 def test_a_whole_log_that_ends_anywhere_is_not_called_torn(
@@ -129,6 +132,19 @@ def test_a_whole_log_that_ends_anywhere_is_not_called_torn(
             wal.release(position - 1)
             replay(tmp_path, last_position=position)
     wal.close()
+    assert caplog.text == ""
+
+
+def test_a_whole_log_over_groups_of_earlier_epochs_is_not_called_torn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for epoch in range(1, 8):
+        wal = open_wal(tmp_path, epoch=epoch)
+        write_groups(wal, 8 - epoch, first=10 * epoch)
+        wal.close()
+        before = 10 * epoch - 1
+        found = replay(tmp_path, epoch=epoch, opened_at=before, last_position=before)
+        assert len(found.groups) == 8 - epoch
     assert caplog.text == ""
 
 
@@ -241,8 +257,8 @@ def test_a_file_taken_for_its_next_turn_but_without_a_group_yet_is_no_damage(
     wal = open_wal(tmp_path, max_files=2)
     write_groups(wal, 2 * PER_FILE)
     wal.release(PER_FILE)
+    wal._write = _only_headers
     with pytest.raises(OSError, match="cut off"):
-        wal._write = _only_headers
         write_groups(wal, 1, first=2 * PER_FILE + 1)
     wal.close()
     found = replay(tmp_path, last_position=PER_FILE)
