@@ -37,3 +37,9 @@ def spark() -> Iterator[SparkSession]:
 def root(tmp_path: Path) -> Root:
     """An empty root in a folder whose name is not SQL."""
     return open_or_create_root(tmp_path / "ro`ot 'n' ü")
+
+
+@pytest.fixture(scope="module")
+def module_root(tmp_path_factory: pytest.TempPathFactory) -> Root:
+    """The same for all tests of a module: a query takes seconds, so they share what they can."""
+    return open_or_create_root(tmp_path_factory.mktemp("module") / "ro`ot 'n' ü")
