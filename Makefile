@@ -50,8 +50,9 @@ contracts: $(SETUP)  ## who may import whom
 	@$(BIN)/lint-imports
 
 bench: setup  ## the figures of the README, beside the machine's own
-	@$(BIN)/python -m tests.benchmarks.bench_log
-	@$(BIN)/python -m tests.benchmarks.bench_store
+	@$(BIN)/python -m tests.benchmarks.bench_store $(if $(wildcard ../shared/peers/brokerj),,--no-peer)
+	@$(BIN)/python -m tests.benchmarks.bench_log all
+	@$(BIN)/python -m tests.benchmarks.bench_sql
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
