@@ -6,7 +6,7 @@ of its own, named after it, and a message of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -119,7 +119,7 @@ def _after() -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, module_root: Root) -> Iterator[Told]:
+def told(spark: SparkSession, module_root: Root) -> Told:
     """All rules told to one root: fold, tail, views, fold."""
     written: list[Record] = [opened(1, "w"), ids_reserved(1, 1000), *_before()]
     positions: dict[str, list[int]] = {rule: [] for rule in RULES}
@@ -146,7 +146,7 @@ def told(spark: SparkSession, module_root: Root) -> Iterator[Told]:
     ).collect()
     compact.run(spark, module_root)
     state = spark.read.format("delta").load(str(module_root.state)).where("part = 'entry'")
-    yield Told(positions, messages, queues, events, state.collect())
+    return Told(positions, messages, queues, events, state.collect())
 
 
 @pytest.mark.slow

@@ -6,9 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore import compact, views
@@ -16,6 +19,7 @@ from sparkstore.compact_plan import Limits
 from sparkstore.errors import CorruptData, Locked, Unavailable
 from sparkstore.lease import jobs_lease
 from sparkstore.records import message_enqueued
+from sparkstore.report import JobReport
 from sparkstore.root import Root
 from tests.histories import Row, fold_rows
 from tests.history_builder import HistoryBuilder
@@ -43,43 +47,95 @@ def _history() -> list[Row]:
     return builder.history.rows
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("boundary", compact.BOUNDARIES)
-def test_a_job_stopped_at_any_boundary_leaves_right_views_and_can_be_run_again(
-    spark: SparkSession, root: Root, boundary: str
-) -> None:
-    rows = _history()
-    state = expected(fold_rows(rows))
-    journal_rows(root, rows)
-    views.register(spark, root)
+class Stop(NamedTuple):
+    """What was there when a job had stopped: P, H, entries and wiring; perhaps what views said."""
 
+    position: int
+    history_last: int
+    stored: tuple[Any, ...]
+    viewed: tuple[Any, ...] | None
+
+
+class Told(NamedTuple):
+    """One root, whose jobs stopped at each boundary in turn, then ran to the end, then again."""
+
+    rows: list[Row]
+    stops: dict[str, Stop]
+    report: JobReport
+    again: JobReport
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, module_root: Root) -> Told:
+    rows = _history()
+    journal_rows(module_root, rows)
+    views.register(spark, module_root)
+    stops = {}
+    for boundary in compact.BOUNDARIES:
+        with pytest.raises(_Stopped):
+            compact.run(spark, module_root, limits=_half(rows), at=_stop_at(boundary))
+        # At the other boundaries the tables are as they were at the one before.
+        stops[boundary] = _look(spark, module_root, query=boundary in {"appended", "folded"})
+    report = compact.run(spark, module_root)
+    stops["the end"] = _look(spark, module_root, query=True)
+    return Told(rows, stops, report, compact.run(spark, module_root))
+
+
+def _half(rows: list[Row]) -> Limits:
+    return Limits(len(rows) // 2 + 1)
+
+
+def _stop_at(boundary: str) -> Callable[[str], None]:
     def stop(reached: str) -> None:
         if reached == boundary:
             raise _Stopped
 
-    with pytest.raises(_Stopped):
-        compact.run(spark, root, limits=Limits(len(rows) // 2 + 1), at=stop)
-    assert viewed(spark) == state
-    report = compact.run(spark, root)
-    assert report.position_after == report.history_after == len(rows)
-    assert stored(root) == (len(rows), *state)
-    assert viewed(spark) == state
+    return stop
+
+
+def _look(spark: SparkSession, root: Root, *, query: bool) -> Stop:
+    position, *entries_and_wiring = stored(root)
+    history = DeltaTable(str(root.history)).to_pyarrow_table(columns=["position"])["position"]
+    assert sorted(history.to_pylist()) == list(range(1, len(history) + 1))
+    said = viewed(spark) if query else None
+    return Stop(position, len(history), tuple(entries_and_wiring), said)
 
 
 @pytest.mark.slow
-def test_a_job_run_twice_changes_nothing_the_second_time(spark: SparkSession, root: Root) -> None:
-    journal_rows(root, _history())
-    compact.run(spark, root)
-    again = compact.run(spark, root)
+@pytest.mark.parametrize("boundary", [*compact.BOUNDARIES, "the end"])
+def test_a_job_stopped_at_any_boundary_leaves_a_state_and_views_that_are_right(
+    told: Told, boundary: str
+) -> None:
+    stop, last = told.stops[boundary], len(told.rows)
+    half = _half(told.rows).step_records
+    ends = [(0, 0), (0, 0), (0, last), (0, last), (half, last)]
+    places = dict(zip(compact.BOUNDARIES, ends, strict=True))
+    assert (stop.position, stop.history_last) == places.get(boundary, (last, last))
+    assert stop.stored == expected(fold_rows(told.rows[: stop.position]))
+    if stop.viewed is not None:
+        assert stop.viewed == expected(fold_rows(told.rows))
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_where_those_that_stopped_ended(told: Told) -> None:
+    half, last = _half(told.rows).step_records, len(told.rows)
+    report = told.report
+    assert (report.history_before, report.history_after, report.records_moved) == (last, last, 0)
+    assert (report.position_before, report.position_after) == (half, last)
+    assert report.fold_count == 1
+
+
+@pytest.mark.slow
+def test_a_job_run_twice_changes_nothing_the_second_time(told: Told) -> None:
+    again = told.again
     assert (again.records_moved, again.entries_changed, again.fold_count) == (0, 0, 0)
 
 
 @pytest.mark.slow
 def test_other_commits_of_the_session_are_not_skipped_after_a_fold(
-    spark: SparkSession, root: Root, tmp_path: Path
+    spark: SparkSession, told: Told, tmp_path: Path
 ) -> None:
-    journal_rows(root, _history())
-    compact.run(spark, root)
+    assert told.report.fold_count > 0
     other = str(tmp_path / "other")
     for _ in range(2):
         spark.range(3).write.format("delta").mode("append").save(other)
