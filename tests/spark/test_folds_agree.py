@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from pyspark.sql import SparkSession
 
-from sparkstore import compact, views
+from sparkstore import compact
 from sparkstore.compact_plan import Limits
-from sparkstore.root import open_or_create_root
+from sparkstore.root import Root, open_or_create_root
 from tests.histories import Layers, fold_rows
+from tests.history_builder import STEPS, build_history
 from tests.spark.support import assert_views_are, expected, journal_rows, stored, trim, viewed
 from tests.strategies import layers
 
@@ -30,37 +33,58 @@ def _stop_at(boundary: str) -> Callable[[str], None]:
     return at
 
 
+def _drawn(seed: int, state_part: float, history_part: float, steps: int = 150) -> Layers:
+    """A long history of chance, cut so that state and history hold these parts of it."""
+    chance = random.Random(seed)
+    history = build_history(
+        [
+            (chance.randrange(len(STEPS)), chance.randrange(60), chance.randrange(60))
+            for _ in range(steps)
+        ]
+    )
+    state_position = int(history.last_position * state_part)
+    history_position = int(history.last_position * history_part)
+    return Layers(history, state_position, history_position, state_position // 7 * 7 + 1, 7)
+
+
+SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak" or "SPARKSTORE_SOAK" in os.environ
+"""An example takes half a minute: without soak, only those that are named run."""
+
+
 @settings(
-    max_examples=2,
+    max_examples=50,
     deadline=None,
-    derandomize=True,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink] if SOAK else [Phase.explicit],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(layers(max_steps=60))
+@example(_drawn(1, 0.4, 0.7))
+@example(_drawn(2, 0.0, 0.5))
+@given(layers(max_steps=200))
 @pytest.mark.slow
 def test_state_at_any_position_and_a_tail_equal_the_oracle(
     spark: SparkSession, found: Layers
 ) -> None:
-    every = [*found.history.rows, *found.history.ghosts]
+    rows, last = found.history.rows, found.history.last_position
     with TemporaryDirectory() as folder:
         root = open_or_create_root(Path(folder) / "root")
-        for cut in (found.state_position, found.history_position, found.history.last_position):
-            done = [row.position for row in every]
-            journal_rows(root, [row for row in every if row.position <= cut], found.segment_records)
-            every = [row for row in every if row.position > cut]
-            assert len(every) <= len(done)
-            views.register(spark, root)
-            assert viewed(spark) == expected(fold_rows(found.history.rows[:cut]))
-            if cut == found.state_position and cut:
-                compact.run(spark, root, limits=Limits(max(1, cut // 2)))
-                state = fold_rows(found.history.rows[:cut])
-                assert stored(root) == (cut, *expected(state))
-                trim(root, found.journal_start)
-            elif cut == found.history_position:
-                with pytest.raises(_Stopped):
-                    compact.run(spark, root, at=_stop_at("appended"))
-        assert_views_are(spark, root, fold_rows(found.history.rows))
-        compact.run(spark, root, limits=Limits(7))
-        state = fold_rows(found.history.rows)
-        assert stored(root) == (found.history.last_position, *expected(state))
-        assert_views_are(spark, root, state)
+        _commit(root, found, 0, found.state_position)
+        compact.run(spark, root, limits=Limits(found.state_position // 2 + 1))
+        assert stored(root) == (
+            found.state_position,
+            *expected(fold_rows(rows[: found.state_position])),
+        )
+        trim(root, found.journal_start)
+        _commit(root, found, found.state_position, found.history_position)
+        with pytest.raises(_Stopped):
+            compact.run(spark, root, at=_stop_at("appended"))
+        _commit(root, found, found.history_position, last)
+        assert_views_are(spark, root, fold_rows(rows))
+        compact.run(spark, root, limits=Limits((last - found.state_position) // 2 + 1))
+        assert stored(root) == (last, *expected(fold_rows(rows)))
+        assert viewed(spark) == expected(fold_rows(rows))
+
+
+def _commit(root: Root, found: Layers, after: int, last: int) -> None:
+    every = [*found.history.rows, *found.history.ghosts]
+    part = [row for row in every if after < row.position <= last]
+    journal_rows(root, part, found.segment_records)
