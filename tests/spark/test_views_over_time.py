@@ -63,26 +63,39 @@ def test_views_stay_right_across_appends_compactions_and_trims(
     assert viewed(spark) == expected(_state(numbered([*records, _put(4)])))
 
 
+OVER_A_GAP = [
+    "SELECT * FROM queues",
+    "SELECT count(*) FROM queues WHERE queue = 'no such queue'",
+    "SELECT queue FROM queue_messages WHERE message_id = 1",
+    "SELECT kind FROM message_history WHERE queue = 'q' AND message_id = 1",
+    "SELECT count(*) FROM bindings",
+]
+
+
+@pytest.fixture(scope="module")
+def answers(spark: SparkSession, module_root: Root) -> dict[str, str]:
+    """What each query says over a journal that goes on at 6 after P = 4."""
+    journal(module_root, [*START, _put(1)])
+    compact.run(spark, module_root)
+    journal(module_root, [_put(3)], first=6)
+    views.register(spark, module_root)
+    return {query: _answer(spark, query) for query in OVER_A_GAP}
+
+
+def _answer(spark: SparkSession, query: str) -> str:
+    try:
+        with translated("the query failed"):
+            return str(spark.sql(query).collect())
+    except Unavailable as reason:
+        return str(reason)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT * FROM queues",
-        "SELECT count(*) FROM queues WHERE queue = 'no such queue'",
-        "SELECT queue FROM queue_messages WHERE message_id = 1",
-        "SELECT kind FROM message_history WHERE queue = 'q' AND message_id = 1",
-        "SELECT count(*) FROM bindings",
-    ],
-)
+@pytest.mark.parametrize("query", OVER_A_GAP)
 def test_a_gap_after_p_is_an_error_whatever_a_query_filters(
-    spark: SparkSession, root: Root, query: str
+    answers: dict[str, str], query: str
 ) -> None:
-    journal(root, [*START, _put(1)])
-    compact.run(spark, root)
-    journal(root, [_put(3)], first=6)
-    views.register(spark, root)
-    with pytest.raises(Unavailable, match="records are missing after position 4"), translated(""):
-        spark.sql(query).collect()
+    assert answers[query].startswith("records are missing after position 4: ")
 
 
 @pytest.mark.slow
