@@ -21,8 +21,10 @@ from pyspark.sql import SparkSession
 
 from sparkstore import healing, state_fold
 from sparkstore.compact_plan import Limits, file_count, steps
+from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.lease import jobs_lease
+from sparkstore.marks import mark_durable
 from sparkstore.report import JobReport
 from sparkstore.root import Root, open_root
 from sparkstore.tables import statement, table_names, translated
@@ -67,6 +69,7 @@ def run(
         meta = before = state_fold.read_meta(root)
         history_before = max(_last_position(spark, root), 0)
         history_last = _append(spark, root, meta.position, history_before, at)
+        _make_history_durable(root)
         entries = 0
         found = steps(meta.position, history_last, limits or Limits())
         for step in found:
@@ -89,6 +92,19 @@ def run(
         tables_healed=healed,
         seconds=round(time.monotonic() - began, 3),
     )
+
+
+def _make_history_durable(root: Root) -> None:
+    """P must never survive a power cut that takes history's end: a start goes on after P.
+
+    Raises:
+        Unavailable: An fsync failed.
+    """
+    try:
+        mark_durable(root, {"history": newest_version(root.history)})
+    except OSError as reason:
+        message = f"fsync of {root.history} failed: {reason}: look at the disk, run it again"
+        raise Unavailable(message) from reason
 
 
 def _heal(root: Root) -> list[str]:

@@ -24,20 +24,22 @@ class RecentContent:
         self._uncommitted: dict[int, Content] = {}
         self._cached: OrderedDict[int, Content] = OrderedDict()
         self._cached_bytes = 0
+        self._staged: OrderedDict[int, list[bytes]] = OrderedDict()
+        self._staged_bytes = 0
 
     def add(self, records: Iterable[Record]) -> None:
         """Keep the content that these records bring, at least until `committed`."""
         for record in records:
-            if record.kind is Kind.ENQUEUED and record.body is not None:
-                assert record.message_id is not None
-                assert record.message is not None
-                self._uncommitted[record.message_id] = (record.message, record.body)
+            if record.kind is Kind.ENQUEUED:
+                self._enqueued(record)
+            elif record.kind is Kind.CONTENT:
+                self._stage(record.message_id or 0, record.body or b"")
 
     def committed(self, records: Iterable[Record]) -> None:
         """Delta holds these records: their content may be dropped from now on."""
         with self._guard:
             for record in records:
-                if record.kind is Kind.ENQUEUED and record.body is not None:
+                if record.kind is Kind.ENQUEUED and _brings_message(record):
                     self._move(record.message_id or 0)
                 elif record.kind is Kind.DEQUEUED:
                     self._drop(record.message_id or 0)
@@ -55,6 +57,26 @@ class RecentContent:
                     self._cached.move_to_end(message_id)
         return content
 
+    def _enqueued(self, record: Record) -> None:
+        header, message_id, body = record.message, record.message_id or 0, record.body
+        assert header is not None
+        if body is None and _brings_message(record):
+            pieces = self._staged.pop(message_id, [])
+            body = b"".join(pieces)
+            self._staged_bytes -= len(body)
+            if len(body) != header.body_bytes:
+                return  # some pieces were dropped: Delta has them, or will have
+        if body is not None:
+            self._uncommitted[message_id] = (header, body)
+
+    def _stage(self, message_id: int, piece: bytes) -> None:
+        """Keep a piece until its message is enqueued; up to the limit, as it may never be."""
+        self._staged.setdefault(message_id, []).append(piece)
+        self._staged_bytes += len(piece)
+        while self._staged_bytes > self._cache_bytes and self._staged:
+            _, pieces = self._staged.popitem(last=False)
+            self._staged_bytes -= sum(map(len, pieces))
+
     def _move(self, message_id: int) -> None:
         content = self._uncommitted.get(message_id)
         if content is not None:
@@ -67,3 +89,7 @@ class RecentContent:
         content = self._cached.pop(message_id, None)
         if content is not None:
             self._cached_bytes -= len(content[1])
+
+
+def _brings_message(record: Record) -> bool:
+    return record.message is not None and record.message.protocol is not None

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -91,7 +92,7 @@ class Trimmer:
             self._has_failed = True
             message = f"the journal is trimmed no more until the next start: fsync failed: {reason}"
             raise Unavailable(message) from reason
-        except (DeltaError, OSError) as reason:
+        except (DeltaError, OSError, pa.ArrowException, TypeError) as reason:
             message = f"cannot trim {self._root.journal}: {reason}"
             raise Unavailable(message) from reason
         dropped = plan(

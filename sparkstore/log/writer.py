@@ -37,6 +37,7 @@ _log = logging.getLogger(__name__)
 
 _GROUP_BYTES = 4 << 20
 _ROOM_RETRY_S = 0.2
+_FLUSH_WAIT_S = 5.0
 
 
 class _Item(NamedTuple):
@@ -182,7 +183,11 @@ class Log:
     def _wait_for_flush(self) -> None:
         done: SimpleQueue[StoreError | None] = SimpleQueue()
         self.flush(done.put)
-        error = done.get()
+        try:
+            error = done.get(timeout=_FLUSH_WAIT_S)
+        except Empty as reason:
+            message = f"Delta does not take content ({self.metrics.delta_error}); retry later"
+            raise Unavailable(message) from reason
         if error is not None:
             raise error
 

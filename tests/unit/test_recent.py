@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from sparkstore.log.recent import RecentContent
-from sparkstore.records import MessageHeader, Record, message_dequeued, message_enqueued
+from sparkstore.records import (
+    MessageHeader,
+    Record,
+    content_staged,
+    message_dequeued,
+    message_enqueued,
+)
 
 HEADER = MessageHeader(body_bytes=10)
 
@@ -71,3 +77,23 @@ def test_the_bytes_of_what_left_are_given_back() -> None:
     recent.committed(last)
     assert recent.get(98) is not None
     assert recent.get(99) is not None
+
+
+def staged(message_id: int, body_offset: int, piece: bytes) -> Record:
+    return content_staged(0, message_id, body_offset, piece)
+
+
+def test_content_that_came_in_pieces_is_here_once_it_is_enqueued() -> None:
+    recent = RecentContent(100)
+    records = [staged(1, 0, b"01234"), staged(1, 5, b"56789"), enqueued(1, None)]
+    recent.add(records)
+    assert recent.get(1) == (HEADER, b"0123456789")
+    recent.committed(records)
+    assert recent.get(1) == (HEADER, b"0123456789")
+
+
+def test_pieces_that_nobody_enqueues_are_dropped_at_the_limit_and_never_shown_in_part() -> None:
+    recent = RecentContent(12)
+    recent.add([staged(1, 0, b"01234"), staged(2, 0, b"0123456789")])
+    recent.add([staged(1, 5, b"56789"), enqueued(1, None)])
+    assert recent.get(1) is None
