@@ -154,7 +154,10 @@ class Connection:
         """All links are gone, as far as the broker goes; the peer may still be told."""
         links, self._links = self._links, {}
         for endpoint in links.values():
-            endpoint.gone()
+            try:
+                endpoint.gone()
+            except Exception:  # noqa: BLE001  # one link must not keep what the others held
+                _log.exception("connection %d: a link could not be ended", self.number)
         self._waiting_for_room.clear()
 
     def close(self, refusal: Refusal | None = None) -> None:

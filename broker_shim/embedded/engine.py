@@ -76,8 +76,11 @@ class Engine:
 
     @property
     def container_id(self) -> str | None:
-        """The peer's, once it has opened."""
-        container_id: str | None = pn_connection_remote_container(self._connection)
+        """The peer's, once it has opened; what is not UTF-8 in it is shown as escapes."""
+        try:
+            container_id: str | None = pn_connection_remote_container(self._connection)
+        except UnicodeDecodeError as reason:  # proton hands out bytes that it did not check
+            return reason.object.decode("utf-8", "backslashreplace")
         return container_id
 
     @property

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
@@ -22,6 +23,8 @@ _WRITE_BYTES = 1 << 18
 _READS_IN_TURN = 8
 _TICK_S = 1.0
 _FAREWELL_S = 2.0
+_ACCEPT_PAUSE_S = 1.0
+"""After a failed accept: what was not accepted keeps the socket ready, and the loop would spin."""
 
 
 class Timers:
@@ -38,7 +41,10 @@ class Timers:
     def run(self, now_s: float) -> float:
         """Make the calls that are due; seconds until the next, at least 0."""
         while self._due and self._due[0][0] <= now_s:
-            heappop(self._due)[2]()
+            try:
+                heappop(self._due)[2]()
+            except Exception:  # noqa: BLE001  # one call must not lose the others, or the loop
+                _log.exception("a call that was put off failed")
         return max(0.0, self._due[0][0] - now_s) if self._due else _TICK_S
 
 
@@ -108,13 +114,33 @@ class Listener:
         assert self._broker is not None
         try:
             accepted, _address = self._listening.accept()
-        except OSError as reason:  # gone again, or no descriptor left: the others go on
+        except (BlockingIOError, ConnectionAbortedError):  # gone again
+            return
+        except OSError as reason:  # no descriptor left, say: the others go on
             _log.warning("a connection was not accepted: %s", reason)
+            self._pause_accepting()
             return
         if len(self._peers) >= self._broker.settings.max_connections:
             _log.warning("a connection was refused: %d are open", len(self._peers))
             accepted.close()
             return
+        try:
+            self._serve(accepted)
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("a connection could not be served")
+            accepted.close()
+
+    def _pause_accepting(self) -> None:
+        assert self._listening is not None
+        self._selector.unregister(self._listening)
+        self._timers.add(time.monotonic() + _ACCEPT_PAUSE_S, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        if self._listening is not None:
+            self._selector.register(self._listening, selectors.EVENT_READ, self._accept)
+
+    def _serve(self, accepted: socket.socket) -> None:
+        assert self._broker is not None
         accepted.setblocking(False)  # noqa: FBT003
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = Connection(self._broker, self._to_write.add)
@@ -125,15 +151,27 @@ class Listener:
 
     def _io(self, peer: Peer, mask: int) -> None:
         if mask & selectors.EVENT_READ:
-            peer.read()
+            self._contain(peer, peer.read)
         self._to_write.add(peer.connection)
+
+    def _contain(self, peer: Peer, step: Callable[[], None]) -> None:
+        """Make one step of a connection: a fault in it ends this connection and no other.
+
+        What ends the store is not raised here: it calls `end` (see `StoreCalls`).
+        """
+        try:
+            step()
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("connection %d failed and is ended", peer.connection.number)
+            peer.is_over = True
+            self._to_write.add(peer.connection)
 
     def _write_all(self) -> None:
         while self._to_write:
             peer = self._peers.get(self._to_write.pop())
             if peer is None:
                 continue
-            peer.write()
+            self._contain(peer, peer.write)
             if peer.is_over:
                 self._drop(peer)
             elif peer.interest != peer.registered:
@@ -147,14 +185,14 @@ class Listener:
         with suppress(KeyError, ValueError):
             self._selector.unregister(peer.socket)
         peer.socket.close()
-        peer.connection.free()
+        self._contain(peer, peer.connection.free)
         self._to_write.discard(peer.connection)
 
     def _tick(self) -> None:
         assert self._broker is not None
         now_s = time.monotonic()
         for connection, peer in list(self._peers.items()):
-            connection.tick(now_s)
+            self._contain(peer, partial(connection.tick, now_s))
             age_s = now_s - connection.opened_at_s
             if not connection.is_open and age_s > self._broker.settings.handshake_timeout_s:
                 _log.info("connection %d did not open in time", connection.number)
@@ -181,9 +219,9 @@ class Listener:
         if broker.open_count and elapsed_s < broker.settings.stop_timeout_s:
             return
         self._is_stop_asked = False
-        for connection in list(self._peers):
+        for connection, peer in list(self._peers.items()):
             connection.lost()
-            connection.close_forced("the broker stops")
+            self._contain(peer, partial(connection.close_forced, "the broker stops"))
         self._wait_for_the_end(now_s + _FAREWELL_S)
 
     def _wait_for_the_end(self, until_s: float) -> None:

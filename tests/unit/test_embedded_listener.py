@@ -1,0 +1,198 @@
+"""The loop: a peer, a link or a socket that fails is nobody else's trouble."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker_shim.embedded import listener as loop
+from broker_shim.embedded.broker import Broker
+from broker_shim.embedded.connection import Connection
+from broker_shim.embedded.engine import Engine
+from broker_shim.embedded.inbox import Inbox
+from broker_shim.embedded.listener import Listener, Timers
+from broker_shim.embedded.metrics import Metrics
+from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.store.memory import MemoryMessageStore
+
+AMQP = b"AMQP\x00\x01\x00\x00"
+OPEN_WITH_BYTES_FOR_A_NAME = bytes.fromhex("00000012 02000000 005310 c00501 a102fffe")
+TIMEOUT_S = 20
+
+
+class Scarce(socket.socket):
+    """A listening socket for which there is no descriptor at first."""
+
+    failures_left = 0
+    attempts = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.attempts += 1
+        if self.failures_left:
+            self.failures_left -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+class Served:
+    """A listener over a store in memory, and the port that it is at."""
+
+    def __init__(self) -> None:
+        self.inbox, self.timers = Inbox(), Timers()
+        self.store = MemoryMessageStore()
+        self.listener = Listener(self.inbox, self.timers)
+        calls = StoreCalls(self.store, self.inbox, lambda _error: self.listener.end())
+
+        def later(delay_s: float, call: Callable[[], None]) -> None:
+            self.timers.add(time.monotonic() + delay_s, call)
+
+        self.broker = Broker(calls, BrokerSettings(), Metrics(), later)
+        self.listening = Scarce(socket.AF_INET)
+        self.listening.bind(("127.0.0.1", 0))
+        self.listening.listen()
+        self.listener.listen(self.broker, self.listening)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.listening.getsockname(), timeout=TIMEOUT_S)
+
+    def run_while(self, client: Callable[[], None]) -> None:
+        """Serve on this thread until a client on another has ended."""
+        failures: list[BaseException] = []
+
+        def run_client() -> None:
+            try:
+                client()
+            except BaseException as failure:  # noqa: BLE001  # raised again below
+                failures.append(failure)
+            finally:
+                self.listener.stop()
+
+        thread = threading.Thread(target=run_client)
+        thread.start()
+        self.listener.run()
+        thread.join(TIMEOUT_S)
+        if failures:
+            raise failures[0]
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    it = Served()
+    yield it
+    it.listener.close()
+    it.store.close()
+    it.inbox.close()
+
+
+def greet(peer: socket.socket) -> bytes:
+    peer.sendall(AMQP)
+    return peer.recv(len(AMQP), socket.MSG_WAITALL)
+
+
+def exhaust(peer: socket.socket) -> None:
+    while peer.recv(4096):
+        pass
+
+
+def test_a_container_id_that_is_not_utf_8_is_shown_as_escapes() -> None:
+    engine = Engine(BrokerSettings())
+    engine.receive(AMQP + OPEN_WITH_BYTES_FOR_A_NAME)
+    assert engine.container_id == r"\xff\xfe"
+    engine.free()
+
+
+def test_garbage_after_a_name_that_is_not_utf_8_ends_that_connection_only(served: Served) -> None:
+    def client() -> None:
+        with served.connect() as peer:
+            peer.sendall(AMQP + OPEN_WITH_BYTES_FOR_A_NAME + b"\xff" * 64)
+            exhaust(peer)
+        with served.connect() as peer:
+            assert greet(peer) == AMQP
+
+    served.run_while(client)
+
+
+@pytest.mark.parametrize("step", ["receive", "written", "free"])
+def test_a_fault_in_any_step_of_a_connection_ends_that_connection_only(
+    served: Served,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    method = getattr(Connection, step)
+    failed: list[Connection] = []
+
+    def failing_once(connection: Connection, *arguments: object) -> None:
+        if not failed:
+            failed.append(connection)
+            raise ValueError("a fault")
+        method(connection, *arguments)
+
+    monkeypatch.setattr(Connection, step, failing_once)
+
+    def client() -> None:
+        with served.connect() as peer:
+            peer.sendall(AMQP)
+            peer.shutdown(socket.SHUT_WR)
+            exhaust(peer)
+        with served.connect() as peer:
+            assert greet(peer) == AMQP
+
+    with caplog.at_level(logging.ERROR):
+        served.run_while(client)
+    assert f"connection {failed[0].number} failed and is ended" in caplog.text
+
+
+def test_a_heartbeat_that_fails_ends_that_connection_only(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tick(_connection: Connection, _now_s: float) -> None:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(Connection, "tick", tick)
+
+    def client() -> None:
+        with served.connect() as peer:
+            assert greet(peer) == AMQP
+            exhaust(peer)
+
+    served.run_while(client)
+
+
+def test_a_timer_that_fails_does_not_lose_the_others() -> None:
+    timers = Timers()
+    ran: list[str] = []
+    timers.add(1.0, lambda: ran[0])
+    timers.add(1.0, lambda: ran.append("two"))
+    timers.run(1.0)
+    assert ran == ["two"]
+
+
+def test_an_accept_that_fails_is_not_tried_again_at_once(served: Served) -> None:
+    served.listening.failures_left = 1_000_000
+    with served.connect():
+        served.timers.add(time.monotonic() + 0.1, served.listener.end)
+        served.listener.run()
+    assert served.listening.attempts == 1
+
+
+def test_connections_are_accepted_again_after_a_while(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_ACCEPT_PAUSE_S", 0.01)
+    served.listening.failures_left = 2
+
+    def client() -> None:
+        with served.connect() as peer:
+            assert greet(peer) == AMQP
+
+    served.run_while(client)
+    assert served.listening.attempts == 3
