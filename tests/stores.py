@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,15 +157,23 @@ class Home:
     def crash(self) -> Home:
         """Another home, as a machine would find it that lost power now; this store stays open.
 
-        The write-ahead log is copied before the tables: a commit in between is then in both.
+        The store goes on meanwhile, so the order matters: marks before what they are about, the
+        write-ahead log before the tables, a table's log before the files that it names.
         """
         folder = Path(tempfile.mkdtemp(prefix="crashed-", dir=self._folder.parent))
-        for part in ("wal", "."):
-            if (self._folder / part).is_dir():
-                shutil.copytree(
-                    self._folder / part,
-                    folder / part,
-                    dirs_exist_ok=True,
-                    ignore=shutil.ignore_patterns(*(["wal"] if part == "." else [])),
-                )
+        first = ("durable.json", "wal", "journal/_delta_log")
+        parts = [part for part in first if (self._folder / part).exists()]
+        for part in (*parts, "."):
+            _copy_live(self._folder / part, folder / part)
         return Home(self._name, folder, [*self._log])
+
+
+def _copy_live(where: Path, to: Path) -> None:
+    """Copy what is there and not there yet; what vanishes meanwhile was scratch."""
+    if where.is_dir():
+        to.mkdir(parents=True, exist_ok=True)
+        for child in sorted(where.iterdir()):
+            _copy_live(child, to / child.name)
+    elif not to.exists():
+        with suppress(FileNotFoundError):
+            shutil.copyfile(where, to)
