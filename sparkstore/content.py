@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from deltalake.exceptions import DeltaError
 
 from sparkstore.content_files import ContentFiles, Placed
-from sparkstore.errors import CorruptData, InvalidRequest
+from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 from sparkstore.records import Kind, MessageHeader, Record
 from sparkstore.root import Root
 from sparkstore.schema import ROW
@@ -55,14 +56,16 @@ class ContentReader:
 
         Raises:
             InvalidRequest: Neither journal nor history has it.
-            CorruptData: A piece of it is missing, or it is longer or shorter than it was.
+            CorruptData: A piece of it is missing, it is longer or shorter than it was, or its file
+                is gone or is no Parquet.
+            Unavailable: Storage did not answer, again and again.
         """
         with self._guard:
             return self._cache.get(message_id) or self._find(message_id)
 
     def _find(self, message_id: int) -> Content:
         """Look in the versions at hand, then in the newest ones."""
-        failure: Exception = InvalidRequest(f"message {message_id} is not in the store")
+        failure: StoreError = InvalidRequest(f"message {message_id} is not in the store")
         for attempt in range(_TRIES):
             is_fresh = attempt > 0 or self._files is None
             try:
@@ -73,8 +76,8 @@ class ContentReader:
                 failure = reason
                 if is_fresh:
                     break
-            except (OSError, pa.ArrowException) as reason:
-                failure = CorruptData(f"message {message_id} cannot be read: {reason}")
+            except (OSError, DeltaError, pa.ArrowException) as reason:
+                failure = _failure(message_id, reason)
             else:
                 self._cache.put(message_id, content)
                 return content
@@ -123,6 +126,15 @@ class ContentReader:
             content = _whole_content(record)
             if content is not None and record.message_id is not None and self._counts(placed):
                 self._cache.put(record.message_id, content)
+
+
+def _failure(message_id: int, reason: Exception) -> StoreError:
+    """What a read that failed means: a file that is listed and not there will not come back."""
+    text = f"message {message_id} cannot be read: {reason}"
+    is_lost = isinstance(reason, (FileNotFoundError, pa.ArrowException))
+    if is_lost and not isinstance(reason, DeltaError):
+        return CorruptData(text)
+    return Unavailable(text)
 
 
 class _Cache:

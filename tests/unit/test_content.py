@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from sparkstore.content import ContentReader
 from sparkstore.content_files import Placed
-from sparkstore.errors import CorruptData, InvalidRequest
+from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
 from sparkstore.records import (
     MessageHeader,
     content_staged,
@@ -201,6 +201,31 @@ def test_a_file_that_is_gone_for_good_is_corrupt_not_a_stack_trace(tmp_path: Pat
         path.write_bytes(b"\0" * path.stat().st_size)
     with pytest.raises(CorruptData, match="message 1 cannot be read"):
         reader.read(1)
+
+
+def test_storage_that_does_not_answer_is_unavailable_until_it_does(tmp_path: Path) -> None:
+    root = root_with(tmp_path / "root", [bring(1, 1)])
+    reader = ContentReader(root, cache_bytes=1)
+    (path,) = root.journal.glob("segment=*/*.parquet")
+    content = path.read_bytes()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(Unavailable, match="message 1 cannot be read"):
+        reader.read(1)
+    path.rmdir()
+    path.write_bytes(content)
+    assert reader.read(1)[1] == body(1)
+
+
+def test_a_table_whose_log_cannot_be_read_is_unavailable_until_it_can(tmp_path: Path) -> None:
+    root = root_with(tmp_path / "root", [bring(1, 1)])
+    log, hidden = root.journal / "_delta_log", root.journal / "_hidden"
+    log.rename(hidden)
+    reader = ContentReader(root)
+    with pytest.raises(Unavailable, match="message 1 cannot be read"):
+        reader.read(1)
+    hidden.rename(log)
+    assert reader.read(1)[1] == body(1)
 
 
 def test_many_threads_read_the_right_messages(tmp_path: Path) -> None:
