@@ -91,7 +91,8 @@ class Broker:
                     self._arrived(name, message_id, header.priority)
             on_done(error)
 
-        self.calls.put(header, body, names, put)
+        may_stage = all(name in self.queues and self.queues[name].is_kept for name in names)
+        self.calls.put(header, body, names, put, may_stage=may_stage)
 
     def ensure_queue(self, name: str, on_done: OnComplete) -> None:
         """Have a queue of this name, created on demand if the settings say so."""
@@ -111,7 +112,7 @@ class Broker:
 
         def created(error: StoreError | None) -> None:
             if error is None and queue.name not in self.queues:
-                self.queues[queue.name] = QueueDispatch(queue.name)
+                self.queues[queue.name] = _dispatch_of(queue)
                 _log.info("queue %r created", queue.name)
             on_done(error)
 
@@ -157,10 +158,13 @@ class Broker:
             queue = self.queues.get(self._to_dispatch.pop())
             if queue is None:
                 continue
-            for message_id, consumer in queue.take():
-                consumer.assign(message_id)
-            for browser in queue.browsers:
-                browser.look()
+            try:
+                for message_id, consumer in queue.take():
+                    consumer.assign(message_id)
+                for browser in queue.browsers:
+                    browser.look()
+            except Exception:  # noqa: BLE001  # one queue must not end the others
+                _log.exception("queue %r: dispatching failed", queue.name)
 
     def _arrived(self, name: str, message_id: int, priority: int) -> None:
         queue = self.queues.get(name)
@@ -187,7 +191,7 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
             entries.append((message_id, entry.priority, entry.delivery_count + was_held))
             if entry.acquired_by is not None:
                 acquired.append((message_id, definition.name, entry.acquired_by))
-        queue = QueueDispatch(definition.name)
+        queue = _dispatch_of(definition)
         queue.recovered(entries)
         broker.queues[definition.name] = queue
     for exchange in recovered.exchanges:
@@ -198,6 +202,10 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
     _create(store, broker, timeout_s)
     count = sum(len(queue) for queue in broker.queues.values())
     _log.info("recovered %d messages on %d queues", count, len(broker.queues))
+
+
+def _dispatch_of(queue: Queue) -> QueueDispatch:
+    return QueueDispatch(queue.name, is_kept=queue.durability is TerminusDurability.UNSETTLED_STATE)
 
 
 def _release(store: MessageStore, acquired: list[tuple[int, str, str]], timeout_s: float) -> None:
@@ -224,7 +232,7 @@ def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
     calls += [partial(store.bind, key, {}) for key in settings.bindings]
     _wait(calls, timeout_s)
     for queue in settings.queues:
-        broker.queues.setdefault(queue.name, QueueDispatch(queue.name))
+        broker.queues.setdefault(queue.name, _dispatch_of(queue))
     for key in settings.bindings:
         broker.router.bind(key.exchange, key.binding_key, key.queue)
 

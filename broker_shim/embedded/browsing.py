@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ from cproton import (
 from broker_shim.embedded.amqp_message import outgoing
 from broker_shim.embedded.engine import send
 from broker_shim.embedded.queue import QueueDispatch
-from broker_shim.errors import InvalidRequest
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
+
+_log = logging.getLogger(__name__)
 
 
 class BrowsingLink:
@@ -35,6 +38,7 @@ class BrowsingLink:
         self._queue = queue
         self._seen = 0
         self._tags = count(1)
+        self._is_waiting = False
         self.is_gone = False
 
     def start(self) -> None:
@@ -69,14 +73,33 @@ class BrowsingLink:
                 break
             if credit == 0:
                 break
-            self._seen = waiting.order
             try:
                 message = self._broker.calls.load(waiting.message_id)
-            except InvalidRequest:
+            except Unavailable:
+                self._look_later()
+                break
+            except StoreError as error:
+                self._seen = waiting.order
+                if not isinstance(error, InvalidRequest):
+                    text = "message %d of %r cannot be read: %s"
+                    _log.error(text, waiting.message_id, self._queue.name, error)
                 continue
+            self._seen = waiting.order
             failures = self._queue.delivery_count(waiting.message_id)
             now_us = self._connection.now_us()
             encoded = outgoing(message.header, message.body, delivery_count=failures, now_us=now_us)
             send(self._link, next(self._tags), encoded)
             credit -= 1
             self._connection.has_output()
+
+    def _look_later(self) -> None:
+        """Storage does not answer: go on from here after a while."""
+
+        def again() -> None:
+            self._is_waiting = False
+            if not self.is_gone:
+                self.look()
+
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._broker.later(self._broker.settings.probe_interval_s, again)

@@ -26,8 +26,12 @@ RESOURCE_LOCKED = "amqp:resource-locked"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 CONNECTION_FORCED = "amqp:connection:forced"
 
-FATAL = (Fenced, CorruptData, Closed, Locked)
-"""After one of these the store takes no more: serving on would refuse everything."""
+ENDED = (Fenced, Closed, Locked)
+"""After one of these the store is not ours any more."""
+
+FATAL = (*ENDED, CorruptData)
+"""After one of these as an answer to a change the store takes no more: serving on would refuse
+everything. What cannot be *read* is one message's trouble, not the log's."""
 
 
 class Refusal(NamedTuple):

@@ -7,7 +7,7 @@ settled or its link is freed, all of them until `free`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cproton import (
@@ -76,12 +76,8 @@ class Engine:
 
     @property
     def container_id(self) -> str | None:
-        """The peer's, once it has opened; what is not UTF-8 in it is shown as escapes."""
-        try:
-            container_id: str | None = pn_connection_remote_container(self._connection)
-        except UnicodeDecodeError as reason:  # proton hands out bytes that it did not check
-            return reason.object.decode("utf-8", "backslashreplace")
-        return container_id
+        """The peer's, once it has opened."""
+        return text_from(pn_connection_remote_container, self._connection)
 
     @property
     def room_bytes(self) -> int:
@@ -154,6 +150,14 @@ class Engine:
         pn_collector_free(self._collector)
         pn_decref(self._transport)
         pn_decref(self._connection)
+
+
+def text_from(read: Callable[[Any], str | None], source: Any) -> str | None:
+    """What the peer wrote; what is not UTF-8 in it (proton does not check) as escapes."""
+    try:
+        return read(source)
+    except UnicodeDecodeError as reason:
+        return reason.object.decode("utf-8", "backslashreplace")
 
 
 def send(link: Any, tag: int, encoded: bytes) -> Any:

@@ -9,6 +9,7 @@ of latency for a delivery, not throughput, as all credit is acquired at once.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,11 @@ from cproton import (
     PN_MODIFIED,
     PN_REJECTED,
     PN_RELEASED,
-    pn_condition_get_description,
-    pn_condition_get_name,
     pn_delivery_remote,
     pn_delivery_remote_state,
     pn_delivery_settle,
     pn_delivery_settled,
     pn_delivery_update,
-    pn_disposition_condition,
     pn_disposition_is_failed,
     pn_disposition_is_undeliverable,
     pn_link_credit,
@@ -36,8 +34,9 @@ from cproton import (
 
 from broker_shim.embedded.amqp_message import outgoing
 from broker_shim.embedded.engine import send
+from broker_shim.embedded.outcomes import rejection
 from broker_shim.embedded.queue import QueueDispatch
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import Message
 
 if TYPE_CHECKING:
@@ -46,6 +45,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _EXPIRED = {"outcome": "expired"}
+
+_BATCH = 100
+"""So many at most are under way to be acquired: what a peer that does not read can hold, beside
+what may be buffered, however much credit it gave."""
 
 
 class OutgoingLink:
@@ -104,7 +107,7 @@ class OutgoingLink:
             self.credit = 0
             self._connection.wait_for_room(self)
             return
-        self.credit = max(0, pn_link_credit(self._link) - self._acquiring)
+        self.credit = max(0, min(pn_link_credit(self._link), _BATCH) - self._acquiring)
         self._broker.wanted(self._queue.name)
         if pn_link_get_drain(self._link):
             self._broker.dispatch()
@@ -115,10 +118,7 @@ class OutgoingLink:
         self.credit -= 1
         self._acquiring += 1
         calls, queue, holder = self._broker.calls, self._queue.name, self._holder
-
-        def done(error: StoreError | None) -> None:
-            self._acquired(message_id, error)
-
+        done = partial(self._acquired, message_id)
         if self._is_settled:
             self._take(message_id)
         else:
@@ -126,9 +126,10 @@ class OutgoingLink:
 
     def _take(self, message_id: int) -> None:
         """At most once: it leaves the queue before it is sent, so it has to be read before that."""
-        message = self._load(message_id)
-        if message is None:
-            self._acquiring -= 1
+        try:
+            message = self._broker.calls.load(message_id)
+        except StoreError as error:
+            self._broker.later(0.0, partial(self._acquired, message_id, error))
             return
 
         def taken(error: StoreError | None) -> None:
@@ -152,8 +153,9 @@ class OutgoingLink:
         if decide is None and pn_delivery_settled(delivery):
             state, decide = PN_RELEASED, OutgoingLink._released
         if decide is not None:
-            del self._unsettled[delivery]
             decide(self, delivery, message_id)
+            # Last: were it not known, a decision that failed would hold the message for ever.
+            del self._unsettled[delivery]
 
     def _acquired(
         self, message_id: int, error: StoreError | None, taken: Message | None = None
@@ -167,15 +169,13 @@ class OutgoingLink:
             else:
                 self._queue.removed(message_id)
         else:
-            message = taken or self._load(message_id)
-            if message is not None:
-                self._deliver(message)
+            self._deliver_or_not(message_id, taken)
         if not self.is_gone:
             self._refresh()
 
     def _refresh(self) -> None:
-        """What was not delivered gave its credit back; a drain may be over."""
-        if self._acquiring == 0 or pn_link_get_drain(self._link):
+        """Take more well before all that is under way has come; a drain may be over."""
+        if self._acquiring <= _BATCH // 2 or pn_link_get_drain(self._link):
             self.on_flow()
 
     def _not_acquired(self, message_id: int, error: StoreError) -> None:
@@ -187,18 +187,28 @@ class OutgoingLink:
 
             self._broker.later(self._broker.settings.probe_interval_s, again)
             return
+        if isinstance(error, CorruptData):
+            self._left_held(message_id, error)
+            return
         _log.warning("message %d of %r is not ours: %s", message_id, self._queue.name, error)
         self._queue.removed(message_id)
 
-    def _load(self, message_id: int) -> Message | None:
-        """The message; None (and it is left held, for an operator to see) if it is not readable."""
+    def _deliver_or_not(self, message_id: int, taken: Message | None) -> None:
+        """Deliver what is ours; or later, while storage does not answer; or leave it held."""
         try:
-            return self._broker.calls.load(message_id)
-        except StoreError as error:
-            _log.exception("message %d of %r cannot be read", message_id, self._queue.name)
-            if isinstance(error, InvalidRequest):
-                self._queue.removed(message_id)
-            return None
+            self._deliver(taken or self._broker.calls.load(message_id))
+        except Unavailable as error:
+            _log.warning("message %d of %r: %s", message_id, self._queue.name, error)
+            delay_s = self._broker.settings.probe_interval_s
+            self._give_back(message_id, failed=False, delay_s=delay_s)
+        except InvalidRequest as error:
+            self._not_acquired(message_id, error)
+        except Exception as error:  # noqa: BLE001  # one message must not stop the others
+            self._left_held(message_id, error)
+
+    def _left_held(self, message_id: int, error: Exception) -> None:
+        name = self._queue.name
+        _log.error("message %d of %r cannot be read, it is left held: %s", message_id, name, error)
 
     def _deliver(self, message: Message) -> None:
         header, message_id = message.header, message.message_id
@@ -234,20 +244,11 @@ class OutgoingLink:
         self._broker.settlement.remove(message_id, queue, self._holder, done)
 
     def _rejected(self, delivery: Any, message_id: int) -> None:
-        condition = pn_disposition_condition(pn_delivery_remote(delivery))
-        outcome = {"outcome": "rejected"}
-        for name, value in (
-            ("condition", pn_condition_get_name(condition)),
-            ("description", pn_condition_get_description(condition)),
-        ):
-            if value:
-                outcome[name] = str(value)
-
         def done(error: StoreError | None) -> None:
             self._broker.metrics.rejected += error is None
             self._settle(delivery, PN_REJECTED, error)
 
-        queue = self._queue.name
+        queue, outcome = self._queue.name, rejection(delivery)
         self._broker.settlement.remove(message_id, queue, self._holder, done, outcome)
 
     def _released(self, delivery: Any, message_id: int) -> None:
@@ -262,15 +263,18 @@ class OutgoingLink:
         self._give_back(message_id, failed=failed, delivery=delivery, state=PN_MODIFIED)
 
     def _give_back(
-        self, message_id: int, *, failed: bool, delivery: Any = None, state: int = 0
+        self,
+        message_id: int,
+        *,
+        failed: bool,
+        delivery: Any = None,
+        state: int = 0,
+        delay_s: float = 0.0,
     ) -> None:
-        def done(error: StoreError | None) -> None:
-            if delivery is not None:
-                self._settle(delivery, state, error)
-
+        done = None if delivery is None else partial(self._settle, delivery, state)
         queue, holder = self._queue.name, self._holder
         give_back = self._broker.settlement.give_back
-        give_back(message_id, queue, holder, failed=failed, on_done=done)
+        give_back(message_id, queue, holder, failed=failed, on_done=done, delay_s=delay_s)
 
     def _settle(self, delivery: Any, state: int, error: StoreError | None) -> None:
         """Confirm to the peer, with its own outcome; after an error nothing is confirmed."""

@@ -44,10 +44,16 @@ class QueueDispatch:
     """One queue: what waits, what is held, who wants.
 
     Invariant: a message on the queue is either waiting or held, never both.
+
+    Attributes:
+        name: Of the queue.
+        is_kept: Durable messages on it survive a restart.
+        browsers: Who looks at it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_kept: bool = True) -> None:
         self.name = name
+        self.is_kept = is_kept
         self._arrivals = 0
         self._waiting: list[Waiting] = []
         self._held: dict[int, Waiting] = {}

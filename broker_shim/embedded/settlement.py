@@ -59,8 +59,12 @@ class Settlement:
         *,
         failed: bool,
         on_done: OnComplete | None = None,
+        delay_s: float = 0.0,
     ) -> None:
-        """Make a held message available again; `failed` raises its delivery count."""
+        """Make a held message available again; `failed` raises its delivery count.
+
+        With a delay it counts as waiting meanwhile, so that a stop does not leave it held.
+        """
 
         def call(done: OnComplete) -> None:
             self._broker.calls.release(message_id, queue, holder, done, failed=failed)
@@ -77,20 +81,19 @@ class Settlement:
                 on_done(error)
 
         self._broker.metrics.released += 1
-        self._insist(call, done, f"release of message {message_id} to {queue!r}")
+        what = f"release of message {message_id} to {queue!r}"
+        if delay_s:
+            self._insist_later(delay_s, call, done, what, 0)
+        else:
+            self._insist(call, done, what)
 
     def _insist(
         self, call: Callable[[OnComplete], None], on_done: OnComplete, what: str, turn: int = 0
     ) -> None:
-        def again() -> None:
-            self.waiting_count -= 1
-            self._insist(call, on_done, what, turn + 1)
-
         def done(error: StoreError | None) -> None:
             if isinstance(error, Unavailable):
                 delay_s = self._broker.settings.probe_interval_s
-                self.waiting_count += 1
-                self._broker.later(delay_s, again)
+                self._insist_later(delay_s, call, on_done, what, turn + 1)
                 return
             if isinstance(error, InvalidRequest) and turn:
                 error = None  # an earlier turn was taken after all
@@ -99,3 +102,18 @@ class Settlement:
             on_done(error)
 
         call(done)
+
+    def _insist_later(
+        self,
+        delay_s: float,
+        call: Callable[[OnComplete], None],
+        on_done: OnComplete,
+        what: str,
+        turn: int,
+    ) -> None:
+        def again() -> None:
+            self.waiting_count -= 1
+            self._insist(call, on_done, what, turn)
+
+        self.waiting_count += 1
+        self._broker.later(delay_s, again)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from broker_shim.completion import OnComplete
-from broker_shim.embedded.conditions import FATAL
+from broker_shim.embedded.conditions import ENDED, FATAL
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import (
@@ -44,10 +44,16 @@ class StoreCalls:
         body: bytes,
         queues: Iterable[str],
         on_done: Callable[[StoreError | None, int], None],
+        *,
+        may_stage: bool,
     ) -> None:
-        """Put a new message on queues, all or none; `on_done` gets its message id."""
+        """Put a new message on queues, all or none; `on_done` gets its message id.
+
+        `may_stage`: every one of the queues keeps messages. Pieces are in the log only, where a
+        queue that keeps nothing cannot have them: for such a queue a large body goes in one call.
+        """
         try:
-            is_large = len(body) > STAGED_BYTES
+            is_large = may_stage and len(body) > STAGED_BYTES
             message = self._store.message(header, b"" if is_large else body)
         except StoreError as error:
             self._answer((lambda refusal: on_done(refusal, 0), error))
@@ -72,11 +78,13 @@ class StoreCalls:
         """A message on a queue; see `MessageStore.load`.
 
         Raises:
-            StoreError: It cannot be read.
+            Unavailable: Not now; try again.
+            CorruptData: Never, as it is; the others may be.
+            StoreError: The store has ended, and `on_fatal` was called; the message is on no queue.
         """
         try:
             return self._store.load(message_id)
-        except FATAL as error:
+        except ENDED as error:
             self._on_fatal(error)
             raise
 

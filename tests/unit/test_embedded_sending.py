@@ -1,0 +1,296 @@
+"""Links to clients that do not read, over stores that cannot: proton on both sides, no socket."""
+
+from __future__ import annotations
+
+import logging
+import select
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import proton
+import pytest
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.embedded import outgoing
+from broker_shim.embedded.amqp_message import parse
+from broker_shim.embedded.broker import Broker
+from broker_shim.embedded.connection import Connection
+from broker_shim.embedded.inbox import Inbox
+from broker_shim.embedded.metrics import Metrics
+from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.errors import CorruptData, Fenced, StoreError, Unavailable
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import Message, MessageStore, Queue
+from broker_shim.store.memory import MemoryMessageStore
+
+TIMEOUT_S = 20
+LIMIT_BYTES = 64 << 10
+
+
+class Unreadable(MemoryMessageStore):
+    """Messages that cannot be read, by id, until they are taken off this list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: dict[int, StoreError] = {}
+        self.acquired = 0
+
+    def load(self, message_id: int) -> Message:
+        if message_id in self.errors:
+            raise self.errors[message_id]
+        return super().load(message_id)
+
+    def acquire(
+        self, message_id: int, queue: str, holder: str, on_complete: OnComplete, *more: Any
+    ) -> None:
+        self.acquired += 1
+        super().acquire(message_id, queue, holder, on_complete, *more)
+
+
+class Bench:
+    """A broker and one client, moved step by step."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.inbox, self.fatal = Inbox(), list[StoreError]()
+        self.delayed: list[Callable[[], None]] = []
+        self.calls = StoreCalls(store, self.inbox, self.fatal.append)
+        settings = BrokerSettings(buffered_bytes=LIMIT_BYTES)
+        self.broker = Broker(
+            self.calls, settings, Metrics(), lambda _delay_s, call: self.delayed.append(call)
+        )
+        self.ours = Connection(self.broker, lambda _connection: None)
+        self.theirs, self.transport = proton.Connection(), proton.Transport()
+        self.transport.bind(self.theirs)
+        self.theirs.open()
+        self.session = self.theirs.session()
+        self.session.open()
+
+    def run(self) -> None:
+        """Until the store has answered everything."""
+        self.broker.dispatch()
+        while self.calls.open_count:
+            assert select.select([self.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
+            self.inbox.drain()
+            self.broker.dispatch()
+
+    def run_delayed(self) -> None:
+        delayed, self.delayed[:] = self.delayed[:], []
+        for call in delayed:
+            call()
+        self.run()
+
+    def to_broker(self) -> None:
+        while (pending := self.transport.pending()) > 0:
+            self.ours.receive(bytes(self.transport.peek(pending) or b""))
+            self.transport.pop(pending)
+            self.run()
+
+    def to_client(self) -> None:
+        while output := self.ours.engine.output(self.transport.capacity()):
+            self.transport.push(output)
+            self.ours.written(len(output))
+            self.run()
+
+    def exchange(self) -> None:
+        for _ in range(4):
+            self.to_broker()
+            self.to_client()
+
+    def receiver(self, *, credit: int = 0, **options: int) -> Any:
+        """Attach to q; what options say is set on the link."""
+        link = self.session.receiver("r")
+        link.source.address = "q"
+        link.source.distribution_mode = options.get("distribution_mode", 0)
+        link.snd_settle_mode = options.get("snd_settle_mode", proton.Link.SND_MIXED)
+        link.open()
+        self.exchange()
+        link.flow(credit)
+        return link
+
+    def publish(self, count: int, body_bytes: int, *queues: str) -> list[StoreError | None]:
+        answers: list[StoreError | None] = []
+        encoded = proton.Message(body=b"x" * body_bytes, durable=True).encode()
+        for _ in range(count):
+            header, body = parse(encoded, now_us=0)
+            self.broker.publish(header, body, queues or ("q",), answers.append)
+        self.run()
+        return answers
+
+
+def received(link: Any) -> list[proton.Delivery]:
+    """Deliveries that have come whole."""
+    deliveries = []
+    while link.current is not None and not link.current.partial:
+        deliveries.append(link.current)
+        link.advance()
+    return deliveries
+
+
+@pytest.fixture
+def store() -> Iterator[Unreadable]:
+    it = Unreadable()
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def bench(store: Unreadable) -> Bench:
+    it = Bench(store)
+    it.broker.ensure_queue("q", lambda _error: None)
+    it.run()
+    return it
+
+
+def test_a_client_that_gives_endless_credit_and_does_not_read_holds_about_a_batch(
+    bench: Bench, store: Unreadable
+) -> None:
+    bench.publish(10_000, 1024)
+    bench.receiver(credit=(1 << 31) - 1)
+    bench.to_broker()
+    assert 0 < store.acquired <= LIMIT_BYTES // 1024 + outgoing._BATCH + 1
+
+
+def test_endless_credit_still_gets_everything_once_it_reads(bench: Bench) -> None:
+    bench.publish(1_000, 1024)
+    link = bench.receiver(credit=(1 << 31) - 1)
+    bench.exchange()
+    assert len(received(link)) == 1_000
+
+
+@pytest.mark.parametrize("mode", [proton.Link.SND_MIXED, proton.Link.SND_SETTLED])
+def test_a_corrupt_message_is_left_held_and_the_others_go_on(
+    bench: Bench, store: Unreadable, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.publish(3, 10)
+    store.errors[2] = CorruptData("a piece is missing")
+    link = bench.receiver(credit=10, snd_settle_mode=mode)
+    with caplog.at_level(logging.ERROR):
+        bench.exchange()
+        bench.run_delayed()
+    bench.exchange()
+    assert len(received(link)) == 2
+    assert bench.fatal == []
+    assert len(caplog.records) == 1
+    said = "message 2 of 'q' cannot be read, it is left held: a piece is missing"
+    assert caplog.records[0].getMessage() == said
+
+
+@pytest.mark.parametrize("mode", [proton.Link.SND_MIXED, proton.Link.SND_SETTLED])
+def test_more_corrupt_messages_than_credit_do_not_stop_a_consumer(
+    bench: Bench, store: Unreadable, mode: int
+) -> None:
+    bench.publish(9, 10)
+    store.errors |= {number: CorruptData("a piece is missing") for number in range(1, 9)}
+    link = bench.receiver(credit=1, snd_settle_mode=mode)
+    for _ in range(9):
+        bench.exchange()
+        bench.run_delayed()
+    bench.exchange()
+    assert len(received(link)) == 1
+
+
+@pytest.mark.parametrize("mode", [proton.Link.SND_MIXED, proton.Link.SND_SETTLED])
+def test_a_message_that_is_not_readable_now_is_tried_again_later(
+    bench: Bench, store: Unreadable, mode: int
+) -> None:
+    bench.publish(1, 10)
+    store.errors[1] = Unavailable("no answer")
+    link = bench.receiver(credit=10, snd_settle_mode=mode)
+    for _ in range(3):
+        bench.exchange()
+        bench.run_delayed()
+    assert received(link) == []
+    store.errors.clear()
+    for _ in range(2):
+        bench.exchange()
+        bench.run_delayed()
+    bench.exchange()
+    assert len(received(link)) == 1
+
+
+def test_a_fenced_store_is_still_the_end(bench: Bench, store: Unreadable) -> None:
+    bench.publish(1, 10)
+    store.errors[1] = Fenced("epoch 2 owns the root")
+    bench.receiver(credit=1)
+    bench.exchange()
+    assert bench.fatal
+
+
+def test_a_browser_passes_over_what_is_corrupt_and_waits_for_what_is_not_readable_now(
+    bench: Bench, store: Unreadable
+) -> None:
+    bench.publish(3, 10)
+    store.errors |= {1: CorruptData("a piece is missing"), 2: Unavailable("no answer")}
+    link = bench.receiver(credit=10, distribution_mode=proton.Terminus.DIST_MODE_COPY)
+    bench.exchange()
+    assert received(link) == []
+    del store.errors[2]
+    bench.run_delayed()
+    bench.exchange()
+    assert len(received(link)) == 2
+
+
+def test_a_fault_in_dispatching_one_queue_does_not_stop_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take() -> Iterator[Any]:
+        raise ValueError("a fault")
+
+    bench.broker.ensure_queue("other", lambda _error: None)
+    bench.run()
+    monkeypatch.setattr(bench.broker.queues["other"], "take", take)
+    bench.publish(1, 10, "q", "other")
+    link = bench.receiver(credit=1)
+    bench.exchange()
+    assert len(received(link)) == 1
+
+
+def test_a_rejection_that_is_not_utf_8_is_taken(bench: Bench) -> None:
+    bench.publish(1, 10)
+    link = bench.receiver(credit=1)
+    bench.exchange()
+    (delivery,) = received(link)
+    delivery.local.condition = proton.Condition("name", "DESCRIPTION")
+    delivery.update(proton.Delivery.REJECTED)
+    pending = bench.transport.pending()
+    disposition = bytes(bench.transport.peek(pending) or b"").replace(b"DESC", b"\xff\xfe\xff\xfe")
+    assert b"\xff\xfe" in disposition
+    bench.ours.receive(disposition)
+    bench.run()
+    assert bench.broker.metrics.rejected == 1
+
+
+def test_a_decision_that_fails_leaves_the_message_to_be_given_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_delivery: Any) -> dict[str, str]:
+        raise ValueError("a fault")
+
+    bench.publish(1, 10)
+    link = bench.receiver(credit=1)
+    bench.exchange()
+    (delivery,) = received(link)
+    monkeypatch.setattr(outgoing, "rejection", failing)
+    delivery.update(proton.Delivery.REJECTED)
+    bench.to_broker()
+    bench.ours.free()
+    bench.run()
+    assert len(bench.broker.queues["q"].waiting_after(0)) == 1
+
+
+def test_a_large_durable_message_arrives_on_a_durable_and_on_a_transient_queue(
+    tmp_path: Path,
+) -> None:
+    store = DeltaMessageStore(tmp_path / "root")
+    bench = Bench(store)
+    for queue in (Queue("kept"), Queue("lost", TerminusDurability.NONE)):
+        bench.broker.create_queue(queue, lambda _error: None)
+    bench.run()
+    assert bench.publish(1, 2 << 20, "kept", "lost") == [None]
+    for name in ("kept", "lost"):
+        (waiting,) = bench.broker.queues[name].waiting_after(0)
+        assert bench.calls.load(waiting.message_id).body == b"x" * (2 << 20)
+    store.close()
