@@ -55,7 +55,8 @@ class OutgoingLink:
     """Our sending end: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one
-    of: under way to be acquired, in `_unsettled`, under way to be settled.
+    of: under way to be acquired, in `_unsettled`, under way to be settled; but for one that can
+    never be read, which is left held and said so in the log.
     """
 
     def __init__(

@@ -217,6 +217,14 @@ def test_storage_that_does_not_answer_is_unavailable_until_it_does(tmp_path: Pat
     assert reader.read(1)[1] == body(1)
 
 
+def test_a_file_that_the_log_lists_and_that_is_not_there_is_corrupt(tmp_path: Path) -> None:
+    root = root_with(tmp_path / "root", [bring(1, 1)])
+    for path in root.journal.glob("segment=*/*.parquet"):
+        path.unlink()
+    with pytest.raises(CorruptData, match="message 1 cannot be read"):
+        ContentReader(root).read(1)
+
+
 def test_a_table_whose_log_cannot_be_read_is_unavailable_until_it_can(tmp_path: Path) -> None:
     root = root_with(tmp_path / "root", [bring(1, 1)])
     log, hidden = root.journal / "_delta_log", root.journal / "_hidden"
