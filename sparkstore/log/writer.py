@@ -191,8 +191,6 @@ class Log:
         if error is not None:
             raise error
 
-    # -- the log thread ----------------------------------------------------------------------
-
     def _run(self) -> None:
         inbox = self._inbox
         while (item := inbox.get()) is not None:
