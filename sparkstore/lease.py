@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sparkstore.errors import Locked
+from sparkstore.log.lock import FileLock
 
 
 @contextmanager
@@ -22,13 +21,12 @@ def jobs_lease(root: Path) -> Iterator[None]:
         OSError: The folder is not there, or cannot be written.
     """
     path = root / "jobs.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as reason:
-            message = f"{root}: another job is at work (it holds {path.name}): try again later"
-            raise Locked(message) from reason
+        lock = FileLock(path, str(root))
+    except Locked as reason:
+        message = f"{root}: another job is at work (it holds {path.name}): try again later"
+        raise Locked(message) from reason
+    try:
         yield
     finally:
-        os.close(descriptor)
+        lock.release()
