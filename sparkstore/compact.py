@@ -25,7 +25,7 @@ from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.lease import jobs_lease
 from sparkstore.marks import mark_durable
-from sparkstore.report import JobReport
+from sparkstore.report import CompactReport
 from sparkstore.root import Root, open_root
 from sparkstore.tables import statement, table_names, translated
 
@@ -46,7 +46,7 @@ def run(
     *,
     limits: Limits | None = None,
     at: At = _nowhere,
-) -> JobReport:
+) -> CompactReport:
     """Compact a root once, up to what its journal held when this began.
 
     Args:
@@ -78,7 +78,7 @@ def run(
             meta = state_fold.read_meta(root)
             at("folded")
     moved = history_last - history_before
-    return JobReport(
+    return CompactReport(
         job="compact",
         root=str(root.path),
         position_before=before.position,

@@ -1,18 +1,52 @@
-"""What a job did, as one value that JSON can hold."""
+"""What a job did, as one value that JSON can hold.
+
+`JobReport` is what every job says; a job's own report adds its figures.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """The outcome of one run of a job.
+    """The outcome of one run of a job; what it has beyond these fields are its figures.
 
     Attributes:
         job: Its name.
         root: The folder it worked on.
+        seconds: How long it took.
+        outcome: `done`; a job that does its work and finds that people must act says so here,
+            in one word. A job that fails raises and has no report.
+    """
+
+    job: str
+    root: str
+    seconds: float
+    outcome: str = "done"
+
+    @property
+    def exit_code(self) -> int:
+        """What a command ends with after such a report."""
+        return 0
+
+    def as_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+    def figures(self) -> dict[str, Any]:
+        """The fields that only this kind of report has."""
+        common = {field.name for field in fields(JobReport)}
+        return {name: value for name, value in asdict(self).items() if name not in common}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactReport(JobReport):
+    """What `compact` did.
+
+    Attributes:
         position_before: P, the last position that `state` held before.
         position_after: The same, afterwards.
         history_before: H, the last position that `history` held before.
@@ -22,11 +56,8 @@ class JobReport:
         fold_count: Delta commits to `state`.
         bytes_moved: Size of the journal's files that held the records moved.
         tables_healed: Tables whose broken end was set aside first.
-        seconds: How long it took.
     """
 
-    job: str
-    root: str
     position_before: int
     position_after: int
     history_before: int
@@ -36,8 +67,3 @@ class JobReport:
     fold_count: int
     bytes_moved: int
     tables_healed: list[str]
-    seconds: float
-
-    def as_json(self) -> str:
-        """One line."""
-        return json.dumps(asdict(self))

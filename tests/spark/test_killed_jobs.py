@@ -19,7 +19,7 @@ from sparkstore.compact_plan import Limits
 from sparkstore.errors import CorruptData, Locked, Unavailable
 from sparkstore.lease import jobs_lease
 from sparkstore.records import message_enqueued
-from sparkstore.report import JobReport
+from sparkstore.report import CompactReport
 from sparkstore.root import Root
 from tests.histories import Row, fold_rows
 from tests.history_builder import HistoryBuilder
@@ -61,8 +61,8 @@ class Told(NamedTuple):
 
     rows: list[Row]
     stops: dict[str, Stop]
-    report: JobReport
-    again: JobReport
+    report: CompactReport
+    again: CompactReport
 
 
 @pytest.fixture(scope="module")
