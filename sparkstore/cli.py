@@ -19,7 +19,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from sparkstore import cli_commands as commands
+from sparkstore import cli_jobs
 from sparkstore.cli_output import printable
+from sparkstore.cli_parsing import at_least_0, command
 from sparkstore.errors import Fenced, InvalidRequest, Locked, StoreError, Unavailable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_TRY_LATER, EXIT_INTERRUPTED = 1, 2, 75, 130
@@ -92,7 +94,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in sorted(found):
         subparsers.add_parser(name, help=_ABOVE.get(name), add_help=False)
-    for add in (_queues, _browse, _sql, _compact, _verify, _version):
+    for add in (_queues, _browse, _sql, cli_jobs.add, _verify, _version):
         add(subparsers)
     return parser
 
@@ -100,39 +102,14 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
 _ABOVE = {"serve": "an AMQP 1.0 broker over a root"}
 """Help of the commands that live above this package."""
 
-if TYPE_CHECKING:  # it is generic only for the type checker, and has no public name
-    _Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+if TYPE_CHECKING:
+    from sparkstore.cli_parsing import Subparsers
 
 
-def _command(
-    subparsers: _Subparsers, name: str, summary: str, more: str
-) -> argparse.ArgumentParser:
-    parser = subparsers.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=more,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=getattr(commands, name))
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, for machines")
-    if name != "version":
-        parser.add_argument("root", help="folder of the root")
-    return parser
-
-
-def _at_least_0(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        message = f"{number} is negative"
-        raise argparse.ArgumentTypeError(message)
-    return number
-
-
-def _queues(subparsers: _Subparsers) -> None:
-    _command(
+def _queues(subparsers: Subparsers) -> None:
+    command(
         subparsers,
-        "queues",
+        commands.queues,
         "depth, bytes, acquired and oldest age of every queue",
         "Needs no Java and changes nothing. It shows what Delta has: a running store is ahead of\n"
         "that by at most its commit interval (200 ms), a crashed one by its write-ahead log until\n"
@@ -141,10 +118,10 @@ def _queues(subparsers: _Subparsers) -> None:
     )
 
 
-def _browse(subparsers: _Subparsers) -> None:
-    parser = _command(
+def _browse(subparsers: Subparsers) -> None:
+    parser = command(
         subparsers,
-        "browse",
+        commands.browse,
         "messages of a queue, in order, without taking them",
         "Needs no Java and changes nothing; as `queues`, it shows what Delta has. Control\n"
         "characters are escaped; a body that is not UTF-8 is shown in hexadecimal.\n\n"
@@ -152,15 +129,15 @@ def _browse(subparsers: _Subparsers) -> None:
     )
     parser.add_argument("queue", help="name of the queue")
     parser.add_argument(
-        "--limit", type=_at_least_0, default=20, help="messages (default 20, 0: all)"
+        "--limit", type=at_least_0, default=20, help="messages (default 20, 0: all)"
     )
     parser.add_argument("--body", action="store_true", help="headers and content, too")
 
 
-def _sql(subparsers: _Subparsers) -> None:
-    parser = _command(
+def _sql(subparsers: Subparsers) -> None:
+    parser = command(
         subparsers,
-        "sql",
+        commands.sql,
         "answer a question with Spark SQL",
         "Views: queues, queue_messages, message_history, bindings. Starts a JVM (seconds).\n\n"
         "examples:\n"
@@ -170,25 +147,14 @@ def _sql(subparsers: _Subparsers) -> None:
     )
     parser.add_argument("statement", help="one SELECT")
     parser.add_argument(
-        "--limit", type=_at_least_0, default=1000, help="rows (default 1000, 0: all)"
+        "--limit", type=at_least_0, default=1000, help="rows (default 1000, 0: all)"
     )
 
 
-def _compact(subparsers: _Subparsers) -> None:
-    _command(
+def _verify(subparsers: Subparsers) -> None:
+    parser = command(
         subparsers,
-        "compact",
-        "the compaction job, once",
-        "Moves the journal's records to history and folds them into state. Safe to kill, to\n"
-        "repeat, and to run beside a serving store. Exit code 75: another job is at work.\n\n"
-        "example, every ten minutes in a crontab:\n  */10 * * * * sparkstore compact ROOT",
-    )
-
-
-def _verify(subparsers: _Subparsers) -> None:
-    parser = _command(
-        subparsers,
-        "verify",
+        commands.verify,
         "check every invariant of a root",
         "Needs no Java and changes nothing. Exit code 0: all hold; 1: one is broken, and its line\n"
         "says what. Check a root that is not being written to: a store at work may show a commit\n"
@@ -200,5 +166,11 @@ def _verify(subparsers: _Subparsers) -> None:
     )
 
 
-def _version(subparsers: _Subparsers) -> None:
-    _command(subparsers, "version", "versions of sparkstore and its engines", "")
+def _version(subparsers: Subparsers) -> None:
+    command(
+        subparsers,
+        commands.version,
+        "versions of sparkstore and its engines",
+        "",
+        positional=(),
+    )

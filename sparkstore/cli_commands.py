@@ -1,7 +1,7 @@
 """What each command does: ask the module that knows, print its answer.
 
 Modules are imported where they are used: `version` and `--help` answer at once, and only `sql`
-and `compact` load Spark.
+loads Spark. The commands that run a job are in `cli_jobs`.
 """
 
 from __future__ import annotations
@@ -141,23 +141,6 @@ def sql(arguments: Namespace) -> int:
         _show(arguments, answer(spark, arguments.statement, arguments.limit))
     finally:
         spark.stop()
-    return 0
-
-
-def compact(arguments: Namespace) -> int:
-    """The compaction job, once."""
-    from sparkstore.root import open_root
-
-    root = open_root(arguments.root)
-    from sparkstore.compact import run
-    from sparkstore.session import local_session
-
-    spark = local_session("sparkstore compact")
-    try:
-        report = asdict(run(spark, root))
-    finally:
-        spark.stop()
-    _print(json_lines([report]) if arguments.json else fields(report))
     return 0
 
 

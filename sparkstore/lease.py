@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sparkstore.errors import Locked
 from sparkstore.log.lock import FileLock
+
+LOCK_FILE = "jobs.lock"
 
 
 @contextmanager
@@ -20,13 +23,37 @@ def jobs_lease(root: Path) -> Iterator[None]:
         Locked: Another job, or a store that heals at its start, has it.
         OSError: The folder is not there, or cannot be written.
     """
-    path = root / "jobs.lock"
+    path = root / LOCK_FILE
     try:
         lock = FileLock(path, str(root))
     except Locked as reason:
-        message = f"{root}: another job is at work (it holds {path.name}): try again later"
-        raise Locked(message) from reason
+        raise Locked(_taken(root)) from reason
     try:
         yield
     finally:
         lock.release()
+
+
+def check_free(root: Path) -> None:
+    """Refuse at once what `jobs_lease` would refuse after seconds of starting a JVM.
+
+    It reads the kernel's list of locks and takes none: a store that starts in this moment must be
+    able to take the lease, or it would leave its healing to a job that is not there. Where there
+    is no such list nothing is refused, and `jobs_lease` decides, as it does in any case.
+
+    Raises:
+        Locked: Another job, or a store that heals at its start, has it.
+    """
+    try:
+        lock = (root / LOCK_FILE).stat()
+        held = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return
+    device = lock.st_dev
+    name = f"{os.major(device):02x}:{os.minor(device):02x}:{lock.st_ino}"
+    if any("->" not in line.split() and name in line.split() for line in held):
+        raise Locked(_taken(root))
+
+
+def _taken(root: Path) -> str:
+    return f"{root}: another job is at work (it holds {LOCK_FILE}): try again later"

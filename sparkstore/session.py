@@ -85,15 +85,19 @@ def local_session(
         return SparkSession(SparkContext(conf=conf, gateway=_gateway(conf)))
 
 
-def submitted_session(app: str) -> SparkSession:
+def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:
     """The session of a job: spark-submit's if that started us, else a local one.
+
+    Args:
+        app: Name that Spark shows.
+        heap: Of a local one; spark-submit has decided it before (`--driver-memory`).
 
     Raises:
         InvalidRequest: spark-submit was not told about Delta.
         Unavailable: As `local_session`.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return local_session(app)
+        return local_session(app, heap=heap)
     spark = SparkSession.builder.appName(app).getOrCreate()
     if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
         message = "spark-submit has no Delta: add --properties-file conf/spark-defaults.conf"

@@ -6,6 +6,7 @@
     queue_messages    one row for each message on each queue: typed header, properties, body
     message_history   one row for each event of each message
     bindings          one row for each binding
+    job_runs          one row for each run of a job, once there was one (`job_runs_view`)
 
 The queries are in `sql/`: each view is made of steps, and each step is one file.
 
@@ -26,6 +27,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sparkstore import job_runs_view
 from sparkstore.root import Root, open_root
 from sparkstore.tables import table_names, text, translated
 
@@ -54,6 +56,7 @@ def register(spark: SparkSession, root: Root | str | Path) -> None:
     for view, steps in VIEWS.items():
         with translated(f"cannot register the view {view}"):
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text(view, steps, names)}")
+    job_runs_view.register(spark, found)
 
 
 def sql(

@@ -1,0 +1,118 @@
+"""The commands that run a Spark job: their options, and how they end.
+
+`jobs/*.py` are these same commands for spark-submit. Spark is loaded when a job runs, not before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkstore.cli_output import fields
+from sparkstore.cli_parsing import at_least_0, command
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkstore.cli_parsing import Subparsers
+    from sparkstore.report import JobReport
+
+_LEAST_PRIORITY = 19
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    parser = command(
+        subparsers,
+        compact,
+        "the compaction job, once",
+        "Moves the journal's records to history and folds them into state. Safe to kill, to\n"
+        "repeat, and to run beside a serving store. Exit code 75: another job is at work.\n\n"
+        "example, every ten minutes in a crontab:\n  */10 * * * * sparkstore compact ROOT",
+    )
+    parser.add_argument(
+        "--step-records", type=at_least_0, metavar="N", help="records folded at a time"
+    )
+    job_options(parser)
+
+
+def job_options(parser: argparse.ArgumentParser) -> None:
+    """The options that every job has."""
+    group = parser.add_argument_group("how the job runs")
+    group.add_argument("--heap", type=_heap, default="2g", help="heap of the JVM (default 2g)")
+    group.add_argument(
+        "--nice", type=_priority, default=_LEAST_PRIORITY, metavar="N",
+        help="priority, 0 (as it is) to 19 (least, default)",
+    )  # fmt: skip
+    group.add_argument(
+        "--textfile", type=Path, metavar="DIR", help="write metrics here, for Prometheus"
+    )
+    group.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show each step on standard error (default: if that is a terminal)",
+    )
+
+
+def compact(arguments: Namespace) -> int:
+    """The compaction job, once."""
+    from sparkstore.root import open_root
+
+    root = open_root(arguments.root)
+
+    def work(spark: SparkSession) -> JobReport:
+        from sparkstore import compact
+        from sparkstore.compact_plan import Limits
+
+        step_records = arguments.step_records or Limits().step_records
+        return compact.run(spark, root, limits=Limits(step_records))
+
+    return run_job("compact", root.path, work, arguments)
+
+
+def run_job(
+    job: str, root: str | Path, work: Callable[[SparkSession], JobReport], arguments: Namespace
+) -> int:
+    """Run a job in its frame and print its report.
+
+    Args:
+        job: Its name.
+        root: The root that it changes.
+        work: The job; imports what loads Spark itself.
+        arguments: With those of `job_options`.
+    """
+    from sparkstore import job as frame
+
+    settings = frame.JobSettings(
+        heap=arguments.heap,
+        nice=arguments.nice,
+        textfile=arguments.textfile,
+        progress=arguments.progress,
+    )
+    report = frame.run(job, root, work, settings)
+    if arguments.json:
+        print(report.as_json())
+    else:
+        for line in fields(asdict(report)):
+            print(line)
+    return report.exit_code
+
+
+def _heap(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]*[kmgKMG]", text):
+        message = f"{text!r} is no size of a heap: write 2g, or 1500m"
+        raise argparse.ArgumentTypeError(message)
+    return text
+
+
+def _priority(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= _LEAST_PRIORITY:
+        message = f"{number} is not between 0 and {_LEAST_PRIORITY}"
+        raise argparse.ArgumentTypeError(message)
+    return number

@@ -1,0 +1,57 @@
+"""How the parsers of commands are made: alike, each with its help, its example and `--json`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # it is generic only for the type checker, and has no public name
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
+
+ROOT = ("root", "folder of the root")
+
+
+def command(
+    subparsers: Subparsers,
+    run: Callable[[argparse.Namespace], int],
+    summary: str,
+    more: str,
+    *,
+    positional: Sequence[tuple[str, str]] = (ROOT,),
+) -> argparse.ArgumentParser:
+    """Add a command that is called as its function.
+
+    Args:
+        subparsers: Where to.
+        run: What it does: takes the arguments, prints, returns the exit code.
+        summary: One line, small letters.
+        more: The rest of its help; ends with an example.
+        positional: Name and help of each positional argument.
+    """
+    parser = subparsers.add_parser(
+        run.__name__,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=more,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, for machines")
+    for name, what in positional:
+        parser.add_argument(name, help=what)
+    return parser
+
+
+def at_least_0(text: str) -> int:
+    """A number of things.
+
+    Raises:
+        ArgumentTypeError: It is negative.
+        ValueError: It is no number.
+    """
+    number = int(text)
+    if number < 0:
+        message = f"{number} is negative"
+        raise argparse.ArgumentTypeError(message)
+    return number
