@@ -19,17 +19,16 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from sparkstore import cli_commands as commands
-from sparkstore import cli_jobs
+from sparkstore import cli_jobs, cli_replicas
 from sparkstore.cli_output import printable
 from sparkstore.cli_parsing import at_least_0, command
-from sparkstore.errors import Fenced, InvalidRequest, Locked, StoreError, Unavailable
+from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_TRY_LATER, EXIT_INTERRUPTED = 1, 2, 75, 130
 _EXIT_CODES: Mapping[type[StoreError], int] = {
     InvalidRequest: EXIT_USAGE,
     Locked: EXIT_TRY_LATER,
     Unavailable: EXIT_TRY_LATER,
-    Fenced: EXIT_TRY_LATER,
 }
 
 _EXAMPLES = """\
@@ -94,7 +93,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in sorted(found):
         subparsers.add_parser(name, help=_ABOVE.get(name), add_help=False)
-    for add in (_queues, _browse, _sql, cli_jobs.add, _verify, _version):
+    for add in (_queues, _browse, _sql, cli_jobs.add, cli_replicas.add, _verify, _version):
         add(subparsers)
     return parser
 

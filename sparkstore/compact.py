@@ -23,6 +23,7 @@ from sparkstore import healing, state_fold
 from sparkstore.compact_plan import Limits, file_count, steps
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.fencing import check_may_work
 from sparkstore.lease import jobs_lease
 from sparkstore.marks import mark_durable
 from sparkstore.report import CompactReport
@@ -57,6 +58,7 @@ def run(
 
     Raises:
         Locked: Another job has the lease.
+        Fenced: A replica took over.
         Unavailable: The journal is broken at its end, so the store must start and heal it; or
             Spark or the storage failed. Nothing is lost; run it again.
         CorruptData: Positions are missing, or there twice.
@@ -64,6 +66,7 @@ def run(
     began = time.monotonic()
     root = where if isinstance(where, Root) else open_root(where)
     with jobs_lease(root.path), translated("compact"):
+        check_may_work(root.path)
         healed = _heal(root)
         at("healed")
         meta = before = state_fold.read_meta(root)

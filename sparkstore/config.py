@@ -24,6 +24,7 @@ _LEAST: dict[str, float] = {
     "max_message_bytes": 0,
     "max_pending_bytes": 1,
     "cache_bytes": 0,
+    "fence_check_s": 0.01,
 }
 
 
@@ -48,6 +49,8 @@ class StoreConfig:
         max_pending_bytes: Calls get `Unavailable` while so much waits for the write-ahead log, or,
             with `ack = "delta"`, for its Delta commit.
         cache_bytes: Content of waiting messages kept in memory.
+        fence_check_s: How often a store looks whether a replica was promoted in its place: so long
+            may it go on after that.
         fsync: False only to measure what fsync costs; never in service.
     """
 
@@ -64,6 +67,7 @@ class StoreConfig:
     max_message_bytes: int = 128 * _MIB
     max_pending_bytes: int = 256 * _MIB
     cache_bytes: int = 64 * _MIB
+    fence_check_s: float = 10.0
     fsync: bool = True
 
     def __post_init__(self) -> None:

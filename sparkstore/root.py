@@ -27,12 +27,12 @@ from sparkstore.durable_files import fsync_path, fsync_with_folders, replace_dur
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError
 from sparkstore.schema import ROW, SCHEMA_VERSION, STATE, TABLE_CONFIGURATION
 
-TABLES: dict[str, tuple[pa.Schema, str]] = {
-    "journal": (ROW, "segment"),
-    "history": (ROW, "segment"),
-    "state": (STATE, "part"),
+TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
+    "journal": (ROW, ("segment",)),
+    "history": (ROW, ("segment",)),
+    "state": (STATE, ("part", "block")),
 }
-"""Schema and partition column of each table."""
+"""Schema and partition columns of each table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,9 @@ class Identity:
         role: `primary`, `replica` or `fenced`.
         generation: Raised by each promotion.
         replicas: Where its copies are.
+        primary_id: Root id of the root that it is, or was, a copy of; empty: of none.
+        primary: Where that root was when the copy was made.
+        successor: Of a fenced root: where the replica is that took over.
     """
 
     root_id: str
@@ -52,6 +55,9 @@ class Identity:
     role: str = "primary"
     generation: int = 1
     replicas: list[str] = field(default_factory=list)
+    primary_id: str = ""
+    primary: str = ""
+    successor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +123,11 @@ def open_root(where: str | Path) -> Root:
     if not file.is_file():
         message = f"{path} is not a sparkstore root: it has no root.json"
         raise InvalidRequest(message)
-    return Root(path, _identity(file))
+    return Root(path, read_identity(file))
 
 
-def open_or_create_root(where: str | Path) -> Root:
-    """The root at a folder, created if the folder is absent or empty.
+def open_or_create_root(where: str | Path, new: Identity | None = None) -> Root:
+    """The root at a folder, created as a primary, or as `new`, if the folder is absent or empty.
 
     Call it with the writer's lock held (`log.lock`), whose file does not count as content.
 
@@ -136,12 +142,12 @@ def open_or_create_root(where: str | Path) -> Root:
     """
     path = path_of(where)
     check_may_be_root(path)
-    if _is_root(path):
+    if is_root(path):
         return open_root(path)
     for name in TABLES:
         if not _is_whole(path / name / "_delta_log" / f"{0:020}.json"):
             shutil.rmtree(path / name, ignore_errors=True)
-    return _create(path)
+    return _create(path, new or Identity(uuid4().hex))
 
 
 def check_may_be_root(path: Path) -> None:
@@ -151,18 +157,19 @@ def check_may_be_root(path: Path) -> None:
         InvalidRequest: It is a file, or holds something else.
         CorruptData: It holds records but no `root.json`.
     """
-    if path.exists() and not _is_root(path):
+    if path.exists() and not is_root(path):
         try:
             _check_leftovers(path)
         except StoreError:
-            if not _is_root(path):  # else another opener has just created it
+            if not is_root(path):  # else another opener has just created it
                 raise
 
 
 _LEFT_BY_A_CREATION = {*TABLES, "wal", "writer.lock", "jobs.lock", "root.json"}
 
 
-def _is_root(path: Path) -> bool:
+def is_root(path: Path) -> bool:
+    """True if a folder is a root, whatever its role."""
     return (path / "root.json").is_file()
 
 
@@ -196,19 +203,18 @@ def _is_of_an_empty_table(file: Path) -> bool:
     return file.parts[1:-1] == ("_delta_log",) and f"{0:020}.json" in file.name
 
 
-def _create(path: Path) -> Root:
+def _create(path: Path, identity: Identity) -> Root:
     path.mkdir(parents=True, exist_ok=True)
-    for name, (schema, partition) in TABLES.items():
+    for name, (schema, partitions) in TABLES.items():
         DeltaTable.create(
             str(path / name),
             schema=schema,
-            partition_by=[partition],
+            partition_by=list(partitions),
             configuration=dict(TABLE_CONFIGURATION),
             mode="ignore",
         )
         log = path / name / "_delta_log"
         fsync_with_folders([*log.glob("*.json")], up_to=path.parent)
-    identity = Identity(uuid4().hex)
     scratch = path / f"root.json.{identity.root_id}"
     replace_durably(scratch, json.dumps(asdict(identity), indent=2).encode())
     with suppress(FileExistsError):  # whoever created it at the same time was first
@@ -218,7 +224,12 @@ def _create(path: Path) -> Root:
     return open_root(path)
 
 
-def _identity(file: Path) -> Identity:
+def read_identity(file: Path) -> Identity:
+    """What a `root.json` says.
+
+    Raises:
+        CorruptData: It cannot be read, or is from a newer schema version.
+    """
     try:
         content: dict[str, Any] = json.loads(file.read_bytes())
         version = int(content["schema_version"])

@@ -16,6 +16,7 @@ from cproton import pn_sasl_extended, pn_ssl_present
 
 from broker_shim.embedded.bind_address import ListenAddress, listening_socket, parse_listen
 from broker_shim.embedded.broker import Broker, recover
+from broker_shim.embedded.control import ControlServer
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.embedded.listener import Listener, Timers
 from broker_shim.embedded.metrics import Metrics
@@ -25,10 +26,12 @@ from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.store.interface import BindingKey, Exchange, MessageStore, Queue
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.log.tuning import tune_process
+from sparkstore.root import open_root
 
 _log = logging.getLogger("sparkstore.serve")
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
+_PROBE_S = 1.0
 
 EXAMPLES = """\
 examples:
@@ -101,9 +104,13 @@ def serve(
     listener.listen(broker, listening)
     _handle_signals(listener, metrics)
     _report(timers, metrics, options.metrics_file)
+    _probe(timers, calls)
     port = listening.getsockname()[1]
+    control = _control(options, listener, broker)
     _announce(f"amqp://{address.url_host}:{port}", options)
     listener.run()
+    if control is not None:
+        control.close()
     listener.close()
     return _end(store, failures, metrics, options.metrics_file)
 
@@ -208,6 +215,20 @@ def _store(options: argparse.Namespace, config: StoreConfig) -> MessageStore:
     return DeltaMessageStore(options.root, config)
 
 
+def _control(
+    options: argparse.Namespace, listener: Listener, broker: Broker
+) -> ControlServer | None:
+    """Listen for bulk operations; AMQP is served even if that is not possible."""
+    if options.memory:
+        return None
+    try:
+        root = open_root(options.root)
+        return ControlServer(listener.selector, broker, root.path, root.identity.root_id)
+    except (OSError, StoreError) as reason:
+        _log.warning("no control socket, so no bulk operations while this runs: %s", reason)
+        return None
+
+
 def _later(timers: Timers) -> Callable[[float, Callable[[], None]], None]:
     return lambda delay_s, call: timers.add(time.monotonic() + delay_s, call)
 
@@ -234,6 +255,12 @@ def _report(timers: Timers, metrics: Metrics, file: Path | None) -> None:
         timers.add(time.monotonic() + 5, write)
 
     write()
+
+
+def _probe(timers: Timers, calls: StoreCalls) -> None:
+    """A store that was fenced while nothing is sent must end the broker all the same."""
+    calls.probe()
+    timers.add(time.monotonic() + _PROBE_S, lambda: _probe(timers, calls))
 
 
 def _announce(url: str, options: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from sparkstore import codec, rows
 from sparkstore.config import StoreConfig
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
+from sparkstore.fencing import FenceWatch, check_may_serve
 from sparkstore.fold import State
 from sparkstore.healing import heal
 from sparkstore.lease import jobs_lease
@@ -31,7 +32,7 @@ from sparkstore.log.writer import Log
 from sparkstore.marks import mark_durable
 from sparkstore.records import Record, opened
 from sparkstore.recovery import Tail, journal_tail, recover
-from sparkstore.root import Root, check_may_be_root, open_or_create_root, path_of
+from sparkstore.root import Root, check_may_be_root, is_root, open_or_create_root, path_of
 
 _log = logging.getLogger(__name__)
 
@@ -54,13 +55,16 @@ def open_log(where: str | Path, config: StoreConfig) -> Opened:
     Raises:
         Locked: Another process writes to it, or to its log folder.
         Unavailable: The disk is full or does not answer.
-        Fenced: Another opener won the race for the next epoch.
+        Fenced: It is a replica, or a replica of it took over; another opener won the race for the
+            next epoch.
         InvalidRequest: Not a root, or `ack` does not fit it.
         CorruptData: What is there cannot be trusted; the message says what and where.
     """
     ack = _ack(where, config)
     path = path_of(where)
     check_may_be_root(path)  # before anything is written there
+    if is_root(path):
+        check_may_serve(path)
     path.mkdir(parents=True, exist_ok=True)
     wal_folder = Path(config.wal_dir).absolute() if config.wal_dir else path / "wal"
     locks = ExitStack()
@@ -106,6 +110,7 @@ def _ack(where: str | Path, config: StoreConfig) -> str:
 
 
 def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, ack: str) -> Opened:
+    check_may_serve(root.path)  # again, since a promotion holds the writer's lock, too
     _heal(root)
     journal = Journal(root, uuid4().hex)
     tail = journal_tail(root)
@@ -128,6 +133,7 @@ def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, a
         next_position=last_position + 2,
         first_segment=segment,
     )
+    locks.callback(FenceWatch(root, config.fence_check_s, log.fail).stop)
     _log.info(
         "opened %s: epoch %d, position %d, %d records replayed",
         root.path,

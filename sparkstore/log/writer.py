@@ -84,7 +84,7 @@ class Log:
             first_segment,
             self.metrics,
             self._recent.committed,
-            self._fail,
+            self.fail,
         )
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
@@ -194,9 +194,7 @@ class Log:
     def _run(self) -> None:
         inbox = self._inbox
         while (item := inbox.get()) is not None:
-            batch = [item]
-            size = len(item.packed)
-            is_last = False
+            batch, size, is_last = [item], len(item.packed), False
             while size < _GROUP_BYTES and not inbox.empty():
                 more = inbox.get()
                 if more is None:
@@ -217,7 +215,7 @@ class Log:
             error = self._sync(batch, len(records), first)
         self._done_bytes += size
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             for item in batch:
                 _fire(item.fire, item.error or error)
             return
@@ -276,7 +274,8 @@ class Log:
             _log.error("no room in the write-ahead log: %s; pushing back", reason)
             self._stalled = reason
 
-    def _fail(self, error: StoreError) -> None:
+    def fail(self, error: StoreError) -> None:
+        """Acknowledge nothing from now on; the first reason counts. From any thread."""
         if self._failure is None:
             self._failure = error
             _log.critical("the log stopped acknowledging: %s", error)

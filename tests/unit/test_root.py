@@ -161,7 +161,7 @@ def test_of_two_who_create_a_root_the_first_root_json_counts(
 ) -> None:
     """The second looked before the first was done."""
     first = open_root(root)
-    monkeypatch.setattr("sparkstore.root._is_root", lambda _path: False)
+    monkeypatch.setattr("sparkstore.root.is_root", lambda _path: False)
     assert open_or_create_root(root) == first
 
 
