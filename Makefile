@@ -7,10 +7,11 @@ SETUP := $(VENV)/.setup-done
 JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
-.PHONY: help check setup demo test test-fast lint types contracts bench soak lock clean
+.PHONY: help check setup demo test test-fast lint types contracts bench soak wheel check-schedules \
+    lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 check:  ## say what this machine lacks
 	@PYTHON="$(PYTHON)" sh .ci/check-machine
@@ -57,6 +58,22 @@ bench: setup  ## the figures of the README, beside the machine's own
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
+
+wheel: $(SETUP)  ## dist/*.whl: the packages, SQL, the jobs and their schedules
+	@rm -rf build/lib build/bdist.*  # else modules that are gone would be in it
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+AIRFLOW := build/airflow-venv
+$(AIRFLOW)/.done: tests/schedules/airflow.txt
+	@$(PYTHON) -m venv $(AIRFLOW)
+	@$(AIRFLOW)/bin/python -m pip install --quiet -r tests/schedules/airflow.txt
+	@touch $@
+
+check-schedules: $(SETUP) $(AIRFLOW)/.done  ## conf/schedules, the DAGs by a real Airflow of its own
+	@$(BIN)/python -m pytest -q tests/schedules
+	@AIRFLOW_HOME="$(CURDIR)/build/airflow-home" AIRFLOW__CORE__LOAD_EXAMPLES=False \
+	    $(AIRFLOW)/bin/python tests/schedules/import_dags.py
 
 lock:  ## requirements.lock from requirements.in (needs uv)
 	@uv pip compile requirements.in -o requirements.lock --universal --python-version 3.11 \

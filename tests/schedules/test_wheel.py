@@ -1,0 +1,68 @@
+"""What `make wheel` builds runs without a checkout, and brings the jobs and their schedules."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.architecture.source import TOP, tracked_files
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy: a build leaves its scratch beside the sources."""
+    copy, built = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("dist")
+    for path in tracked_files():
+        if path.parts[0] in {"sparkstore", "broker_shim", "jobs", "conf"} or len(path.parts) == 1:
+            (copy / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(TOP / path, copy / path)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", built, copy], check=True, timeout=300)
+    (found,) = built.glob("*.whl")
+    return found
+
+
+def test_the_wheel_has_every_query_every_setting_every_job_and_every_schedule(
+    wheel: Path,
+) -> None:
+    names = {name.split(".data/data/share/sparkstore/")[-1] for name in ZipFile(wheel).namelist()}
+    expected = {
+        path.as_posix()
+        for path in tracked_files()
+        if path.parts[0] in {"jobs", "conf"} or path.suffix == ".sql"
+    }
+    assert "conf/schedules/crontab" in expected
+    assert expected - names == set()
+
+
+def test_a_fresh_environment_runs_the_command_and_the_job_scripts_of_the_wheel(
+    wheel: Path, tmp_path: Path
+) -> None:
+    fresh = tmp_path / "fresh"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", fresh], check=True)
+    # Dependencies are our own environment's: what it has by `.pth` files, like the checkout, is not
+    # reached this way.
+    (site,) = fresh.glob("lib/python3*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    pip = [sys.executable, "-m", "pip", "--python", fresh / "bin" / "python", "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True, cwd=tmp_path)
+
+    def said(*words: Path | str) -> str:
+        run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return run.stdout
+
+    python, share = fresh / "bin" / "python", fresh / "share" / "sparkstore"
+    where = said(python, "-c", "import sparkstore; print(sparkstore.__file__)")
+    assert Path(where.strip()).is_relative_to(fresh)
+    assert "deltalake" in said(fresh / "bin" / "sparkstore", "version")
+    assert "serve" in said(fresh / "bin" / "sparkstore", "--help")
+    for job in (share / "jobs").glob("*.py"):
+        assert f"sparkstore {job.stem}" in said(python, job, "--help")
