@@ -104,7 +104,7 @@ class ContentReader:
                 content = _whole_content(record)
                 if content is not None:
                     return content
-                header = record.message or header
+                header = _whole_header(record) or header
                 if record.kind is Kind.CONTENT:
                     pieces[record.body_offset or 0] = record.body or b""
         if header is None:
@@ -177,6 +177,12 @@ def _whole_content(record: Record) -> Content | None:
     if header is None or header.protocol is None or body is None:
         return None
     return (header, body) if len(body) == header.body_bytes else None
+
+
+def _whole_header(record: Record) -> MessageHeader | None:
+    """The header, if this row brings it; the rows of a message's other queues cut it short."""
+    header = record.message
+    return None if header is None or header.protocol is None else header
 
 
 def _joined(message_id: int, header: MessageHeader, pieces: dict[int, bytes]) -> bytes:

@@ -20,6 +20,7 @@ from broker_shim.embedded.address import (
     node_of,
     refusal_to_create,
 )
+from broker_shim.embedded.bulk import BulkOperations
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.routing import DEFAULT_EXCHANGES, Router
@@ -34,6 +35,8 @@ from broker_shim.store.interface import (
     MessageStore,
     Queue,
 )
+from broker_shim.store.wiring import detail_of
+from sparkstore.queue_arguments import terms_of
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +58,7 @@ class Broker:
         self._to_dispatch: set[str] = set()
         self.is_stopping = False
         self.settlement = Settlement(self)
+        self.bulk = BulkOperations(self)
 
     @property
     def open_count(self) -> int:
@@ -88,7 +92,7 @@ class Broker:
             if error is None:
                 self.metrics.enqueued += len(names)
                 for name in names:
-                    self._arrived(name, message_id, header.priority)
+                    self.arrived(name, message_id, header.priority)
             on_done(error)
 
         may_stage = all(name in self.queues and self.queues[name].is_kept for name in names)
@@ -166,7 +170,8 @@ class Broker:
             except Exception:  # noqa: BLE001  # one queue must not end the others
                 _log.exception("queue %r: dispatching failed", queue.name)
 
-    def _arrived(self, name: str, message_id: int, priority: int) -> None:
+    def arrived(self, name: str, message_id: int, priority: int) -> None:
+        """A message is on a queue, durably: it may be dispatched."""
         queue = self.queues.get(name)
         if queue is not None:
             queue.arrived(message_id, priority)
@@ -205,7 +210,9 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
 
 
 def _dispatch_of(queue: Queue) -> QueueDispatch:
-    return QueueDispatch(queue.name, is_kept=queue.durability is TerminusDurability.UNSETTLED_STATE)
+    is_kept = queue.durability is TerminusDurability.UNSETTLED_STATE
+    arguments = terms_of(detail_of(queue)).arguments
+    return QueueDispatch(queue.name, is_kept=is_kept, arguments=arguments)
 
 
 def _release(store: MessageStore, acquired: list[tuple[int, str, str]], timeout_s: float) -> None:

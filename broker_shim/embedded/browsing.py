@@ -74,7 +74,7 @@ class BrowsingLink:
             if credit == 0:
                 break
             try:
-                message = self._broker.calls.load(waiting.message_id)
+                message = self._broker.calls.load(waiting.message_id, self._queue.name)
             except Unavailable:
                 self._look_later()
                 break

@@ -67,6 +67,11 @@ class Listener:
         self._is_stop_asked = False
         self._selector.register(inbox, selectors.EVENT_READ, self._inbox_ready)
 
+    @property
+    def selector(self) -> selectors.BaseSelector:
+        """What the loop waits on, for other sockets; each is registered with what to call."""
+        return self._selector
+
     def listen(self, broker: Broker, address: socket.socket) -> None:
         """Serve connections that come to a listening socket."""
         self._broker = broker

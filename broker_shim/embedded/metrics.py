@@ -21,6 +21,8 @@ class Metrics:
         rejected: Deliveries rejected.
         released: Given back, for whatever reason.
         expired: Not delivered because they were too old.
+        moved: Moved, purged, requeued or put back by bulk operations.
+        dead_lettered: Taken off a queue because they were too old or had failed too often.
         protocol_errors: Connections closed for what the peer sent.
     """
 
@@ -34,6 +36,8 @@ class Metrics:
     rejected: int = 0
     released: int = 0
     expired: int = 0
+    moved: int = 0
+    dead_lettered: int = 0
     protocol_errors: int = 0
 
     def line(self) -> str:

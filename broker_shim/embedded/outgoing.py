@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_EXPIRED = {"outcome": "expired"}
-
 _BATCH = 100
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
 what may be buffered, however much credit it gave."""
@@ -118,27 +116,36 @@ class OutgoingLink:
         """See `Consumer.assign`."""
         self.credit -= 1
         self._acquiring += 1
-        calls, queue, holder = self._broker.calls, self._queue.name, self._holder
-        done = partial(self._acquired, message_id)
         if self._is_settled:
             self._take(message_id)
         else:
-            calls.acquire(message_id, queue, holder, done)
+            done = partial(self._acquired, message_id)
+            self._broker.calls.acquire(message_id, self._queue.name, self._holder, done)
 
     def _take(self, message_id: int) -> None:
         """At most once: it leaves the queue before it is sent, so it has to be read before that."""
         try:
-            message = self._broker.calls.load(message_id)
+            message = self._broker.calls.load(message_id, self._queue.name)
         except StoreError as error:
             self._broker.later(0.0, partial(self._acquired, message_id, error))
+            return
+        if self._is_expired(message):
+            self._broker.later(0.0, partial(self._not_taken, message_id))
             return
 
         def taken(error: StoreError | None) -> None:
             self._acquired(message_id, error, message)
 
-        outcome = _EXPIRED if self._is_expired(message) else None
-        calls, queue = self._broker.calls, self._queue.name
-        calls.dequeue(message_id, queue, self._holder, taken, outcome)
+        self._broker.calls.dequeue(message_id, self._queue.name, self._holder, taken)
+
+    def _not_taken(self, message_id: int) -> None:
+        """It expired before it left the queue: from there it goes as the queue says."""
+        self._acquiring -= 1
+        self._broker.metrics.expired += 1
+        self._queue.released(message_id, delivery_failed=False)
+        self._broker.bulk.end_if_due(self._queue, message_id)
+        if not self.is_gone:
+            self._refresh()
 
     def _is_expired(self, message: Message) -> bool:
         expires_at = message.header.expires_at
@@ -197,7 +204,7 @@ class OutgoingLink:
     def _deliver_or_not(self, message_id: int, taken: Message | None) -> None:
         """Deliver what is ours; or later, while storage does not answer; or leave it held."""
         try:
-            self._deliver(taken or self._broker.calls.load(message_id))
+            self._deliver(taken or self._broker.calls.load(message_id, self._queue.name))
         except Unavailable as error:
             _log.warning("message %d of %r: %s", message_id, self._queue.name, error)
             delay_s = self._broker.settings.probe_interval_s
@@ -213,8 +220,9 @@ class OutgoingLink:
 
     def _deliver(self, message: Message) -> None:
         header, message_id = message.header, message.message_id
-        if self._is_expired(message):
-            self._expired(message_id)
+        if not self._is_settled and self._is_expired(message):
+            self._broker.metrics.expired += 1
+            self._give_back(message_id, failed=False)  # from the queue it goes as the queue says
             return
         now_us = self._connection.now_us()
         failures = self._queue.delivery_count(message_id)
@@ -227,14 +235,6 @@ class OutgoingLink:
         else:
             self._unsettled[delivery] = message_id
         self._connection.has_output()
-
-    def _expired(self, message_id: int) -> None:
-        self._broker.metrics.expired += 1
-        if self._is_settled:
-            self._queue.removed(message_id)
-            return
-        remove, queue = self._broker.settlement.remove, self._queue.name
-        remove(message_id, queue, self._holder, lambda _error: None, _EXPIRED)
 
     def _accepted(self, delivery: Any, message_id: int) -> None:
         def done(error: StoreError | None) -> None:

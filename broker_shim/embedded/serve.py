@@ -16,6 +16,7 @@ from cproton import pn_sasl_extended, pn_ssl_present
 
 from broker_shim.embedded.bind_address import ListenAddress, listening_socket, parse_listen
 from broker_shim.embedded.broker import Broker, recover
+from broker_shim.embedded.control import ControlServer
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.embedded.listener import Listener, Timers
 from broker_shim.embedded.metrics import Metrics
@@ -25,6 +26,7 @@ from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.store.interface import BindingKey, Exchange, MessageStore, Queue
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.log.tuning import tune_process
+from sparkstore.root import open_root
 
 _log = logging.getLogger("sparkstore.serve")
 
@@ -104,8 +106,11 @@ def serve(
     _report(timers, metrics, options.metrics_file)
     _probe(timers, calls)
     port = listening.getsockname()[1]
+    control = _control(options, listener, broker)
     _announce(f"amqp://{address.url_host}:{port}", options)
     listener.run()
+    if control is not None:
+        control.close()
     listener.close()
     return _end(store, failures, metrics, options.metrics_file)
 
@@ -208,6 +213,20 @@ def _store(options: argparse.Namespace, config: StoreConfig) -> MessageStore:
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
     return DeltaMessageStore(options.root, config)
+
+
+def _control(
+    options: argparse.Namespace, listener: Listener, broker: Broker
+) -> ControlServer | None:
+    """Listen for bulk operations; AMQP is served even if that is not possible."""
+    if options.memory:
+        return None
+    try:
+        root = open_root(options.root)
+        return ControlServer(listener.selector, broker, root.path, root.identity.root_id)
+    except (OSError, StoreError) as reason:
+        _log.warning("no control socket, so no bulk operations while this runs: %s", reason)
+        return None
 
 
 def _later(timers: Timers) -> Callable[[float, Callable[[], None]], None]:

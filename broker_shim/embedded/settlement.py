@@ -75,6 +75,7 @@ class Settlement:
                 if error is None:
                     dispatch.released(message_id, delivery_failed=failed)
                     self._broker.wanted(queue)
+                    self._broker.bulk.end_if_due(dispatch, message_id)
                 else:
                     dispatch.removed(message_id)
             if on_done is not None:

@@ -11,12 +11,14 @@ from broker_shim.embedded.inbox import Inbox
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import (
     BindingKey,
+    Entry,
     Exchange,
     Message,
     MessageHeader,
     MessageStore,
     Queue,
 )
+from sparkstore.bulk import NewMessage, Put, Take
 
 STAGED_BYTES = 1 << 20
 """A larger body is given to the store in pieces."""
@@ -36,6 +38,7 @@ class StoreCalls:
         self._store = store
         self._inbox = inbox
         self._on_fatal = on_fatal
+        self._entries = store.recover().entries
         self.open_count = 0
 
     def put(
@@ -74,8 +77,13 @@ class StoreCalls:
         self.open_count += 1
         whole = self._store.stage(message, [body], self._completion(staged))
 
-    def load(self, message_id: int) -> Message:
-        """A message on a queue; see `MessageStore.load`.
+    def entry(self, queue: str, message_id: int) -> Entry | None:
+        """What the store has of a message on a queue; None if it is not there."""
+        entries = self._entries.get(queue)
+        return None if entries is None else entries.get(message_id)
+
+    def load(self, message_id: int, queue: str) -> Message:
+        """A message as it is on a queue, which may have an expiry of its own; see `MessageStore`.
 
         Raises:
             Unavailable: Not now; try again.
@@ -83,10 +91,64 @@ class StoreCalls:
             StoreError: The store has ended, and `on_fatal` was called; the message is on no queue.
         """
         try:
-            return self._store.load(message_id)
+            message = self._store.load(message_id)
         except ENDED as error:
             self._on_fatal(error)
             raise
+        entry, header = self.entry(queue, message_id), message.header
+        if entry is None or entry.expires_at == header.expires_at:
+            return message
+        return message._replace(header=header._replace(expires_at=entry.expires_at))
+
+    def together(self, steps: Iterable[tuple[int, Put | Take]], on_done: OnComplete) -> None:
+        """Take and put messages that the store holds, all of it or nothing."""
+        refusals: list[StoreError] = []
+
+        def note(error: StoreError | None) -> None:
+            if error is not None:
+                refusals.append(error)
+
+        def done(error: StoreError | None) -> None:
+            on_done(error and (refusals[0] if refusals else error))
+
+        try:
+            transaction = self._store.begin()
+            for message_id, step in steps:
+                if isinstance(step, Put):
+                    message = self._held(message_id, step)
+                    self._store.enqueue(message, step.queue, note, transaction)
+                else:
+                    number, outcome = message_id, step.outcome
+                    self._store.dequeue(number, step.queue, None, note, transaction, outcome)
+        except StoreError as error:
+            self._answer((on_done, error))
+            return
+        self._call(done, self._store.commit, transaction)
+
+    def put_all(
+        self,
+        messages: Iterable[NewMessage],
+        queue: str,
+        on_done: Callable[[StoreError | None, list[Message]], None],
+    ) -> None:
+        """Put new messages on a queue, all or none; `on_done` gets them with their ids."""
+        made: list[Message] = []
+        try:
+            transaction = self._store.begin()
+            for header, body in messages:
+                made.append(self._store.message(header, body))
+                self._store.enqueue(made[-1], queue, _nothing, transaction)
+        except StoreError as error:
+            self._answer((lambda refusal: on_done(refusal, made), error))
+            return
+        self._call(lambda error: on_done(error, made), self._store.commit, transaction)
+
+    def _held(self, message_id: int, put: Put) -> Message:
+        if put.is_logged:
+            return Message(message_id, put.header, b"")
+        message = self._store.load(message_id)
+        header = message.header._replace(expires_at=put.header.expires_at)
+        return message._replace(header=header)
 
     def acquire(self, message_id: int, queue: str, holder: str, on_done: OnComplete) -> None:
         """See `MessageStore.acquire`."""

@@ -99,7 +99,8 @@ class Recovered:
         exchanges: Definitions.
         bindings: Keys with their arguments.
         entries: (message id, entry) by queue, in queue order; a live view, so that a million
-            entries are not copied: read it before the first call that changes something.
+            entries are not copied: walk through it before the first call that changes something.
+            A single entry may be looked up in it at any time by who makes the calls.
     """
 
     queues: list[Queue]

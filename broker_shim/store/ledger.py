@@ -10,7 +10,7 @@ The caller holds the store's lock around a decision, the append of its records t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, ClassVar
 
 from broker_shim.durability import TerminusDurability
@@ -20,6 +20,7 @@ from broker_shim.store.holders import check_holder, held
 from broker_shim.store.interface import Exchange, Message, Queue
 from broker_shim.store.transaction import Step, Transaction
 from sparkstore import fold, records
+from sparkstore.queue_arguments import Terms, terms_of
 from sparkstore.records import BindingKey, Kind, MessageHeader
 
 ID_BLOCK = 100_000
@@ -49,9 +50,7 @@ class Ledger:
         self.now_us = now_us
         self._next_id = state.next_message_id
         self._fresh: dict[int, bool] = {}  # never enqueued; True once the content was given
-        self._keeps_messages = {
-            name: self._keeps(queue.detail, _KEPT_MESSAGES) for name, queue in state.queues.items()
-        }
+        self._terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
 
     def create(self, wiring: Queue | Exchange) -> list[Step]:
         """No step if it is there with the same arguments."""
@@ -60,9 +59,8 @@ class Ledger:
         if there is None:
             is_queue = isinstance(wiring, Queue)
             make = records.queue_created if is_queue else records.exchange_created
-            return [
-                Step(make(self.now_us(), wiring.name, detail), self._keeps(detail, _KEPT_WIRING))
-            ]
+            record = make(self.now_us(), wiring.name, detail)
+            return [Step(record, self._keeps(detail, _KEPT_WIRING))]
         if there != detail:
             message = f"{definitions.what(wiring)} exists as {there}, not as {detail}"
             raise InvalidRequest(message)
@@ -91,10 +89,8 @@ class Ledger:
             message = f"unknown exchange {key.exchange!r}"
             raise InvalidRequest(message)
         self._queue(key.queue)
-        there, detail = (
-            self.state.bindings.get(key),
-            definitions.as_json({"arguments": dict(arguments)}),
-        )
+        there = self.state.bindings.get(key)
+        detail = definitions.as_json({"arguments": dict(arguments)})
         if there is None:
             return [Step(records.bound(self.now_us(), key, detail), self._keeps_binding(key))]
         if there != detail:
@@ -147,18 +143,20 @@ class Ledger:
         message: Message,
         queue: str,
         transaction: int | None = None,
-        brought: frozenset[int] | set[int] = frozenset(),
+        brought: Set[int] = frozenset(),
+        taken: Set[tuple[str, int]] = frozenset(),
     ) -> Step:
-        """The first record of a message that is kept brings the content.
+        """The first record that is kept brings the content; the queue limits the time to live.
 
         Args:
             message: What.
             queue: Where.
             transaction: Number of the transaction, if it is one.
             brought: Messages whose content comes with an earlier step of the same call.
+            taken: Entries that an earlier step of the same call dequeues.
         """
-        message_id = message.message_id
-        if message_id in self._queue(queue).entries:
+        message_id, header, now_us = message.message_id, message.header, self.now_us()
+        if message_id in self._queue(queue).entries and (queue, message_id) not in taken:
             refusal = f"message {message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)
         is_logged = message_id in brought
@@ -167,15 +165,16 @@ class Ledger:
                 refusal = f"message {message_id} left its last queue: make a new message"
                 raise InvalidRequest(refusal)
             is_logged = True
-        is_kept = self._keeps_messages[queue] and message.header.durable
+        is_kept, arguments = self._terms[queue]
+        is_kept = is_kept and header.durable
         if message.is_staged and not is_kept:
             refusal = f"queue {queue!r} is transient: stage the message with durable=False"
             raise InvalidRequest(refusal)
-        header = message.header.known() if is_logged else message.header
+        if arguments.message_ttl_ms is not None:
+            header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
+        header = header.known() if is_logged else header
         body = message.body if is_kept and not is_logged and not message.is_staged else None
-        record = records.message_enqueued(
-            self.now_us(), queue, message_id, header, body, transaction
-        )
+        record = records.message_enqueued(now_us, queue, message_id, header, body, transaction)
         return Step(record, is_kept, message)
 
     def dequeue(
@@ -221,14 +220,14 @@ class Ledger:
     def apply_enqueued(self, step: Step, position: int) -> None:
         """`apply` for one enqueue."""
         fold.enqueued(self.state, position if step.is_kept else 0, step.record)
-        message = step.message
+        message, header = step.message, step.record.message
         assert message is not None
+        assert header is not None
         self._fresh.pop(message.message_id, None)
         if step.is_kept:
-            if self.volatile:
-                self.volatile.pop(message.message_id, None)
-        elif step.record.message is message.header:
-            self.volatile[message.message_id] = message
+            self.volatile.pop(message.message_id, None)
+        elif header.protocol is not None:
+            self.volatile[message.message_id] = message._replace(header=header)
         self.state.position = position - 1 + step.is_kept
 
     def entry(self, queue: str, message_id: int) -> fold.Entry:
@@ -265,6 +264,9 @@ class Ledger:
     def _keeps(self, detail: str, least: TerminusDurability) -> bool:
         return min(definitions.durability_of(detail), self.durability) >= least
 
+    def _terms_of(self, detail: str) -> Terms:
+        return terms_of(detail)._replace(keeps_messages=self._keeps(detail, _KEPT_MESSAGES))
+
     def _keeps_binding(self, key: BindingKey) -> bool:
         ends = (self.state.queues[key.queue].detail, self.state.exchanges[key.exchange])
         return all(self._keeps(detail, _KEPT_WIRING) for detail in ends)
@@ -272,12 +274,11 @@ class Ledger:
     def _after_created(self, step: Step) -> None:
         record = step.record
         if record.queue is not None:
-            kept = self._keeps(record.detail or "{}", _KEPT_MESSAGES)
-            self._keeps_messages[record.queue] = kept
+            self._terms[record.queue] = self._terms_of(record.detail or "{}")
 
     def _after_destroyed(self, step: Step) -> None:
         if step.record.queue is not None:
-            del self._keeps_messages[step.record.queue]
+            del self._terms[step.record.queue]
             for key in [key for key in self.claims if key[0] == step.record.queue]:
                 del self.claims[key]
             for message_id in [*self.volatile]:

@@ -19,6 +19,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import transactions
+from broker_shim.store.entries import LiveEntries
 from broker_shim.store.interface import (
     BindingKey,
     Exchange,
@@ -121,7 +122,7 @@ class LocalMessageStore:
         if transaction is not None:
             self._later(on_complete, self._enqueue_later, transaction, message, queue)
             return
-        with self._lock:  # the hottest call, so it is `_decide` written out
+        with self._lock:  # the hottest call: `_decide` written out
             self._check_open()
             try:
                 check_size(message.header.body_bytes, self._max_message_bytes)
@@ -210,15 +211,14 @@ class LocalMessageStore:
                 [queue_of(name, queue.detail) for name, queue in state.queues.items()],
                 [exchange_of(name, detail) for name, detail in state.exchanges.items()],
                 {key: json.loads(detail)["arguments"] for key, detail in state.bindings.items()},
-                {name: queue.entries for name, queue in state.queues.items()},
+                LiveEntries(state.queues),
             )
 
     def load(self, message_id: int) -> Message:
         """See `MessageStore.load`."""
         with self._lock:
             self._check_open()
-            message = self._ledger.volatile.get(message_id)
-            if message is not None:
+            if (message := self._ledger.volatile.get(message_id)) is not None:
                 return message
             if message_id not in self._ledger.state.messages:
                 refusal = f"message {message_id} is on no queue"

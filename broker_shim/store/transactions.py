@@ -20,13 +20,13 @@ from sparkstore.records import Record
 
 
 def enqueue(ledger: Ledger, transaction: Transaction, message: Message, queue: str) -> None:
-    """Take an enqueue into a transaction.
+    """Take an enqueue into a transaction: also of a message that it takes off the same queue.
 
     Raises:
         InvalidRequest: As the ledger's own.
     """
     check_open(transaction)
-    ledger.enqueue(message, queue)
+    ledger.enqueue(message, queue, taken=transaction.taken)
     transaction.queues.setdefault(queue, ledger.state.queues[queue])
     transaction.steps.append(Enqueue(message, queue))
 
@@ -115,7 +115,8 @@ def commit(ledger: Ledger, transaction: Transaction) -> list[Step]:
             steps.append(Step(planned, _is_kept_entry(ledger, planned)))
             continue
         message, queue = planned
-        step = ledger.enqueue(message, queue, transaction.transaction, brought)
+        number, taken = transaction.transaction, transaction.taken
+        step = ledger.enqueue(message, queue, number, brought, taken)
         if (message.message_id, queue) in targets:
             refusal = f"message {message.message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)

@@ -9,14 +9,17 @@ from typing import Any
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, Queue
+from sparkstore.queue_arguments import check_arguments
 
 
 def detail_of(wiring: Queue | Exchange) -> str:
     """A definition as JSON, the same text for equal definitions.
 
     Raises:
-        InvalidRequest: The arguments are not what JSON can hold.
+        InvalidRequest: The arguments are not what JSON can hold, or not what a queue can do.
     """
+    if isinstance(wiring, Queue):
+        check_arguments(wiring.name, wiring.arguments)
     content: dict[str, Any] = {
         "arguments": dict(wiring.arguments),
         "durability": int(wiring.durability),

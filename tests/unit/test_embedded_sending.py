@@ -292,5 +292,5 @@ def test_a_large_durable_message_arrives_on_a_durable_and_on_a_transient_queue(
     assert bench.publish(1, 2 << 20, "kept", "lost") == [None]
     for name in ("kept", "lost"):
         (waiting,) = bench.broker.queues[name].waiting_after(0)
-        assert bench.calls.load(waiting.message_id).body == b"x" * (2 << 20)
+        assert bench.calls.load(waiting.message_id, name).body == b"x" * (2 << 20)
     store.close()

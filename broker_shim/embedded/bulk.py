@@ -1,0 +1,180 @@
+"""Bulk operations and dead letters of a running broker: `sparkstore.bulk` decides, the store does.
+
+What is waiting is taken out of dispatch first, so no consumer gets it meanwhile; what a consumer
+has is left alone. Then one transaction of the store; when it has completed, messages arrive at the
+target. Why nothing is lost: until the completion a message is held here, under nobody's name; if
+the store refuses, it is available again in its old place; if the broker is killed, the transaction
+is in the log whole or not at all, and a start puts in dispatch what the log says.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.store.interface import Message, Queue
+from sparkstore import bulk
+from sparkstore.bulk import Action, Answer, Facts, NewMessage, Put, Request, Take
+from sparkstore.queue_arguments import Terms
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+OnAnswer = Callable[[StoreError | None, Answer], None]
+
+_STAGED_BYTES = 1 << 20
+
+
+class _Decided(NamedTuple):
+    """What a request comes to.
+
+    Attributes:
+        steps: In the order of the request.
+        moving: (message id, priority) of those that leave their place.
+        answer: If the store takes the steps.
+    """
+
+    steps: list[tuple[int, Put | Take]]
+    moving: list[tuple[int, int]]
+    answer: Answer
+
+
+class BulkOperations:
+    """Carries out requests. On the loop's thread only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def run(self, request: Request, on_answer: OnAnswer) -> None:
+        """Carry out a request; `on_answer` when that is durable, or why it was not done.
+
+        A dead-letter queue that is not there is created first: a message that may not stay has to
+        have somewhere to go.
+        """
+        try:
+            target = bulk.check(request, self._terms)
+        except InvalidRequest as refusal:
+            on_answer(refusal, Answer())
+            return
+        decided = self._decide(request, target, self._broker.queues[request.queue])
+        if not decided.steps:
+            on_answer(None, decided.answer)
+            return
+
+        def done(error: StoreError | None) -> None:
+            self._ended(request, target, decided, error)
+            on_answer(error, Answer() if error else decided.answer)
+
+        def created(error: StoreError | None) -> None:
+            if error is None:
+                self._broker.calls.together(decided.steps, done)
+            else:
+                done(error)
+
+        if target is None or target in self._broker.queues:
+            created(None)
+        else:
+            self._broker.create_queue(Queue(target), created)
+
+    def put(self, queue: str, messages: Sequence[NewMessage], on_answer: OnAnswer) -> None:
+        """Put new messages on a queue, all or none."""
+        terms = self._terms(queue)
+        if terms is None or not terms.keeps_messages:
+            text = f"unknown queue {queue!r}, or one that keeps no messages: create it first"
+            on_answer(InvalidRequest(text), Answer())
+            return
+        if len(messages) == 1 and len(messages[0].body) > _STAGED_BYTES:
+            header, body = messages[0]
+            answer = Answer(done=1)
+            publish = self._broker.publish
+            publish(header, body, (queue,), lambda error: on_answer(error, answer))
+            return
+
+        def done(error: StoreError | None, made: list[Message]) -> None:
+            if error is None:
+                self._broker.metrics.enqueued += len(made)
+                for message in made:
+                    self._broker.arrived(queue, message.message_id, message.header.priority)
+            on_answer(error, Answer(done=len(made)))
+
+        self._broker.calls.put_all(messages, queue, done)
+
+    def end_if_due(self, queue: QueueDispatch, message_id: int) -> None:
+        """Take a message that waits off its queue if it may not stay there: to the dead letters.
+
+        Called when a message was given back: that is when it may have failed once too often, and
+        what is found expired while it is handed out is given back for this.
+        """
+        entry = self._broker.calls.entry(queue.name, message_id)
+        if entry is None or queue.arguments.reason_to_end(entry, _now_us()) is None:
+            return
+        request = Request(Action.DEAD_LETTER, queue.name, (message_id,))
+        self.run(request, lambda error, _answer: _note(request, error))
+
+    def _terms(self, name: str) -> Terms | None:
+        queue = self._broker.queues.get(name)
+        return None if queue is None else Terms(queue.is_kept, queue.arguments)
+
+    def _decide(self, request: Request, target: str | None, queue: QueueDispatch) -> _Decided:
+        """Take what waits out of dispatch, and give back what is not to be changed."""
+        withdrawn = queue.withdraw(dict.fromkeys(request.message_ids))
+        answer = Answer(left=withdrawn.left, gone=withdrawn.gone)
+        on_target = self._broker.queues.get(target) if target is not None else None
+        decided = _Decided([], [], answer)
+        for message_id in withdrawn.held:
+            entry = self._broker.calls.entry(queue.name, message_id)
+            if entry is None:
+                queue.removed(message_id)
+                answer = answer.plus(Answer(gone=1))
+                continue
+            is_there = on_target is not None and message_id in on_target
+            facts = Facts(entry, is_there, queue.arguments, _now_us())
+            steps = bulk.decide(request, target, facts)
+            takes = [s for s in steps if isinstance(s, Put | Take)]
+            if takes:
+                decided.steps.extend((message_id, step) for step in takes)
+                decided.moving.append((message_id, entry.priority))
+                answer = answer.plus(Answer(done=1))
+            else:
+                queue.released(message_id, delivery_failed=False)
+                answer = answer.plus(Answer(left=1))
+        self._broker.wanted(queue.name)
+        return decided._replace(answer=answer)
+
+    def _ended(
+        self, request: Request, target: str | None, decided: _Decided, error: StoreError | None
+    ) -> None:
+        """The store has decided: what moved leaves its place for the target, or goes back."""
+        queue = self._broker.queues.get(request.queue)
+        put = {message_id for message_id, step in decided.steps if isinstance(step, Put)}
+        if error is None:
+            self._count(request, len(decided.moving))
+        for message_id, priority in decided.moving:
+            if queue is not None and error is not None:
+                queue.released(message_id, delivery_failed=False)
+            elif queue is not None:
+                queue.removed(message_id)
+            if error is None and target is not None and message_id in put:
+                self._broker.arrived(target, message_id, priority)
+        self._broker.wanted(request.queue)
+
+    def _count(self, request: Request, count: int) -> None:
+        if request.action is Action.DEAD_LETTER:
+            self._broker.metrics.dead_lettered += count
+        else:
+            self._broker.metrics.moved += count
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _note(request: Request, error: StoreError | None) -> None:
+    if error is not None:
+        _log.warning("message %s of %r stays: %s", request.message_ids, request.queue, error)

@@ -1,0 +1,220 @@
+"""The control socket of a running broker: requests of `sparkstore.control`, on the broker's loop.
+
+Any number of clients may be connected; one request is carried out at a time, in the order in which
+they came, so that bulk operations share the loop with AMQP in turns of `bulk.MAX_IDS` messages.
+A client that does wrong is answered and its connection closed; the broker goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from broker_shim.embedded.broker import Broker
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore import control_wire as wire
+from sparkstore.bulk import Answer
+from sparkstore.control import SocketAddress
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 18
+_LINE_SLACK_BYTES = 1 << 20
+_MAX_CLIENTS = 32
+
+
+class ControlServer:
+    """Listens beside the broker's AMQP socket, until `close`."""
+
+    def __init__(
+        self, selector: selectors.BaseSelector, broker: Broker, folder: Path, root_id: str
+    ) -> None:
+        """Bind `<root>/control.sock`; what a killed broker left there is replaced.
+
+        The caller has the writer's lock, so no live broker can be listening on it.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        self._selector, self._broker = selector, broker
+        self._path, self._root_id = folder / wire.SOCKET_NAME, root_id
+        self._clients: set[_Client] = set()
+        self._requests: deque[tuple[_Client, Callable[[_Client], None]]] = deque()
+        self._is_busy = False
+        self._path.unlink(missing_ok=True)
+        self._listening = socket.socket(socket.AF_UNIX)
+        try:
+            os.fchmod(self._listening.fileno(), 0o600)  # before the file is there: no gap
+            with SocketAddress(folder) as address:
+                self._listening.bind(address)
+            self._listening.listen(_MAX_CLIENTS)
+        except OSError:
+            self._listening.close()
+            raise
+        self._listening.setblocking(False)  # noqa: FBT003  # the library's signature
+        selector.register(self._listening, selectors.EVENT_READ, self._accept)
+
+    def close(self) -> None:
+        """Stop listening, before the writer's lock is let go of: whoever finds nobody takes it."""
+        self._path.unlink(missing_ok=True)
+        for client in list(self._clients):
+            self._drop(client)
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(self._listening)
+        self._listening.close()
+
+    def _accept(self, _mask: int) -> None:
+        try:
+            accepted, _address = self._listening.accept()
+        except OSError:
+            return
+        accepted.setblocking(False)  # noqa: FBT003
+        if len(self._clients) >= _MAX_CLIENTS or not _is_owners(accepted):
+            accepted.close()
+            return
+        client = _Client(accepted)
+        self._clients.add(client)
+        self._selector.register(
+            accepted, selectors.EVENT_READ, lambda mask: self._contain(client, mask)
+        )
+
+    def _contain(self, client: _Client, mask: int) -> None:
+        """A fault in one client's connection must not end the loop."""
+        try:
+            self._io(client, mask)
+        except Exception:  # noqa: BLE001
+            _log.exception("a control connection failed and is ended")
+            self._drop(client)
+
+    def _io(self, client: _Client, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._write(client)
+        if not mask & selectors.EVENT_READ or client not in self._clients:
+            return
+        try:
+            received = client.peer.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        if not received:
+            self._drop(client)
+            return
+        client.received += received
+        limit = 2 * self._broker.settings.max_message_bytes + _LINE_SLACK_BYTES
+        for line in client.lines():
+            self._take(client, line)
+        if len(client.received) > limit:
+            self._drop(client)
+
+    def _take(self, client: _Client, line: bytes) -> None:
+        try:
+            content = wire.content_of(line)
+            if not client.has_greeted:
+                wire.check_hello(content, self._root_id)
+                client.has_greeted = True
+                self._say(client, wire.line(wire.hello(self._root_id)))
+                return
+            call = self._call(content)
+        except StoreError as refusal:
+            self._say(client, wire.error_line(refusal))
+            return
+        self._requests.append((client, call))
+        self._next()
+
+    def _call(self, content: dict[str, Any]) -> Callable[[_Client], None]:
+        """What a line asks for, to be started in its turn."""
+        if self._broker.is_stopping:
+            raise Unavailable("the broker is stopping: run it again")
+        if "put" in content:
+            queue, messages = wire.put_of(content)
+            limit = self._broker.settings.max_message_bytes
+            if any(len(message.body) > limit for message in messages):
+                refusal = f"a message is longer than {limit} bytes"
+                raise InvalidRequest(refusal)
+            return lambda client: self._broker.bulk.put(
+                queue, messages, partial(self._answer, client)
+            )
+        request = wire.request_of(content)
+        return lambda client: self._broker.bulk.run(request, partial(self._answer, client))
+
+    def _next(self) -> None:
+        while self._requests and not self._is_busy:
+            client, call = self._requests.popleft()
+            self._is_busy = True
+            try:
+                call(client)
+            except Exception:  # noqa: BLE001  # else nobody's request would have its turn again
+                _log.exception("a request on the control socket failed")
+                refusal = Unavailable("the broker failed on this request: see its log")
+                self._answer(client, refusal, Answer())
+
+    def _answer(self, client: _Client, error: StoreError | None, answer: Answer) -> None:
+        self._is_busy = False
+        self._say(client, wire.answer_line(answer) if error is None else wire.error_line(error))
+        self._next()
+
+    def _say(self, client: _Client, line: bytes) -> None:
+        if client in self._clients:
+            client.to_send += line
+            self._write(client)
+
+    def _write(self, client: _Client) -> None:
+        try:
+            sent = client.peer.send(client.to_send)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._drop(client)
+            return
+        del client.to_send[:sent]
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.to_send else 0)
+        key = self._selector.get_key(client.peer)
+        if key.events != wanted:
+            self._selector.modify(client.peer, wanted, key.data)
+
+    def _drop(self, client: _Client) -> None:
+        """Forget a client; what it asked for and the store has, is done all the same."""
+        if client in self._clients:
+            self._clients.discard(client)
+            self._requests = deque(each for each in self._requests if each[0] is not client)
+            self._selector.unregister(client.peer)
+            client.peer.close()
+
+
+class _Client:
+    """A connection: what came of its next line, and what is to be written."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.peer = peer
+        self.received = bytearray()
+        self.to_send = bytearray()
+        self.has_greeted = False
+        self._searched_bytes = 0
+
+    def lines(self) -> list[bytes]:
+        """The lines that have come whole, once."""
+        if self.received.find(b"\n", self._searched_bytes) < 0:
+            self._searched_bytes = len(self.received)
+            return []
+        *lines, rest = bytes(self.received).split(b"\n")
+        self.received = bytearray(rest)
+        self._searched_bytes = len(rest)
+        return lines
+
+
+def _is_owners(peer: socket.socket) -> bool:
+    """True for a peer of our own user, or root: the file's mode says so, too."""
+    size = struct.calcsize("3i")
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _pid, uid, _gid = struct.unpack("3i", credentials)
+    return uid in {0, os.getuid()}

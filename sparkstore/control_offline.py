@@ -1,0 +1,76 @@
+"""`Control` over a root that nobody serves: the pure plan, written by the log under its lock.
+
+Why nothing is lost: the records of a request are one `append`, so one group of the write-ahead log
+and one Delta commit; the answer is given when the log says that they are durable; the state here
+is the fold of what was written, as a broker's is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from queue import SimpleQueue
+
+from sparkstore import fold
+from sparkstore.bulk import Answer, NewMessage, Request
+from sparkstore.bulk_records import plan, plan_put
+from sparkstore.config import StoreConfig
+from sparkstore.delta_files import newest_version
+from sparkstore.errors import InvalidRequest, StoreError
+from sparkstore.log.opening import open_log
+from sparkstore.records import Record
+from sparkstore.root import Root
+
+
+class OfflineControl:
+    """See `Control`; holds the writer's lock until `close`."""
+
+    def __init__(self, root: Root, config: StoreConfig) -> None:
+        """Open the root as a store does: heal it, replay its write-ahead log, begin an epoch.
+
+        Raises:
+            Locked: A broker has it.
+            InvalidRequest: Its write-ahead log is in a folder that the settings do not name:
+                opening it without that log would set acknowledged records aside.
+            StoreError: As `open_log`.
+        """
+        was_opened = newest_version(root.journal) > 0
+        if was_opened and not config.wal_dir and not (root.path / "wal").is_dir():
+            message = f"{root.path} has its write-ahead log elsewhere: name the settings of its"
+            message += " broker, which say where (--config)"
+            raise InvalidRequest(message)
+        opened = open_log(root.path, config)
+        self._log, self._state = opened.log, opened.state
+        self._transaction = 0
+
+    def run(self, request: Request) -> Answer:
+        """See `Control.run`."""
+        self._transaction += 1
+        now_us = time.time_ns() // 1000
+        found = plan(self._state, request, now_us=now_us, transaction=self._transaction)
+        if found.records:
+            self._append(found.records)
+        return found.answer
+
+    def put(self, queue: str, messages: Sequence[NewMessage]) -> Answer:
+        """See `Control.put`."""
+        self._transaction += 1
+        now_us = time.time_ns() // 1000
+        for group in plan_put(
+            self._state, queue, messages, now_us=now_us, transaction=self._transaction
+        ):
+            self._append(group)
+        return Answer(done=len(messages))
+
+    def close(self) -> None:
+        """Make everything visible in Delta, and let go of the root."""
+        self._log.close()
+
+    def _append(self, written: Sequence[Record]) -> None:
+        done: SimpleQueue[StoreError | None] = SimpleQueue()
+        position = self._log.append(written, done.put)
+        for offset, record in enumerate(written):
+            fold.apply(self._state, position + offset, record)
+        error = done.get()
+        if error is not None:
+            raise error

@@ -1,0 +1,105 @@
+"""What a queue's arguments ask of its messages: time to live, redelivery, dead letters. Pure.
+
+    message_ttl_ms      the longest a message stays on the queue, in ms, from 0
+    max_delivery_count  failed deliveries that a message may have, from 0; one more is too many
+    dead_letter_queue   where a message goes that stayed too long or failed too often; without it
+                        such a message leaves the store
+
+A queue may have other arguments, too: the store keeps them and asks nothing of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sparkstore.errors import InvalidRequest
+from sparkstore.fold import Entry
+
+EXPIRED, OVER_DELIVERED = "expired", "over-delivered"
+"""Why a message may not stay."""
+
+_KEPT_MESSAGES = 2
+_US = 1000
+_MAX_TTL_MS = 1000 * 365 * 24 * 3600 * 1000
+"""A thousand years: a time that far away is still a timestamp to every engine."""
+
+
+class QueueArguments(NamedTuple):
+    """Those arguments of a queue that the store acts on; None where there is none.
+
+    Attributes:
+        message_ttl_ms: Milliseconds, from 0.
+        max_delivery_count: Failed deliveries, inclusive.
+        dead_letter_queue: Name of a queue.
+    """
+
+    message_ttl_ms: int | None = None
+    max_delivery_count: int | None = None
+    dead_letter_queue: str | None = None
+
+    def expires_at(self, wanted: int | None, now_us: int) -> int | None:
+        """When a message that is enqueued now expires, UTC µs: the earlier of both wishes."""
+        if self.message_ttl_ms is None:
+            return wanted
+        latest = now_us + self.message_ttl_ms * _US
+        return latest if wanted is None else min(wanted, latest)
+
+    def reason_to_end(self, entry: Entry, now_us: int) -> str | None:
+        """Why an entry may not stay on the queue now; None if it may."""
+        if entry.expires_at is not None and entry.expires_at <= now_us:
+            return EXPIRED
+        limit = self.max_delivery_count
+        return OVER_DELIVERED if limit is not None and entry.delivery_count > limit else None
+
+
+class Terms(NamedTuple):
+    """A queue's definition, as far as the store acts on it.
+
+    Attributes:
+        keeps_messages: Messages on it survive a restart.
+        arguments: What it asks of its messages.
+    """
+
+    keeps_messages: bool = True
+    arguments: QueueArguments = QueueArguments()
+
+
+def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse a new queue whose arguments could not be kept.
+
+    Raises:
+        InvalidRequest: A time or count is no integer from 0, or the dead-letter queue no other
+            queue's name.
+    """
+    for name, most in (("message_ttl_ms", _MAX_TTL_MS), ("max_delivery_count", (1 << 31) - 1)):
+        value = arguments.get(name)
+        if value is not None and not _is_number(value, most):
+            message = f"queue {queue!r}: {name} is {value!r}: say an integer from 0 to {most}"
+            raise InvalidRequest(message)
+    target = arguments.get("dead_letter_queue")
+    if target is not None and (not isinstance(target, str) or not target or target == queue):
+        message = f"queue {queue!r}: dead_letter_queue is {target!r}: say another queue's name"
+        raise InvalidRequest(message)
+
+
+def terms_of(detail: str) -> Terms:
+    """What a definition (the JSON of a `created` record) says.
+
+    A value of the wrong type is none: a definition that an older version took is not refused now.
+    """
+    content: dict[str, Any] = json.loads(detail)
+    given = content.get("arguments") or {}
+    ttl_ms, limit = given.get("message_ttl_ms"), given.get("max_delivery_count")
+    target = given.get("dead_letter_queue")
+    arguments = QueueArguments(
+        ttl_ms if _is_number(ttl_ms, _MAX_TTL_MS) else None,
+        limit if _is_number(limit, (1 << 31) - 1) else None,
+        target if isinstance(target, str) and target else None,
+    )
+    return Terms(content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES, arguments)
+
+
+def _is_number(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
