@@ -7,6 +7,7 @@ its primary watches (`fencing`), and a registration without a replica harms noth
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -41,7 +42,8 @@ def check(primary: str | Path, replica: str | Path) -> None:
     """Everything that can be refused by looking; needs no Java and changes nothing.
 
     Raises:
-        InvalidRequest: One of them is no root, or the second may not be a replica of the first.
+        InvalidRequest: One of them is no root, the second may not be a replica of the first, or
+            this user may not write what must be written.
         Fenced: The first was superseded.
         CorruptData: A `root.json` cannot be read, or is from a newer schema version.
     """
@@ -52,6 +54,18 @@ def check(primary: str | Path, replica: str | Path) -> None:
     if is_root(path):
         check_pair(path, open_root(path).identity, source.identity)
     check_may_work(source.path)
+    _check_writable(path)
+    if str(path) not in source.identity.replicas:
+        _check_writable(source.path)
+
+
+def _check_writable(folder: Path) -> None:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InvalidRequest(_NO_RIGHT.format(there))
+
+
+_NO_RIGHT = "{} cannot be written: give this user the right to"
 
 
 @contextmanager
@@ -76,8 +90,7 @@ def paired(primary: str | Path, replica: str | Path) -> Iterator[Pair]:
             held.enter_context(jobs_lease(path))
             pair = _registered_pair(open_root(primary), path)
         except PermissionError as reason:
-            message = f"{reason.filename or path} cannot be written: give this user the right to"
-            raise InvalidRequest(message) from reason
+            raise InvalidRequest(_NO_RIGHT.format(reason.filename or path)) from reason
         except (OSError, DeltaError) as reason:
             message = f"{path} cannot be made a replica: {reason}"
             raise Unavailable(message) from reason
