@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from sparkstore import cli_commands as commands
-from sparkstore import cli_jobs, cli_replicas
+from sparkstore import cli_bulk, cli_jobs, cli_replicas
 from sparkstore.cli_output import printable
 from sparkstore.cli_parsing import at_least_0, command
 from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
@@ -93,7 +93,16 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in sorted(found):
         subparsers.add_parser(name, help=_ABOVE.get(name), add_help=False)
-    for add in (_queues, _browse, _sql, cli_jobs.add, cli_replicas.add, _verify, _version):
+    for add in (
+        _queues,
+        _browse,
+        _sql,
+        cli_bulk.add,
+        cli_jobs.add,
+        cli_replicas.add,
+        _verify,
+        _version,
+    ):
         add(subparsers)
     return parser
 

@@ -1,0 +1,211 @@
+"""What the bulk commands do: check the queues, have Spark choose, have the store act, tell."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sparkstore.bulk import Action, Answer, Request
+from sparkstore.cli_output import fields, json_lines, table
+from sparkstore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkstore import bulk_run
+    from sparkstore.control import Control
+    from sparkstore.root import Root
+
+_SAMPLE = 10
+
+
+def move(arguments: Namespace) -> int:
+    """Move messages to another queue."""
+    return _act(arguments, Action.MOVE, arguments.to)
+
+
+def requeue(arguments: Namespace) -> int:
+    """Put messages at the end of their queue."""
+    return _act(arguments, Action.REQUEUE, None)
+
+
+def purge(arguments: Namespace) -> int:
+    """Take messages off a queue for good."""
+    return _act(arguments, Action.PURGE, None)
+
+
+def _act(arguments: Namespace, action: Action, to: str | None) -> int:
+    from sparkstore import bulk_run, choose
+
+    job = bulk_run.Job(action, arguments.queue, to)
+    if to == arguments.queue:
+        message = f"messages of {to!r} cannot move to {to!r}: name another queue"
+        raise InvalidRequest(message)
+
+    def find(spark: SparkSession, root: Root) -> DataFrame:
+        return choose.waiting(spark, root, arguments.queue, arguments.where)
+
+    def work(control: Control, _root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
+        return bulk_run.run(control, job, ids, show)
+
+    told = {"action": action.value, "from": arguments.queue} | ({"to": to} if to else {})
+    return _run(arguments, told, Request(action, arguments.queue, (), to), find, work)
+
+
+def replay(arguments: Namespace) -> int:
+    """Put messages back that history still holds."""
+    from sparkstore import bulk_run, choose
+    from sparkstore.content import ContentReader
+
+    to = arguments.to or arguments.queue
+
+    def find(spark: SparkSession, root: Root) -> DataFrame:
+        return choose.departed(spark, root, arguments.queue, arguments.where, to=to)
+
+    def work(control: Control, root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
+        return bulk_run.replay(control, ContentReader(root), to, ids, show)
+
+    told = {"action": "replay", "from": arguments.queue, "to": to}
+    return _run(arguments, told, Request(Action.PURGE, to, ()), find, work)
+
+
+Find = Callable[["SparkSession", "Root"], "DataFrame"]
+Work = Callable[["Control", "Root", Iterable[int], Callable[[Answer], None]], Answer]
+
+
+def _run(arguments: Namespace, told: dict[str, Any], check: Request, find: Find, work: Work) -> int:
+    """Check the queues, find the messages, and act on them or show them.
+
+    Args:
+        arguments: Of the command.
+        told: What its result begins with.
+        check: A request without messages: refused if a queue is wrong.
+        find: Chooses.
+        work: Acts.
+    """
+    from sparkstore import choose
+    from sparkstore.config import StoreConfig, read_config
+    from sparkstore.control import open_control
+    from sparkstore.root import open_root
+
+    root = open_root(arguments.root)
+    config = read_config(arguments.config) if arguments.config else StoreConfig()
+    with _session() as spark:
+        choose.condition(spark, arguments.where)
+        if arguments.dry_run:
+            _check_at_rest(spark, root, check)
+            chosen = find(spark, root)
+            _show_sample(arguments, told, choose.count(chosen), choose.sample(chosen, _SAMPLE))
+            return 0
+        began = time.monotonic()
+        control = open_control(root, config)
+        try:
+            control.run(check)
+            answer = work(control, root, choose.ids(find(spark, root)), _shower(arguments, told))
+        finally:
+            control.close()
+    seconds = round(time.monotonic() - began, 3)
+    row = told | answer._asdict() | {"seconds": seconds}
+    _print(json_lines([row]) if arguments.json else fields(row))
+    return 0
+
+
+def export(arguments: Namespace) -> int:
+    """Write messages of a queue to a file."""
+    from sparkstore import choose
+    from sparkstore.content import ContentReader
+    from sparkstore.export import contents
+    from sparkstore.root import open_root
+
+    if arguments.format == "parquet" and arguments.output is None:
+        raise InvalidRequest("--format parquet needs --output FILE")
+    root = open_root(arguments.root)
+    with _session() as spark:
+        _check_at_rest(spark, root, Request(Action.PURGE, arguments.queue, ()))
+        chosen = choose.waiting(spark, root, arguments.queue, arguments.where)
+        show = _shower(arguments, {"action": "export"})
+        found = _counted(contents(ContentReader(root), choose.ids(chosen)), show)
+        _write(arguments, found)
+    return 0
+
+
+def _write(arguments: Namespace, found: Iterable[Any]) -> None:
+    from sparkstore.export import as_json, write_parquet
+
+    if arguments.format == "parquet":
+        write_parquet(found, arguments.output)
+    elif arguments.output is None:
+        _print(json_lines(as_json(found)))
+    else:
+        scratch = arguments.output.with_name(arguments.output.name + ".new")
+        try:
+            with scratch.open("w") as file:
+                file.writelines(line + "\n" for line in json_lines(as_json(found)))
+            scratch.replace(arguments.output)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+
+def _counted(found: Iterable[Any], show: Callable[[Answer], None]) -> Iterator[Any]:
+    """The same, shown about once a second."""
+    shown_at = time.monotonic()
+    for number, each in enumerate(found):
+        if time.monotonic() - shown_at >= 1:
+            shown_at = time.monotonic()
+            show(Answer(done=number))
+        yield each
+
+
+def _check_at_rest(spark: SparkSession, root: Root, check: Request) -> None:
+    """As the store would check a request, by what Delta has: without asking or opening it."""
+    from sparkstore import bulk, choose
+    from sparkstore.queue_arguments import terms_of
+
+    found = choose.definitions(spark, root)
+    bulk.check(check, lambda name: terms_of(found[name]) if name in found else None)
+
+
+def _show_sample(
+    arguments: Namespace, told: dict[str, Any], count: int, rows: list[dict[str, Any]]
+) -> None:
+    row = told | {"dry_run": True, "count": count}
+    if arguments.json:
+        _print(json_lines([row | {"sample": rows}]))
+        return
+    _print(fields(row))
+    _print(table(rows, list(rows[0]) if rows else ()))
+
+
+def _shower(arguments: Namespace, told: dict[str, Any]) -> Callable[[Answer], None]:
+    is_shown = sys.stderr.isatty() if arguments.progress is None else arguments.progress
+
+    def show(total: Answer) -> None:
+        if is_shown:
+            done = f"{told['action']}: {total.done:,} done"
+            print(f"{done}, {total.left:,} left alone, {total.gone:,} gone", file=sys.stderr)
+
+    return show
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession as Session
+
+    from sparkstore.session import local_session
+
+    is_ours = Session.getActiveSession() is None
+    spark = local_session("sparkstore bulk")
+    try:
+        yield spark
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)

@@ -1,0 +1,11 @@
+-- Messages that may not stay where they are: expired, or with more failed deliveries than their
+-- queue allows. Acquired ones are their consumer's.
+SELECT entry.queue, entry.message_id
+FROM entries AS entry
+JOIN wiring ON wiring.queue = entry.queue AND wiring.exchange IS NULL
+WHERE entry.acquired_by IS NULL
+  AND (
+    entry.expires_at <= current_timestamp()
+    OR entry.delivery_count
+      > try_cast(get_json_object(wiring.detail, '$.arguments.max_delivery_count') AS BIGINT)
+  )
