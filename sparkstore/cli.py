@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from sparkstore import cli_commands as commands
 from sparkstore import cli_bulk, cli_jobs, cli_replicas
+from sparkstore import cli_commands as commands
 from sparkstore.cli_output import printable
 from sparkstore.cli_parsing import at_least_0, command
 from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
