@@ -9,7 +9,7 @@ import argparse
 import re
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,19 @@ def add(subparsers: Subparsers) -> None:
         compact,
         "the compaction job, once",
         "Moves the journal's records to history and folds them into state. Safe to kill, to\n"
-        "repeat, and to run beside a serving store. Exit code 75: another job is at work.\n\n"
+        "repeat, and to run beside a serving store. Exit code 75: another job is at work.\n"
+        "Then messages that expired, or failed more often than their queue allows, go to its\n"
+        "dead_letter_queue, or leave the store if it has none.\n\n"
         "example, every ten minutes in a crontab:\n  */10 * * * * sparkstore compact ROOT",
     )
     parser.add_argument(
         "--step-records", type=at_least_0, metavar="N", help="records folded at a time"
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings of the store, if it has its own: to end messages while no broker runs",
     )
     job_options(parser)
 
@@ -60,17 +68,22 @@ def job_options(parser: argparse.ArgumentParser) -> None:
 
 
 def compact(arguments: Namespace) -> int:
-    """The compaction job, once."""
+    """The compaction job, once; then what its queues say of expired messages."""
+    from sparkstore.config import read_config
     from sparkstore.root import open_root
 
     root = open_root(arguments.root)
+    config = read_config(arguments.config) if arguments.config else None
 
     def work(spark: SparkSession) -> JobReport:
         from sparkstore import compact
         from sparkstore.compact_plan import Limits
+        from sparkstore.expiry import try_to_end_messages
 
         step_records = arguments.step_records or Limits().step_records
-        return compact.run(spark, root, limits=Limits(step_records))
+        report = compact.run(spark, root, limits=Limits(step_records))
+        ended = try_to_end_messages(spark, root, config)
+        return replace(report, messages_ended=ended.done)
 
     return run_job("compact", root.path, work, arguments)
 

@@ -56,6 +56,7 @@ class CompactReport(JobReport):
         fold_count: Delta commits to `state`.
         bytes_moved: Size of the journal's files that held the records moved.
         tables_healed: Tables whose broken end was set aside first.
+        messages_ended: Messages dead-lettered, or expired without a dead-letter queue, afterwards.
     """
 
     position_before: int
@@ -67,3 +68,4 @@ class CompactReport(JobReport):
     fold_count: int
     bytes_moved: int
     tables_healed: list[str]
+    messages_ended: int = 0
