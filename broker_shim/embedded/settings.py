@@ -3,6 +3,7 @@
 Wiring looks like this:
 
     queues = [{name = "orders", durability = "unsettled-state", arguments = {}}]
+    queues = [{name = "late", arguments = {message_ttl_ms = 60000, dead_letter_queue = "dead"}}]
     exchanges = [{name = "news", type = "topic"}]
     bindings = [{exchange = "news", key = "sport.#", queue = "orders"}]
 """
@@ -18,6 +19,7 @@ from typing import Any
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import BindingKey, Exchange, Queue
+from sparkstore.queue_arguments import check_arguments
 
 _MIB = 1 << 20
 _TIERS = {tier.name.lower().replace("_", "-"): tier for tier in TerminusDurability}
@@ -122,8 +124,9 @@ def _queue(item: Mapping[str, Any]) -> Queue:
     if tier not in _TIERS:
         message = f"durability {tier!r}: say one of {', '.join(_TIERS)}"
         raise InvalidRequest(message)
-    arguments = item.get("arguments", {})
-    return Queue(_field(item, "name"), _TIERS[tier], arguments)
+    name, arguments = _field(item, "name"), item.get("arguments", {})
+    check_arguments(name, arguments)
+    return Queue(name, _TIERS[tier], arguments)
 
 
 def _exchange(item: Mapping[str, Any]) -> Exchange:
