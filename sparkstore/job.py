@@ -17,18 +17,18 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from deltalake.exceptions import DeltaError
 
 from sparkstore import job_runs, textfile
 from sparkstore.errors import Locked, StoreError
-from sparkstore.job_runs import JobRun
+from sparkstore.job_runs import JobRun, first_line
 from sparkstore.lease import check_free
 from sparkstore.priority import lower_priority
 from sparkstore.progress import progress
@@ -84,12 +84,11 @@ def run(
     shown = sys.stderr.isatty() if settings.progress is None else settings.progress
     began_at, began = datetime.now(UTC), time.monotonic()
 
-    def over(report: JobReport | None, reason: BaseException | None = None) -> JobRun:
+    def over(
+        outcome: str, figures: Mapping[str, Any] | None = None, error: str | None = None
+    ) -> JobRun:
         seconds = round(time.monotonic() - began, 3)
-        if report is None:
-            error = _one_line(reason)
-            return JobRun(uuid4().hex, job, began_at, seconds, "failed", {}, error)
-        return JobRun(uuid4().hex, job, began_at, seconds, report.outcome, report.figures())
+        return JobRun(uuid4().hex, job, began_at, seconds, outcome, figures or {}, error)
 
     with progress(job, is_shown=shown):
         try:
@@ -97,9 +96,9 @@ def run(
         except Locked:
             raise
         except BaseException as reason:
-            _leave(over(None, reason), path, settings)
+            _leave(over("failed", error=first_line(reason)), path, settings)
             raise
-        _leave(over(report), path, settings)
+        _leave(over(report.outcome, report.figures()), path, settings)
     return report
 
 
@@ -132,7 +131,7 @@ def _leave(run: JobRun, root: Path, settings: JobSettings) -> None:
         if (root / "root.json").is_file():
             job_runs.record(open_root(root), run)
     except (OSError, StoreError, DeltaError) as reason:
-        _log.warning("%s: no row in %s: %s", run.job, root / job_runs.NAME, _one_line(reason))
+        _log.warning("%s: no row in %s: %s", run.job, root / job_runs.NAME, first_line(reason))
     try:
         if settings.textfile is not None:
             textfile.write(settings.textfile, run, str(root))
@@ -143,8 +142,3 @@ def _leave(run: JobRun, root: Path, settings: JobSettings) -> None:
             settings.textfile,
             reason.strerror,
         )
-
-
-def _one_line(reason: BaseException | None) -> str:
-    said = " ".join(str(reason).split())
-    return said or type(reason).__name__

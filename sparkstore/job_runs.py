@@ -103,6 +103,12 @@ def record(root: Root, run: JobRun) -> None:
         mark_durable(root, {NAME: table.version()})
 
 
+def first_line(reason: BaseException) -> str:
+    """What an error says, without the stack that engines write below it."""
+    lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
+    return lines[0] if lines else type(reason).__name__
+
+
 @contextmanager
 def _alone(root: Root) -> Iterator[None]:
     with (root.path / f"{NAME}.lock").open("w") as lock:
@@ -118,7 +124,8 @@ def _opened(root: Root) -> DeltaTable:
             heal(root, [NAME])
             return DeltaTable(str(path))
     except (CorruptData, DeltaError) as reason:
-        _log.warning("%s is broken, it is set aside and begun anew: %s", path, reason)
+        why = first_line(reason)
+        _log.warning("%s is broken, it is set aside and begun anew: %s", path, why)
     if path.exists():
         _set_aside(root, path)
     lower_mark(root, NAME, -1)

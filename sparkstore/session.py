@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -79,9 +80,7 @@ def local_session(
     local = _local_settings(heap, java_options)
     for name, value in {**SETTINGS, **local, **(settings or {})}.items():
         conf.set(name, value)
-    with warnings.catch_warnings():
-        # pyspark 4.2 warns of any pandas it was not tested with; no pandas is used here.
-        warnings.simplefilter("ignore", FutureWarning)
+    with _no_warning_of_pandas():
         return SparkSession(SparkContext(conf=conf, gateway=_gateway(conf)))
 
 
@@ -98,11 +97,20 @@ def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return local_session(app, heap=heap)
-    spark = SparkSession.builder.appName(app).getOrCreate()
+    with _no_warning_of_pandas():
+        spark = SparkSession.builder.appName(app).getOrCreate()
     if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
         message = "spark-submit has no Delta: add --properties-file conf/spark-defaults.conf"
         raise InvalidRequest(message)
     return spark
+
+
+@contextmanager
+def _no_warning_of_pandas() -> Iterator[None]:
+    """Silence a warning of pyspark 4.2: of any pandas it was not tested with; no pandas is used here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
 
 def _local_settings(heap: str, java_options: str) -> dict[str, str]:

@@ -30,7 +30,7 @@ TOP = Path(__file__).parents[2]
 SCHEDULES = TOP / "conf" / "schedules"
 UNITS = sorted((SCHEDULES / "systemd").iterdir())
 JOBS = {"compact", "reconcile", "replicate"}
-NOT_YET = {"replicate": "cli_replicas", "reconcile": "cli_reconcile"}
+NOT_YET = {"reconcile": "cli_reconcile"}
 OF_ONE_MACHINE = {"spark.driver.host", "spark.driver.bindAddress", "spark.jars.packages"}
 
 

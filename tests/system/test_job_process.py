@@ -1,0 +1,92 @@
+"""Jobs as processes: a second start while the first holds the lease; spark-submit; priority."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from deltalake import DeltaTable
+
+from sparkstore.records import queue_created
+from sparkstore.root import open_or_create_root
+from tests.spark.support import journal
+
+pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.spark]
+CHECKOUT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+
+HOLDING = """
+import sys
+from sparkstore import compact, job
+
+def work(spark):
+    def at(boundary):
+        if boundary == "healed":
+            print("holding", flush=True)
+            sys.stdin.readline()
+    return compact.run(spark, sys.argv[1], at=at)
+
+print(job.run("compact", sys.argv[1], work, job.JobSettings(heap="1g")).as_json())
+"""
+
+
+def ended(*words: Path | str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    return subprocess.run(
+        words,
+        cwd=CHECKOUT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = open_or_create_root(tmp_path / "root")
+    journal(made, [queue_created(1, "orders", "{}")])
+    return made.path
+
+
+def test_a_second_start_leaves_at_once_and_the_first_goes_on_at_low_priority(root: Path) -> None:
+    first = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", HOLDING, root],
+        cwd=CHECKOUT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert first.stdout is not None
+    assert first.stdout.readline() == "holding\n"
+    family = [psutil.Process(first.pid), *psutil.Process(first.pid).children(recursive=True)]
+    assert "java" in {process.name() for process in family}
+    assert {process.nice() for process in family} == {19}
+    for job in (["compact", root], ["compact", "--json", "--progress", root]):
+        second = ended(BIN / "sparkstore", *map(str, job))
+        assert (second.returncode, second.stdout) == (75, "")
+        assert second.stderr.count("\n") == 1
+        assert "another job is at work" in second.stderr
+    told, _ = first.communicate("\n", timeout=300)
+    assert first.returncode == 0
+    assert json.loads(told)["records_moved"] == 1
+    rows = DeltaTable(str(root / "job_runs")).to_pyarrow_table().to_pylist()
+    assert [row["outcome"] for row in rows] == ["done"]
+
+
+def test_spark_submit_runs_the_job_and_ends_with_its_exit_code(root: Path, tmp_path: Path) -> None:
+    submit = ["spark-submit", "--properties-file", "conf/spark-defaults.conf", "jobs/compact.py"]
+    done = ended(*submit, "--textfile", str(tmp_path), str(root))
+    assert done.returncode == 0, done.stderr
+    # What spark-submit itself says comes before, and a job's standard error with it.
+    assert json.loads(done.stdout.splitlines()[-1])["position_after"] == 1
+    assert len([*tmp_path.glob("*.prom")]) == 1
+    refused = ended(*submit, str(tmp_path / "nothing"))
+    assert refused.returncode == 2
+    assert "not a sparkstore root" in refused.stdout
