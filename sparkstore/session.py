@@ -107,7 +107,7 @@ def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:
 
 @contextmanager
 def _no_warning_of_pandas() -> Iterator[None]:
-    """Silence a warning of pyspark 4.2: of any pandas it was not tested with; no pandas is used here."""
+    """Silence what pyspark 4.2 says of a pandas it was not tested with: none is used here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         yield
