@@ -1,0 +1,197 @@
+"""What every `Control` promises: a running broker's, and that of a root at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sparkstore.bulk import MAX_IDS, Action, Answer, NewMessage, Request
+from sparkstore.errors import InvalidRequest
+from sparkstore.records import MessageHeader
+from tests.controls import HEADER, Place
+
+MOVE, PURGE, REQUEUE, RELEASE, DEAD_LETTER = Action
+LONG_AGO_US = 1_000_000
+
+
+@dataclass
+class Queues:
+    """A place with two queues, and what is on `q`."""
+
+    place: Place
+    ids: list[int]
+
+
+@pytest.fixture(params=["served", "at rest"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    it = Place(tmp_path / "root", is_served=request.param == "served")
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def queues(place: Place) -> Queues:
+    place.create("q")
+    place.create("other")
+    return Queues(place, place.put("q", count=4))
+
+
+def test_a_move_keeps_ids_order_and_content(queues: Queues) -> None:
+    place, ids = queues.place, queues.ids
+    [there] = place.put("other")
+    answer = place.control.run(Request(MOVE, "q", tuple(ids[1:3]), "other"))
+    assert answer == Answer(done=2)
+    after = place.after()
+    assert after.ids("q") == [ids[0], ids[3]]
+    assert after.ids("other") == [there, ids[1], ids[2]]
+    assert after.body(ids[2]) == b"body 2"
+    assert after.reader.read(ids[2])[0].subject == "eggs"
+
+
+def test_what_is_acquired_is_left_and_what_is_gone_is_counted(queues: Queues) -> None:
+    place, ids = queues.place, queues.ids
+    place.hold("q", ids[0])
+    answer = place.control.run(Request(MOVE, "q", (*ids, 999_999), "other"))
+    assert answer == Answer(done=3, left=1, gone=1)
+    assert place.after().ids("other") == ids[1:]
+
+
+def test_a_request_that_is_made_again_does_nothing_more(queues: Queues) -> None:
+    place, ids = queues.place, queues.ids
+    request = Request(MOVE, "q", tuple(ids), "other")
+    assert place.control.run(request).done == 4
+    assert place.control.run(request) == Answer(gone=4)
+    assert place.after().ids("other") == ids
+
+
+def test_an_id_that_is_named_twice_is_moved_once(queues: Queues) -> None:
+    place, ids = queues.place, queues.ids
+    assert place.control.run(Request(MOVE, "q", (ids[0], ids[0]), "other")) == Answer(done=1)
+
+
+def test_a_message_that_the_target_has_only_leaves(queues: Queues) -> None:
+    place = queues.place
+    [both] = place.put("q", "other")
+    assert place.control.run(Request(MOVE, "q", (both,), "other")) == Answer(done=1)
+    after = place.after()
+    assert after.ids("other") == [both]
+    assert both not in after.ids("q")
+
+
+def test_a_message_may_move_back(queues: Queues) -> None:
+    place, ids = queues.place, queues.ids
+    place.control.run(Request(MOVE, "q", (ids[0],), "other"))
+    assert place.control.run(Request(MOVE, "other", (ids[0],), "q")) == Answer(done=1)
+    assert place.after().ids("q") == [*ids[1:], ids[0]]
+
+
+def test_requeue_puts_messages_last_with_delivery_count_0(queues: Queues) -> None:
+    place, ids = queues.place, queues.ids
+    place.fail("q", ids[0], times=3)
+    assert place.control.run(Request(REQUEUE, "q", tuple(ids[:2]))) == Answer(done=2)
+    after = place.after()
+    assert after.ids("q") == [*ids[2:], *ids[:2]]
+    assert after.state.queues["q"].entries[ids[0]].delivery_count == 0
+    assert after.state.messages[ids[0]] == 1
+    assert after.body(ids[0]) == b"body 0"
+
+
+def test_purge_takes_messages_off_for_good(queues: Queues) -> None:
+    place, ids = queues.place, queues.ids
+    assert place.control.run(Request(PURGE, "q", tuple(ids[:3]))) == Answer(done=3)
+    after = place.after()
+    assert after.ids("q") == ids[3:]
+    assert ids[0] not in after.state.messages
+
+
+@pytest.mark.parametrize("arguments", [{"dead_letter_queue": "dead"}, {}])
+def test_only_a_message_that_may_not_stay_is_dead_lettered(
+    place: Place, arguments: dict[str, str]
+) -> None:
+    place.create("q", max_delivery_count=2, **arguments)
+    [fine, failed, expired] = [
+        *place.put("q", count=2),
+        *place.put("q", header=HEADER._replace(expires_at=LONG_AGO_US)),
+    ]
+    place.fail("q", fine, times=2)
+    place.fail("q", failed, times=3)
+    answer = place.control.run(Request(DEAD_LETTER, "q", (fine, failed, expired)))
+    assert answer == Answer(done=2, left=1)
+    after = place.after()
+    assert after.ids("q") == [fine]
+    assert ("dead" in after.state.queues) == bool(arguments)
+    if arguments:
+        assert after.ids("dead") == [failed, expired]
+        entry = after.state.queues["dead"].entries[expired]
+        assert (entry.expires_at, entry.delivery_count) == (None, 0)
+
+
+def test_a_target_limits_the_time_to_live(place: Place) -> None:
+    place.create("q")
+    place.create("short", message_ttl_ms=60_000)
+    forever, soon = place.put("q"), place.put("q", header=HEADER._replace(expires_at=LONG_AGO_US))
+    place.control.run(Request(MOVE, "q", (*forever, *soon), "short"))
+    entries = place.after().state.queues["short"].entries
+    assert entries[forever[0]].expires_at == entries[forever[0]].at + 60_000_000
+    assert entries[soon[0]].expires_at == LONG_AGO_US
+
+
+def test_put_makes_new_messages_of_any_size(queues: Queues) -> None:
+    place = queues.place
+    header = MessageHeader("raw", b"\x00\xff", priority=7, properties=(("a", "1"), ("a", "2")))
+    large = bytes(range(256)) * (1 << 13) + b"end"
+    assert place.control.put("q", [NewMessage(header, b""), NewMessage(header, b"two")]).done == 2
+    assert place.control.put("q", [NewMessage(header, large)]).done == 1
+    after = place.after()
+    first, second, third = after.ids("q")[4:]
+    assert [after.body(first), after.body(second)] == [b"", b"two"]
+    found, body = after.reader.read(third)
+    assert body == large
+    assert (found.header, found.priority, found.properties) == (
+        header.header,
+        header.priority,
+        header.properties,
+    )
+    assert after.state.next_message_id > third
+
+
+REFUSED = [
+    (Request(MOVE, "nope", (1,), "q"), "unknown queue 'nope'"),
+    (Request(MOVE, "q", (1,), "nope"), "unknown queue 'nope': create it first"),
+    (Request(MOVE, "q", (1,), "q"), "cannot move to 'q'"),
+    (Request(MOVE, "q", (1,)), "name another queue"),
+    (Request(PURGE, "nope", ()), "unknown queue"),
+    (Request(PURGE, "q", tuple(range(1, MAX_IDS + 2))), "at most 1000"),
+]
+
+
+@pytest.mark.parametrize(("request_", "reason"), REFUSED, ids=lambda value: str(value)[:30])
+def test_a_request_that_cannot_be_done_is_refused_and_changes_nothing(
+    queues: Queues, request_: Request, reason: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        queues.place.control.run(request_)
+    assert queues.place.control.run(Request(PURGE, "q", ())) == Answer()
+    assert queues.place.after().ids("q") == queues.ids
+
+
+def test_put_on_an_unknown_queue_is_refused(queues: Queues) -> None:
+    with pytest.raises(InvalidRequest, match="unknown queue"):
+        queues.place.control.put("nope", [NewMessage(HEADER, b"x")])
+
+
+def test_release_frees_what_a_dead_consumer_held_and_nothing_else(queues: Queues) -> None:
+    """At rest every holder is dead; a broker has released those at its start, the rest lives."""
+    place, ids = queues.place, queues.ids
+    place.hold("q", ids[0])
+    answer = place.control.run(Request(RELEASE, "q", tuple(ids[:2])))
+    entry = place.after().state.queues["q"].entries[ids[0]]
+    if place.is_served:
+        assert answer == Answer(left=2)
+        assert entry.acquired_by == "live"
+    else:
+        assert answer == Answer(done=1, left=1)
+        assert (entry.acquired_by, entry.delivery_count) == (None, 1)

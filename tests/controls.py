@@ -1,0 +1,154 @@
+"""Roots whose queues are changed from outside: by a broker in this process, or by nobody's."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker_shim.embedded.broker import Broker, recover
+from broker_shim.embedded.control import ControlServer
+from broker_shim.embedded.inbox import Inbox
+from broker_shim.embedded.listener import Listener, Timers
+from broker_shim.embedded.metrics import Metrics
+from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore.content import ContentReader
+from sparkstore.control import Control, open_control
+from sparkstore.fold import State
+from sparkstore.recovery import recover as recover_root
+from sparkstore.root import Root, open_root
+from tests.stores import DELTA_CONFIG, TIMEOUT_S, done
+
+HEADER = MessageHeader("raw", b"h", subject="eggs", properties=(("color", "brown"),))
+
+
+class ServedRoot:
+    """A broker over a root, its loop on a thread; AMQP on a free port, control in the root."""
+
+    def __init__(self, path: Path, held: Sequence[tuple[str, int]] = ()) -> None:
+        self.inbox, timers = Inbox(), Timers()
+        self.store = DeltaMessageStore(path, DELTA_CONFIG)
+        self._listener = Listener(self.inbox, timers)
+        self.failures: list[Any] = []
+        calls = StoreCalls(self.store, self.inbox, self.failures.append)
+
+        def later(delay_s: float, call: Callable[[], None]) -> None:
+            timers.add(time.monotonic() + delay_s, call)
+
+        self.broker = Broker(calls, BrokerSettings(), Metrics(), later)
+        recover(self.store, self.broker)
+        for queue, message_id in held:
+            done(self.store.acquire, message_id, queue, "live")
+            self.broker.queues[queue].withdraw([message_id])
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        self._listener.listen(self.broker, listening)
+        root_id = open_root(path).identity.root_id
+        self.control = ControlServer(self._listener.selector, self.broker, path, root_id)
+        self._thread = threading.Thread(target=self._listener.run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """A clean end, in the order of `serve`."""
+        self._listener.stop()
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive()
+        self.control.close()
+        self._listener.close()
+        self.store.close()
+        self.inbox.close()
+
+
+class Place:
+    """A root with messages, and whoever changes its queues."""
+
+    def __init__(self, path: Path, *, is_served: bool) -> None:
+        self.path, self.is_served = path, is_served
+        self._held: list[tuple[str, int]] = []
+        self._served: ServedRoot | None = None
+        self._control: Control | None = None
+        self._store: DeltaMessageStore | None = DeltaMessageStore(path, DELTA_CONFIG)
+
+    def create(self, name: str, **arguments: Any) -> None:
+        """A queue, while nobody serves yet."""
+        assert self._store is not None
+        done(self._store.create, Queue(name, arguments=arguments))
+
+    def put(self, *queues: str, count: int = 1, header: MessageHeader = HEADER) -> list[int]:
+        """New messages, each on all of the queues, while nobody serves yet."""
+        assert self._store is not None
+        ids = []
+        for number in range(count):
+            message = self._store.message(header, b"body %d" % number)
+            for queue in queues:
+                done(self._store.enqueue, message, queue)
+            ids.append(message.message_id)
+        return ids
+
+    def hold(self, queue: str, message_id: int) -> None:
+        """A consumer has acquired a message, and lives if there is a broker."""
+        self._held.append((queue, message_id))
+
+    def fail(self, queue: str, message_id: int, times: int) -> None:
+        """A message was delivered and given back so often."""
+        assert self._store is not None
+        for _ in range(times):
+            done(self._store.acquire, message_id, queue, "c")
+            done(self._store.release, message_id, queue, "c", delivery_failed=True)
+
+    @property
+    def control(self) -> Control:
+        """Who changes the queues; opened by the first use."""
+        if self._control is None:
+            self._open()
+        assert self._control is not None
+        return self._control
+
+    def _open(self) -> None:
+        assert self._store is not None
+        if not self.is_served:
+            for queue, message_id in self._held:
+                done(self._store.acquire, message_id, queue, "dead")
+        self._store.close()
+        self._store = None
+        if self.is_served:
+            self._served = ServedRoot(self.path, self._held)
+        self._control = open_control(self.path)
+
+    def close(self) -> None:
+        """End whoever has the root."""
+        if self._control is not None:
+            self._control.close()
+        if self._served is not None:
+            self._served.stop()
+            self._served = None
+        if self._store is not None:
+            self._store.close()
+
+    def after(self) -> After:
+        """What is in the root, once everybody has let go of it."""
+        self.close()
+        return After(open_root(self.path))
+
+
+class After:
+    """What a root holds."""
+
+    def __init__(self, root: Root) -> None:
+        self.state: State = recover_root(root).state
+        self.reader = ContentReader(root)
+
+    def ids(self, queue: str) -> list[int]:
+        """Message ids on a queue, in its order."""
+        return [*self.state.queues[queue].entries]
+
+    def body(self, message_id: int) -> bytes:
+        """Of a message."""
+        return self.reader.read(message_id)[1]
