@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest
 from sparkstore.root import Identity
 
+FILE_BYTES = 64 << 20
+"""Size that a file of the replica's history should have."""
 AGAIN = "empty that folder and replicate into it anew"
 
 
@@ -105,6 +109,28 @@ def end_of(found: Found, after: int) -> int | None:
         length * (found.last + after + 1) // 2,
     )
     return found.last if is_whole else None
+
+
+class Extent(NamedTuple):
+    """Largest position that a file of the primary holds, and its size."""
+
+    last: int
+    size_bytes: int
+
+
+def cuts(after: int, last: int, files: Iterable[Extent]) -> list[tuple[int, int]]:
+    """Ranges of positions (after, up to), one for each file to write, in order.
+
+    Each ends where a file of the primary does, so that few are read twice.
+    """
+    ends = [after]
+    size_bytes = 0
+    for file in sorted(files):
+        size_bytes += file.size_bytes
+        if size_bytes >= FILE_BYTES and ends[-1] < file.last < last:
+            ends.append(file.last)
+            size_bytes = 0
+    return [*pairwise([*ends, last])]
 
 
 def check_not_ahead(where: Path, replica_last: int, primary_last: int) -> None:

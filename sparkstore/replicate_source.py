@@ -6,11 +6,11 @@ Nothing here changes anything, and nothing is locked: the primary serves, compac
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,11 +20,19 @@ from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.record_at import record_at
 from sparkstore.recovery import journal_tail
 from sparkstore.replicas import Pair
-from sparkstore.replicate_plan import AGAIN, Found, check_not_ahead, check_reach, end_of
+from sparkstore.replicate_plan import (
+    AGAIN,
+    Extent,
+    Found,
+    check_not_ahead,
+    check_reach,
+    end_of,
+)
 from sparkstore.root import Root
 from sparkstore.tables import statement, table_names
 
 _TRIES = 3
+_OPENINGS_VIEW = "sparkstore_replicate_openings"
 
 
 class Source(NamedTuple):
@@ -36,6 +44,8 @@ class Source(NamedTuple):
         row_count: How many `rows` are.
         meta: Of `state` at its version.
         state: Version of `state`.
+        files: The files that hold `rows`.
+        end: Largest position that the primary has, a ghost's perhaps.
     """
 
     rows: DataFrame
@@ -43,6 +53,8 @@ class Source(NamedTuple):
     row_count: int
     meta: state_fold.Meta
     state: int
+    files: list[Extent]
+    end: int
 
 
 def whole(spark: SparkSession, pair: Pair, after: int) -> tuple[Source, int]:
@@ -56,9 +68,9 @@ def whole(spark: SparkSession, pair: Pair, after: int) -> tuple[Source, int]:
     for _ in range(_TRIES):
         source = _look(spark, pair.primary, after)
         check_reach(pair.replica.path, after, source.meta.history_start)
+        check_not_ahead(pair.replica.path, after, source.end)
         last = end_of(source.found, max(after, source.meta.history_start - 1))
         if last is not None:
-            check_not_ahead(pair.replica.path, after, max(last, source.meta.position))
             return source, last
     message = (
         f"{pair.primary.path} has {source.found.row_count} records after position {after} up to"
@@ -78,8 +90,7 @@ def _look(spark: SparkSession, primary: Root, after: int) -> Source:
         for name, table in table_names(primary).items()
     }
     moved = last_position(spark, names["history"])
-    numbers = {"after": str(after), "moved": str(moved), "folded": str(meta.position)}
-    rows = spark.sql(statement("unreplicated", names | numbers))
+    rows = _rows(spark, names, after=after, moved=moved, folded=meta.position)
     counted = f"position >= {meta.history_start}"
     row = rows.selectExpr(
         "count(*) AS row_count",
@@ -89,7 +100,32 @@ def _look(spark: SparkSession, primary: Root, after: int) -> Source:
     ).first()
     assert row is not None
     found = Found(row.gapless_count, int(row.total), row.last)
-    return Source(rows, found, row.row_count, meta, state)
+    history = _extents(primary.history, pinned["history"])
+    journal = [file for file in _extents(primary.journal, pinned["journal"]) if file.last > moved]
+    end = max([moved, meta.position, *(file.last for file in journal)])
+    files = [file for file in (*history, *journal) if file.last > after]
+    return Source(rows, found, row.row_count, meta, state, files, end)
+
+
+def _rows(
+    spark: SparkSession, names: Mapping[str, str], *, after: int, moved: int, folded: int
+) -> DataFrame:
+    """The records to copy, pinned; the openings are looked up once, however often it is read."""
+    found = spark.sql(statement("unreplicated_openings", {**names, "folded": str(folded)}))
+    openings = spark.createDataFrame(found.collect(), found.schema)
+    openings.createOrReplaceTempView(_OPENINGS_VIEW)
+    try:
+        numbers = {"after": str(after), "moved": str(moved), "openings": _OPENINGS_VIEW}
+        return spark.sql(statement("unreplicated", {**names, **numbers}))
+    finally:
+        spark.catalog.dropTempView(_OPENINGS_VIEW)
+
+
+def _extents(table: Path, version: int) -> list[Extent]:
+    """Files of a version that hold positions."""
+    actions = pa.table(DeltaTable(str(table), version=version).get_add_actions(flatten=True))
+    files = zip(actions["max.position"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+    return [Extent(last, size) for last, size in files if last is not None]
 
 
 def last_position(spark: SparkSession, history: str) -> int:
@@ -110,14 +146,6 @@ def check_same(pair: Pair, position: int) -> None:
             f" two went apart; keep one of them, and {AGAIN}"
         )
         raise CorruptData(message)
-
-
-def bytes_after(table: Path, after: int) -> int:
-    """Size of the table's files that hold positions after `after`."""
-    files = pa.table(DeltaTable(str(table)).get_add_actions(flatten=True))
-    return int(
-        pc.sum(files.filter(pc.greater(files["max.position"], after))["size_bytes"]).as_py() or 0
-    )
 
 
 def lag(primary: Root, last: int) -> tuple[int, float]:

@@ -6,11 +6,14 @@ import pytest
 
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest
 from sparkstore.replicate_plan import (
+    FILE_BYTES,
+    Extent,
     Found,
     check_apart,
     check_not_ahead,
     check_pair,
     check_reach,
+    cuts,
     end_of,
 )
 from sparkstore.root import Identity
@@ -79,6 +82,25 @@ def test_a_replica_that_knows_more_than_its_primary_is_refused() -> None:
     check_not_ahead(HERE, 7, 7)
     with pytest.raises(CorruptData, match="ends at position 8, its primary at 7"):
         check_not_ahead(HERE, 8, 7)
+
+
+HALF = FILE_BYTES // 2
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([], [(10, 40)]),
+        ([Extent(40, 9 * HALF)], [(10, 40)]),
+        ([Extent(20, HALF), Extent(30, HALF), Extent(40, HALF)], [(10, 30), (30, 40)]),
+        ([Extent(40, HALF), Extent(20, 2 * HALF), Extent(30, HALF)], [(10, 20), (20, 40)]),
+        ([Extent(20, 2 * HALF), Extent(20, 2 * HALF), Extent(99, 2 * HALF)], [(10, 20), (20, 40)]),
+    ],
+)
+def test_records_are_cut_where_files_end_and_some_size_is_reached(
+    files: list[Extent], expected: list[tuple[int, int]]
+) -> None:
+    assert cuts(10, 40, files) == expected
 
 
 @pytest.mark.parametrize("name", ["root", "link", "root/../root", "root/below", "."])
