@@ -82,7 +82,34 @@ def test_what_survived_keeps_its_order_and_count() -> None:
     assert queue.delivery_count(5) == 2
 
 
-@given(st.lists(st.sampled_from(["arrive", "take", "release", "remove"]), max_size=60))
+def test_a_withdrawn_message_goes_to_nobody_until_it_is_released_to_its_old_place() -> None:
+    queue, taker = queue_of(4, 4, 4), Taker(0)
+    queue.add(taker)
+    assert queue.withdraw([1, 3, 7]) == ([1, 3], 0, 1)
+    assert queue.withdraw([1]) == ([], 1, 0)
+    taker.credit = 9
+    dispatch(queue)
+    queue.released(3, delivery_failed=False)
+    queue.released(1, delivery_failed=False)
+    dispatch(queue)
+    assert taker.taken == [2, 1, 3]
+
+
+def test_leftovers_of_what_was_withdrawn_do_not_pile_up() -> None:
+    queue = QueueDispatch("q")
+    for message_id in range(1, 5_001):
+        queue.arrived(message_id, 4)
+    for message_id in range(1, 5_001):
+        queue.withdraw([message_id])
+        queue.removed(message_id)
+    assert len(queue._waiting) <= 1_000
+    assert len(queue) == 0
+
+
+STEPS = ["arrive", "take", "release", "remove", "withdraw"]
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=60))
 def test_every_message_is_waiting_or_held_and_never_both(steps: list[str]) -> None:
     queue, taker = QueueDispatch("q"), Taker(0)
     queue.add(taker)
@@ -97,6 +124,8 @@ def test_every_message_is_waiting_or_held_and_never_both(steps: list[str]) -> No
             before = len(taker.taken)
             dispatch(queue)
             held += taker.taken[before:]
+        elif step == "withdraw":
+            held += queue.withdraw(range(arrived, max(0, arrived - 2), -1)).held
         elif held and step == "release":
             queue.released(held.pop(), delivery_failed=True)
         elif held:
