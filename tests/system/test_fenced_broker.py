@@ -1,0 +1,59 @@
+"""A broker whose root was superseded ends, also when nobody talks to it, and says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from proton import Message
+
+from sparkstore.promote import promote
+from sparkstore.root import open_root
+from tests.replicas import replica_of
+from tests.system.clients import send, take
+from tests.system.conftest import StartBroker
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    file = tmp_path / "sparkstore.toml"
+    file.write_text("[store]\nfence_check_s = 0.05\n")
+    return str(file)
+
+
+def test_an_idle_broker_ends_when_its_replica_is_promoted(
+    start_broker: StartBroker, tmp_path: Path, config: str
+) -> None:
+    primary, replica = tmp_path / "primary", tmp_path / "replica"
+    first = start_broker(str(primary), "--config", config)
+    send(first.url, "q", Message(id=1, durable=True))
+    assert first.terminate() == 0
+    broker = start_broker(str(primary), "--config", config)
+    replica_of(open_root(primary), replica)
+    with pytest.raises(AssertionError, match="promote it"):
+        start_broker(str(replica), "--config", config)
+    promote(replica)
+    assert broker.wait() == 1
+    (said,) = [line for line in broker.log.splitlines() if line.startswith("sparkstore serve:")]
+    assert said.startswith("sparkstore serve: stopped: Fenced: ")
+    assert f"{replica} took over" in said
+    with pytest.raises(AssertionError, match=r"sparkstore serve: Fenced: .* took over"):
+        start_broker(str(primary), "--config", config)
+    again = start_broker(str(replica), "--config", config)
+    assert [message.id for message in take(again.url, "q", 1)] == [1]
+
+
+def test_a_broker_that_nobody_fenced_goes_on(
+    start_broker: StartBroker, tmp_path: Path, config: str
+) -> None:
+    """Its replica is looked at many times meanwhile, and so is one that is not there."""
+    primary = tmp_path / "primary"
+    broker = start_broker(str(primary), "--config", config)
+    replica_of(open_root(primary), tmp_path / "replica")
+    replica_of(open_root(primary), tmp_path / "gone").path.rename(tmp_path / "moved")
+    for number in range(30):
+        send(broker.url, "q", Message(id=number, durable=True))
+    assert broker.is_running
+    assert broker.terminate() == 0
