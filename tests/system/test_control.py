@@ -1,0 +1,322 @@
+"""Bulk operations on a real broker: consumers at work, processes killed, sockets left behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proton import Delivery, Message
+
+from sparkstore import control as control_module
+from sparkstore import control_wire as wire
+from sparkstore.bulk import Action, Answer, NewMessage, Request
+from sparkstore.bulk_run import Job, run
+from sparkstore.cli import main
+from sparkstore.control import SocketControl, connect, open_control
+from sparkstore.control_offline import OfflineControl
+from sparkstore.errors import InvalidRequest, Locked, Unavailable
+from sparkstore.fold import State
+from sparkstore.invariants import check
+from sparkstore.log.lock import FileLock
+from sparkstore.records import MessageHeader
+from sparkstore.recovery import recover
+from sparkstore.root import open_or_create_root, open_root
+from tests.system.clients import Holder, Pipelined, send, settle, take
+from tests.system.conftest import BrokerProcess, StartBroker
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+COUNT = 5_000
+
+
+def messages(count: int) -> list[Message]:
+    return [Message(id=number, body=f"m{number}", durable=True) for number in range(count)]
+
+
+def state_of(root: Path) -> State:
+    return recover(open_root(root)).state
+
+
+def ids_of(root: Path, queue: str) -> list[int]:
+    return [*state_of(root).queues[queue].entries]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker, root: Path) -> BrokerProcess:
+    return start_broker(str(root), "--queue", "q", "--queue", "other")
+
+
+def test_a_consumer_keeps_what_it_holds_while_everything_else_moves(
+    broker: BrokerProcess, root: Path
+) -> None:
+    Pipelined(broker.url, "q", messages(COUNT)).run()
+    answers: list[Answer] = []
+
+    def move() -> None:
+        control = open_control(root)
+        assert isinstance(control, SocketControl)
+        ids = range(1, COUNT + 1)
+        answers.append(run(control, Job(Action.MOVE, "q", "other"), ids, lambda _answer: None))
+        control.close()
+
+    held = Holder(broker.url, "q", 20, when_held=move).run()
+    assert held == [*range(20)]
+    assert answers == [Answer(done=COUNT - 20, left=20)]
+    moved = take(broker.url, "other", COUNT - 20)
+    assert [message.id for message in moved] == [*range(20, COUNT)]
+    assert [message.id for message in take(broker.url, "q", 20)] == [*range(20)]
+
+
+def test_each_message_is_consumed_once_while_it_may_move_under_the_consumer(
+    broker: BrokerProcess, root: Path
+) -> None:
+    Pipelined(broker.url, "q", messages(COUNT)).run()
+    accept = settle(Delivery.ACCEPTED)
+    consumer = Holder(broker.url, "q", 1_000, decide=accept)
+    thread = threading.Thread(target=consumer.run)
+    thread.start()
+    control = open_control(root)
+    ids = range(COUNT, 1_200, -1)  # from the end, while the consumer takes from the head
+    total = run(control, Job(Action.MOVE, "q", "other"), ids, lambda _answer: None)
+    control.close()
+    thread.join(60)
+    assert total.done + total.left + total.gone == COUNT - 1_200
+    assert broker.terminate() == 0
+    state = state_of(root)
+    left = {*state.queues["q"].entries, *state.queues["other"].entries}
+    consumed = {message.id + 1 for message in consumer.received}
+    assert left | consumed == {*range(1, COUNT + 1)}
+    assert not left & consumed
+    assert len(state.queues["other"].entries) == total.done
+
+
+def test_a_killed_broker_has_done_each_request_whole_or_not_and_a_rerun_ends_it(
+    start_broker: StartBroker, root: Path
+) -> None:
+    broker = start_broker(str(root), "--queue", "q", "--queue", "other")
+    Pipelined(broker.url, "q", messages(COUNT)).run()
+    control = open_control(root)
+    job = Job(Action.MOVE, "q", "other")
+
+    def ids() -> Any:
+        """Kills the broker while it has a request that it may or may not have done."""
+        for message_id in range(1, COUNT + 1):
+            if message_id == 3_000:
+                threading.Timer(0.0, broker.kill).start()
+            yield message_id
+
+    def move_until_it_is_gone() -> None:
+        while True:
+            run(control, job, ids(), lambda _answer: None)
+
+    with pytest.raises(Unavailable, match=r"run it again \(so far \d+ done, 0 left alone\)"):
+        move_until_it_is_gone()
+    again = open_control(root)
+    assert isinstance(again, OfflineControl)
+    there = len(ids_of_open(again, "other"))
+    assert there % 1_000 == 0
+    rest = run(again, job, range(1, COUNT + 1), lambda _answer: None)
+    again.close()
+    assert rest == Answer(done=COUNT - there, gone=there)
+    assert ids_of(root, "other") == [*range(1, COUNT + 1)]
+    assert [f.name for f in check(open_root(root), deep=True) if not f.holds] == []
+
+
+def ids_of_open(control: OfflineControl, queue: str) -> list[int]:
+    return [*control._state.queues[queue].entries]
+
+
+def test_what_a_killed_broker_had_acknowledged_is_there_for_a_root_at_rest(
+    start_broker: StartBroker, root: Path, tmp_path: Path
+) -> None:
+    """Nothing of it need be in Delta: the write-ahead log is replayed first."""
+    config = tmp_path / "slow.toml"
+    config.write_text("[store]\ncommit_interval_ms = 60000\n")
+    broker = start_broker(str(root), "--queue", "q", "--config", str(config))
+    send(broker.url, "q", *messages(3))
+    broker.kill()
+    control = open_control(root)
+    assert control.run(Request(Action.PURGE, "q", (1, 2, 3))).done == 3
+    control.close()
+
+
+def test_a_wal_elsewhere_must_be_named(
+    start_broker: StartBroker, root: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "store.toml"
+    config.write_text(f"[store]\nwal_dir = '{tmp_path}/log'\ncommit_interval_ms = 60000\n")
+    broker = start_broker(str(root), "--queue", "q", "--config", str(config))
+    send(broker.url, "q", *messages(3))
+    broker.kill()
+    with pytest.raises(InvalidRequest, match="--config"):
+        open_control(root)
+
+
+def test_the_socket_is_for_its_owner_and_goes_with_the_broker(
+    broker: BrokerProcess, root: Path
+) -> None:
+    mode = (root / wire.SOCKET_NAME).stat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o600
+    assert broker.terminate() == 0
+    assert not (root / wire.SOCKET_NAME).exists()
+
+
+def test_a_socket_left_by_a_killed_broker_is_nobodys_and_is_replaced(
+    start_broker: StartBroker, root: Path
+) -> None:
+    start_broker(str(root), "--queue", "q").kill()
+    assert (root / wire.SOCKET_NAME).exists()
+    assert connect(open_root(root)) is None
+    start_broker(str(root))
+    served = connect(open_root(root))
+    assert served is not None
+    assert served.run(Request(Action.PURGE, "q", ())) == Answer()
+    served.close()
+
+
+def test_a_path_longer_than_a_socket_name_may_be_is_no_obstacle(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    root = tmp_path / ("deep" * 30) / "root"
+    root.parent.mkdir()
+    start_broker(str(root), "--queue", "q")
+    control = open_control(root)
+    assert isinstance(control, SocketControl)
+    control.close()
+
+
+def test_a_root_that_somebody_has_who_does_not_listen_is_locked(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_module, "_PAUSE_S", 0.001)
+    open_or_create_root(root)
+    lock = FileLock(root / "writer.lock", str(root))
+    with pytest.raises(Locked, match="in use by another process"):
+        open_control(root)
+    lock.release()
+
+
+def test_a_root_given_as_a_uri_is_refused(root: Path) -> None:
+    open_or_create_root(root)
+    with pytest.raises(InvalidRequest, match="give the folder"):
+        open_control(root.as_uri())
+
+
+@pytest.mark.parametrize(
+    "said", [b"rubbish\n", b"{}\n", b'{"control": 1, "root_id": "other"}\n', b"[" * 100_000 + b"\n"]
+)
+def test_a_peer_that_talks_rubbish_is_told_so_and_the_broker_goes_on(
+    broker: BrokerProcess, root: Path, said: bytes
+) -> None:
+    with socket.socket(socket.AF_UNIX) as peer:
+        descriptor = os.open(root, os.O_PATH)
+        peer.connect(f"/proc/self/fd/{descriptor}/{wire.SOCKET_NAME}")
+        os.close(descriptor)
+        peer.settimeout(20)
+        peer.sendall(said)
+        answer = wire.content_of(peer.makefile("rb").readline())
+    assert answer["error"] == "InvalidRequest"
+    send(broker.url, "q", *messages(1))
+    assert [message.id for message in take(broker.url, "q", 1)] == [0]
+
+
+def test_a_request_that_comes_byte_by_byte_is_one_request(
+    broker: BrokerProcess, root: Path
+) -> None:
+    send(broker.url, "q", *messages(1))
+    lines = wire.line(wire.hello(open_root(root).identity.root_id))
+    lines += wire.request_line(Request(Action.MOVE, "q", (1,), "other"))
+    with socket.socket(socket.AF_UNIX) as peer:
+        with control_module.SocketAddress(root) as address:
+            peer.connect(address)
+        peer.settimeout(20)
+        for at in range(len(lines)):
+            peer.sendall(lines[at : at + 1])
+        answers = peer.makefile("rb")
+        assert wire.content_of(answers.readline())["control"] == wire.VERSION
+        assert wire.answer_of(wire.content_of(answers.readline())) == Answer(done=1)
+
+
+def test_a_client_that_goes_away_without_its_answer_stops_nobody(
+    broker: BrokerProcess, root: Path
+) -> None:
+    send(broker.url, "q", *messages(2))
+    first, second = connect(open_root(root)), connect(open_root(root))
+    assert first is not None
+    assert second is not None
+    first._peer.sendall(wire.request_line(Request(Action.MOVE, "q", (1,), "other")))
+    first.close()
+    assert second.run(Request(Action.MOVE, "q", (1, 2), "other")).done >= 1
+    assert [message.id for message in take(broker.url, "other", 2)] == [0, 1]
+    second.close()
+
+
+def test_messages_that_are_put_reach_a_consumer(broker: BrokerProcess, root: Path) -> None:
+    control = open_control(root)
+    large = NewMessage(MessageHeader("raw", b""), b"x" * (3 << 20))
+    assert control.put("q", [large]).done == 1
+    control.close()
+    (message,) = take(broker.url, "q", 1)
+    assert message.body == large.body
+
+
+def test_queue_arguments_work_from_settings_to_dead_letters(
+    start_broker: StartBroker, root: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text(
+        '[broker]\nqueues = [{name = "q", arguments = '
+        '{max_delivery_count = 0, dead_letter_queue = "dead"}}]\n'
+    )
+    broker = start_broker(str(root), "--config", str(config))
+    send(broker.url, "q", *messages(2))
+    fail = settle(Delivery.MODIFIED, failed=True)
+    assert Holder(broker.url, "q", 1, decide=fail).run() == [0]
+    assert [message.id for message in take(broker.url, "dead", 1)] == [0]
+    assert [message.id for message in take(broker.url, "q", 1)] == [1]
+
+
+def test_an_argument_that_a_queue_cannot_keep_is_one_line_and_exit_2(
+    start_broker: StartBroker, root: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text('[broker]\nqueues = [{name = "q", arguments = {message_ttl_ms = "1h"}}]\n')
+    with pytest.raises(AssertionError, match="message_ttl_ms is '1h': say an integer"):
+        start_broker(str(root), "--config", str(config))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["move", "--from", "q", "--to", "q", "--where", "true"],
+        ["export", "--from", "q", "--format", "parquet"],
+    ],
+)
+def test_a_call_that_cannot_be_right_is_refused_before_spark_starts(
+    root: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    open_or_create_root(root)
+    name, *rest = command
+    assert main([name, str(root), *rest]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["move", "requeue", "purge", "replay", "export"])
+def test_a_root_that_is_none_is_refused_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    queue = ["--queue", "q"] if name == "replay" else ["--from", "q"]
+    to = ["--to", "other"] if name == "move" else []
+    assert main([name, str(tmp_path / "no"), *queue, *to, "--where", "true"]) == 2
+    assert "is not a sparkstore root" in capsys.readouterr().err
