@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,7 +89,11 @@ def compact(arguments: Namespace) -> int:
 
 
 def run_job(
-    job: str, root: str | Path, work: Callable[[SparkSession], JobReport], arguments: Namespace
+    job: str,
+    root: str | Path,
+    work: Callable[[SparkSession], JobReport],
+    arguments: Namespace,
+    shown: Callable[[JobReport], Iterable[str]] = lambda report: fields(asdict(report)),
 ) -> int:
     """Run a job in its frame and print its report.
 
@@ -98,6 +102,7 @@ def run_job(
         root: The root that it changes.
         work: The job; imports what loads Spark itself.
         arguments: With those of `job_options`.
+        shown: Lines of its report for people.
     """
     from sparkstore import job as frame
 
@@ -111,7 +116,7 @@ def run_job(
     if arguments.json:
         print(report.as_json())
     else:
-        for line in fields(asdict(report)):
+        for line in shown(report):
             print(line)
     return report.exit_code
 

@@ -1,0 +1,208 @@
+"""Every kind of damage is found, named and, where that is possible, repaired; health is believed.
+
+A run takes many queries, so damages that do not hide each other are planted in one root.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from sparkstore import reconcile
+from sparkstore.config import StoreConfig
+from sparkstore.delta_files import newest_version
+from sparkstore.findings import DONE, ERROR, NONE, WARNING
+from sparkstore.marks import mark_durable
+from sparkstore.reconcile import ReconcileReport
+from sparkstore.records import (
+    MessageHeader,
+    Record,
+    content_staged,
+    ids_reserved,
+    message_acquired,
+    message_dequeued,
+    message_enqueued,
+    queue_created,
+)
+from sparkstore.root import Root
+from tests.histories import Layers, Row, fold_rows
+from tests.history_builder import build_history
+from tests.roots import append_journal, build_root
+from tests.spark.support import expected, stored
+
+HISTORY = build_history([(step % 20, step, 3 * step) for step in range(40)])
+END = HISTORY.last_position
+EPOCH = HISTORY.rows[-1].epoch
+NEXT_ID = fold_rows(HISTORY.rows).next_message_id
+P, H = END - 6, END - 2
+SEGMENT = 7
+QUEUE = "planted"
+
+
+def numbered(*records: Record, epoch: int = EPOCH) -> list[Row]:
+    return [Row(END + 1 + index, epoch, record) for index, record in enumerate(records)]
+
+
+def enqueued(message_id: int, body: bytes | None, transaction: int | None = None) -> Record:
+    header = MessageHeader("raw", body_bytes=3)
+    return message_enqueued(0, QUEUE, message_id, header, body, transaction)
+
+
+def found(report: ReconcileReport, check: str) -> list[dict[str, object]]:
+    return [row for row in report.findings if row["check"] == check]
+
+
+def data_file(root: Root, segment: int) -> Path:
+    (file,) = (root.history / f"segment={segment}").glob("*.parquet")
+    return file
+
+
+def twice(root: Root, position: int) -> None:
+    table = DeltaTable(str(root.history)).to_pyarrow_table()
+    row = table.filter(pa.compute.equal(table["position"], position))
+    write_deltalake(str(root.history), row, mode="append")
+
+
+def rows_of(root: Root) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = DeltaTable(str(root.history)).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: str(row["position"]).zfill(9))
+
+
+class Told(NamedTuple):
+    """A root that was damaged and repaired; what was found; history as it was before."""
+
+    root: Root
+    report: ReconcileReport
+    history: list[dict[str, object]]
+
+
+REPAIRED_TAIL = numbered(
+    queue_created(0, QUEUE, "{}"),
+    ids_reserved(0, NEXT_ID + 100),
+    enqueued(NEXT_ID, b"abc"),
+    message_acquired(0, QUEUE, NEXT_ID, "gone"),
+    content_staged(0, NEXT_ID + 1, 0, b"orphan"),
+    enqueued(NEXT_ID + 2, None),
+    enqueued(NEXT_ID + 3, b"abc", transaction=77),
+    message_dequeued(0, QUEUE, NEXT_ID + 3, None),
+    enqueued(NEXT_ID + 4, b"abc", transaction=77),
+)
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """History has a gap, a position twice and a lost file; state is not its fold; and more."""
+    folder = tmp_path_factory.mktemp("repaired")
+    root = build_root(folder / "ro`ot 'n' ü", Layers(HISTORY, P, H, 1, SEGMENT))
+    append_journal(root, REPAIRED_TAIL, 99, 99)
+    (root.path / "wal").mkdir()  # else its write-ahead log is elsewhere, and nobody may open it
+    before = rows_of(root)
+    DeltaTable(str(root.history)).delete("position = 4")
+    twice(root, 10)
+    write_deltalake(
+        str(root.state),
+        DeltaTable(str(root.state)).to_pyarrow_table(filters=[("part", "=", "entry")]).slice(0, 1),
+        mode="append",
+    )
+    mark_durable(root, {name: newest_version(root.table(name)) for name in ("history", "state")})
+    write_deltalake(
+        str(root.history),
+        DeltaTable(str(root.history)).to_pyarrow_table().slice(0, 0),
+        mode="append",
+    )
+    mark_durable(root, {"history": newest_version(root.history)})
+    data_file(root, 3).unlink()
+    config = StoreConfig(wal_file_bytes=1 << 20)
+    report = reconcile.run(spark, root, repair=True, purge_lost=True, config=config)
+    return Told(root, report, before)
+
+
+@pytest.mark.slow
+def test_a_gap_in_history_is_found_and_copied_back(told: Told) -> None:
+    subjects = {
+        row["subject"]: row["repair"] for row in found(told.report, "positions_are_gapless")
+    }
+    assert subjects["positions 4 to 4 are missing"] == DONE
+    assert rows_of(told.root) == told.history
+
+
+@pytest.mark.slow
+def test_a_position_that_is_twice_in_history_is_found_and_dropped_once(told: Told) -> None:
+    subjects = {
+        row["subject"]: row["repair"] for row in found(told.report, "positions_are_gapless")
+    }
+    assert subjects["positions 10 to 10 are repeated"] == DONE
+    assert rows_of(told.root) == told.history
+
+
+@pytest.mark.slow
+def test_a_lost_file_of_history_is_found_and_its_records_copied_back(told: Told) -> None:
+    (lost,) = found(told.report, "tables_are_whole")
+    assert str(lost["subject"]).startswith("history/segment=3/")
+    assert lost["repair"] == DONE
+    first, last = 3 * SEGMENT + 1, 4 * SEGMENT
+    subjects = {row["subject"] for row in found(told.report, "positions_are_gapless")}
+    assert f"positions {first} to {last} are missing" in subjects
+    assert rows_of(told.root) == told.history
+
+
+@pytest.mark.slow
+def test_a_state_that_is_not_the_fold_is_found_and_rebuilt(told: Told) -> None:
+    rows = found(told.report, "state_is_the_fold_of_history")
+    assert rows
+    assert {row["repair"] for row in rows} == {DONE}
+    assert stored(told.root) == (H, *expected(fold_rows(HISTORY.rows[:H])))
+
+
+@pytest.mark.slow
+def test_an_acquisition_of_a_dead_member_is_found_and_given_back(told: Told) -> None:
+    rows = {row["subject"]: row["repair"] for row in found(told.report, "acquisitions_are_alive")}
+    assert rows["holder 'gone'"] == DONE
+    journal = DeltaTable(str(told.root.journal)).to_pyarrow_table().to_pylist()
+    released = [row["message_id"] for row in journal if row["kind"] == "released"]
+    assert NEXT_ID in released
+
+
+@pytest.mark.slow
+def test_orphan_content_is_told_and_left_alone(told: Told) -> None:
+    rows = {row["subject"]: row for row in found(told.report, "staged_content_is_used")}
+    row = rows[f"message {NEXT_ID + 1}"]
+    assert (row["severity"], row["repair"]) == (WARNING, NONE)
+    assert json.loads(str(row["evidence"]))["piece_bytes"] == 6
+
+
+@pytest.mark.slow
+def test_half_a_transaction_is_found_and_left_to_people(told: Told) -> None:
+    rows = {row["subject"]: row for row in found(told.report, "transactions_are_whole")}
+    row = rows[f"transaction 77 of epoch {EPOCH}"]
+    assert (row["severity"], row["repair"]) == (ERROR, NONE)
+
+
+@pytest.mark.slow
+def test_lost_content_is_found_and_given_up_only_because_it_was_asked_for(told: Told) -> None:
+    (row,) = found(told.report, "content_is_there")
+    assert (row["subject"], row["repair"]) == (f"message {NEXT_ID + 2}", DONE)
+
+
+@pytest.mark.slow
+def test_the_findings_are_rows_of_a_table_and_what_is_left_ends_the_job_with_1(
+    spark: SparkSession, told: Told
+) -> None:
+    rows = spark.read.format("delta").load(str(told.root.path / "findings")).collect()
+    assert {row.run for row in rows} == {told.report.run}
+    assert sorted((row.check, row.subject) for row in rows) == sorted(
+        (str(row["check"]), str(row["subject"])) for row in told.report.findings
+    )
+    left = {
+        row["check"]
+        for row in told.report.findings
+        if row["severity"] == ERROR and row["repair"] != DONE
+    }
+    assert left == {"transactions_are_whole"}
+    assert (told.report.exit_code, told.report.outcome) == (1, "findings")

@@ -1,0 +1,270 @@
+"""Damage that only people can mend is found and named; a store at work is never accused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import NamedTuple
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import Queue
+from sparkstore import compact, reconcile, repair_history, replicate
+from sparkstore.cli import main
+from sparkstore.delta_files import newest_version
+from sparkstore.errors import CorruptData
+from sparkstore.findings import DONE, ERROR, PROPOSED
+from sparkstore.lease import jobs_lease
+from sparkstore.look import look
+from sparkstore.marks import MARKS_FILE
+from sparkstore.reconcile import ReconcileReport
+from sparkstore.records import (
+    BindingKey,
+    Kind,
+    MessageHeader,
+    Record,
+    bound,
+    message_enqueued,
+    opened,
+    queue_created,
+)
+from sparkstore.root import Root, open_root
+from tests.damage import files
+from tests.histories import Layers, Row, fold_rows
+from tests.history_builder import build_history
+from tests.roots import append_journal, build_root
+from tests.spark.support import HEADER, trim
+from tests.stores import DELTA_CONFIG, done
+
+pytestmark = pytest.mark.slow
+
+HISTORY = build_history([(step % 20, step, 3 * step) for step in range(40)])
+END = HISTORY.last_position
+EPOCH = HISTORY.rows[-1].epoch
+NEXT_ID = fold_rows(HISTORY.rows).next_message_id
+P, H = END - 6, END - 2
+QUEUE = "planted"
+BROUGHT = [
+    row.position
+    for row in HISTORY.rows[: P - 1]
+    if row.record.kind is Kind.ENQUEUED and row.record.body
+]
+IN_HISTORY, IN_REPLICA = BROUGHT[0], BROUGHT[1]
+
+
+def enqueued(message_id: int, transaction: int | None = None) -> Record:
+    header = MessageHeader("raw", body_bytes=3)
+    return message_enqueued(0, QUEUE, message_id, header, b"abc", transaction)
+
+
+TAIL = [
+    Row(END + 1, EPOCH, queue_created(0, QUEUE, "{}")),
+    Row(END + 2, EPOCH, enqueued(NEXT_ID + 500, transaction=78)),
+    Row(END + 3, EPOCH, enqueued(NEXT_ID + 501, transaction=78)),
+    Row(END + 3, EPOCH + 1, opened(0, "heir")),
+    Row(END + 4, EPOCH + 1, opened(0, "twin")),
+    Row(END + 5, EPOCH + 1, bound(0, BindingKey("nowhere", QUEUE, "#"), "{}")),
+]
+
+
+class Told(NamedTuple):
+    root: Root
+    report: ReconcileReport
+
+
+def evidence(report: ReconcileReport, check: str, subject: str) -> dict[str, object]:
+    """Of the error that one check found; it was not repaired."""
+    (row,) = (row for row in report.findings if (row["check"], row["subject"]) == (check, subject))
+    assert row["severity"] == ERROR
+    assert row["repair"] != DONE
+    told: dict[str, object] = json.loads(str(row["evidence"]))
+    return told
+
+
+def pair(spark: SparkSession, folder: Path) -> tuple[Root, Root]:
+    """A root and a replica of all that it holds."""
+    root = build_root(folder / "ro`ot 'n' ü", Layers(HISTORY, P, H, 1, 1000), commit_records=64)
+    replicate.run(spark, root.path, folder / "replica")
+    return open_root(root.path), open_root(folder / "replica")
+
+
+@pytest.fixture(scope="module")
+def two(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Root, Root]:
+    return pair(spark, tmp_path_factory.mktemp("two"))
+
+
+@pytest.fixture(scope="module")
+def told(
+    spark: SparkSession, two: tuple[Root, Root], tmp_path_factory: pytest.TempPathFactory
+) -> Told:
+    """Two writers at once, a record that changed, and a replica that went another way."""
+    folder = tmp_path_factory.mktemp("told")
+    for root in two:
+        shutil.copytree(root.path, folder / root.path.name)
+    primary, replica = (open_root(folder / root.path.name) for root in two)
+    append_journal(primary, TAIL, 99, 99)
+    changed = {"subject": "'changed'"}
+    DeltaTable(str(primary.history)).update(changed, predicate=f"position = {IN_HISTORY}")
+    DeltaTable(str(replica.history)).update(changed, predicate=f"position = {IN_REPLICA}")
+    DeltaTable(str(replica.state)).update({"delivery_count": "7"}, predicate="part = 'entry'")
+    lost = DeltaTable(str(primary.state)).to_pyarrow_table(filters=[("part", "=", "entry")])
+    lost = lost.slice(0, 1).set_column(
+        lost.schema.get_field_index("queue"), lost.schema.field("queue"), [["nowhere"]]
+    )
+    write_deltalake(str(primary.state), lost, mode="append")
+    return Told(primary, reconcile.run(spark, primary, replica=replica))
+
+
+def test_an_epoch_that_was_opened_twice_is_found(told: Told) -> None:
+    assert evidence(told.report, "epochs_rise", f"epoch {EPOCH + 1}")["opened_count"] == 2
+
+
+def test_a_message_id_that_was_never_reserved_is_found_and_a_fenced_one_is_not(told: Told) -> None:
+    subject = f"message {NEXT_ID + 500}"
+    assert evidence(told.report, "message_ids_were_reserved", subject)["next"] == NEXT_ID
+
+
+def test_a_transaction_of_which_only_half_was_fenced_is_found(told: Told) -> None:
+    subject = f"transaction 78 of epoch {EPOCH}"
+    found = evidence(told.report, "transactions_are_whole", subject)
+    assert (found["record_count"], found["fenced_count"]) == (1, 1)
+
+
+def test_a_binding_to_no_exchange_is_found(told: Told) -> None:
+    evidence(told.report, "bindings_join_what_is_there", f"binding 'nowhere' {QUEUE!r} '#'")
+
+
+def test_an_entry_on_no_queue_is_found_and_a_broker_would_not_start(told: Told) -> None:
+    evidence(told.report, "entries_have_queues", "queue 'nowhere': no such queue")
+    assert "nowhere" in str(evidence(told.report, "recovery_agrees", "recovery")["reason"])
+
+
+def test_a_record_that_history_has_otherwise_than_the_journal_is_found(told: Told) -> None:
+    evidence(told.report, "layers_agree", f"position {IN_HISTORY}")
+
+
+def test_a_diverged_replica_is_found_by_the_content_of_a_record(told: Told) -> None:
+    evidence(told.report, "replica_agrees", f"position {IN_REPLICA}")
+
+
+def test_a_replica_whose_state_is_another_is_found_by_both_comparisons(told: Told) -> None:
+    found = [row for row in told.report.findings if row["check"] == "replica_folds_agree"]
+    assert any('"delivery_count\\":7' in str(row["evidence"]) for row in found)
+    own = [
+        row
+        for row in told.report.findings
+        if row["check"] == "state_is_the_fold_of_history"
+        and str(row["subject"]).startswith("replica ")
+    ]
+    assert {row["repair"] for row in own} == {PROPOSED}
+
+
+def test_what_is_missing_is_copied_back_from_a_replica_and_only_whole(
+    spark: SparkSession, two: tuple[Root, Root], tmp_path: Path
+) -> None:
+    for root in two:
+        shutil.copytree(root.path, tmp_path / root.path.name)
+    primary, replica = (open_root(tmp_path / root.path.name) for root in two)
+    trim(primary, H + 1)
+    before = records(primary)
+    DeltaTable(str(primary.history)).delete("position IN (3, 9, 10)")
+    version = newest_version(primary.history)
+    with look(spark, primary) as seen:
+        with pytest.raises(CorruptData, match="3 are not in the journal: restore"):
+            repair_history.mend(seen, None)
+        assert newest_version(primary.history) == version
+        with look(spark, replica) as other:
+            assert "3 records copied back" in repair_history.mend(seen, other)
+    assert records(primary) == before
+
+
+def records(root: Root) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = DeltaTable(str(root.history)).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: int(str(row["position"])))
+
+
+def test_a_gap_in_the_journal_is_found_and_the_views_refuse(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = build_root(tmp_path / "root", Layers(HISTORY, P, P + 1, 1, 1000), commit_records=64)
+    DeltaTable(str(root.journal)).delete(f"position = {END - 1}")
+    report = reconcile.run(spark, root)
+    subject = f"positions {END - 1} to {END - 1} are missing"
+    assert evidence(report, "positions_are_gapless", subject)["in"] == "journal"
+    assert "missing after position" in str(evidence(report, "views_answer", "views")["reason"])
+    assert report.exit_code == 1
+
+
+def test_a_mark_of_a_version_that_is_not_there_is_found(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = build_root(tmp_path / "root", Layers(HISTORY, P, H, 1, 1000), commit_records=64)
+    (root.path / MARKS_FILE).write_text('{"versions": {"state": 99}, "last_position": 0}')
+    report = reconcile.run(spark, root)
+    assert evidence(report, "marks_are_not_ahead", "state")["marked"] == 99
+
+
+def test_a_serving_store_is_never_accused(spark: SparkSession, tmp_path: Path) -> None:
+    config = DELTA_CONFIG
+    store = DeltaMessageStore(tmp_path / "root", config)
+    done(store.create, Queue("q"))
+    with writing(store) as written:
+        written.wait()
+        compact.run(spark, tmp_path / "root")
+        report = reconcile.run(spark, tmp_path / "root")
+        assert report.position > 100
+        assert report.findings == []
+        assert (report.exit_code, report.outcome) == (0, "done")
+    store.close()
+    assert not (tmp_path / "root" / "findings").exists()
+
+
+@contextmanager
+def writing(store: DeltaMessageStore) -> Iterator[Event]:
+    """Somebody sends, acquires, releases, dequeues and stages, until the block ends."""
+    begun, ended = Event(), Event()
+
+    def work() -> None:
+        count = 0
+        while not ended.is_set():
+            message = store.message(HEADER, b"abc")
+            done(store.enqueue, message, "q")
+            done(store.acquire, message.message_id, "q", "somebody")
+            if count % 3 == 0:
+                done(store.dequeue, message.message_id, "q", "somebody")
+            staged = done(store.stage, store.message(HEADER), [b"ab", b"c"])
+            if count % 2:
+                done(store.enqueue, staged, "q")
+            count += 1
+            if count == 50:
+                done(store.flush)
+                begun.set()
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield begun
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_busy_lease_ends_with_75_and_changes_nothing(
+    spark: SparkSession, two: tuple[Root, Root], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(two[0].path)
+    for busy in two:
+        with jobs_lease(busy.path):
+            command = ["reconcile", "--nice", "0", "--replica", str(two[1].path), str(two[0].path)]
+            assert main(command) == 75
+        assert "another job is at work" in capsys.readouterr().err
+    assert {
+        name for name, content in files(two[0].path).items() if before.get(name) != content
+    } <= {"jobs.lock"}
