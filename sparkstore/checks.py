@@ -16,7 +16,6 @@ from sparkstore.errors import CorruptData
 from sparkstore.findings import ERROR, MAX_SHOWN, PROPOSED, WARNING, Finding, capped
 from sparkstore.healing import check as first_broken
 from sparkstore.look import Look, digests
-from sparkstore.lost_files import lost_files
 from sparkstore.marks import read_marks
 from sparkstore.root import TABLES, Root
 from sparkstore.sides import by_position, differing
@@ -77,8 +76,7 @@ _LOST = {
 def tables_are_whole(seen: Look) -> list[Finding]:
     """Every data file that a table names is there, with its size and footer."""
     found = []
-    for table in TABLES:
-        lost = lost_files(seen.root.table(table))
+    for table, lost in seen.lost.items():
         files = [
             Finding(_WHOLE, ERROR, f"{table}/{path}", {"reason": why}, _LOST[table], PROPOSED)
             for path, why in sorted(lost.items())

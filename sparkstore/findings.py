@@ -13,20 +13,30 @@ advice    string     what to do next, or what the repair did
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
+from sparkstore import findings_view
+from sparkstore.delta_files import newest_version, versions
+from sparkstore.errors import CorruptData
+from sparkstore.healing import heal
+from sparkstore.marks import lower_mark, mark_durable
 from sparkstore.root import Root
 from sparkstore.state_fold import check_is_newest, commit_metadata
 
-TABLE = "findings"
+_log = logging.getLogger(__name__)
+
+TABLE = findings_view.NAME
 INFO, WARNING, ERROR = "info", "warning", "error"
 NONE, PROPOSED, DONE = "none", "proposed", "done"
 
@@ -110,7 +120,9 @@ def write(spark: SparkSession, root: Root, run: str, found: Sequence[Finding]) -
 
     Raises:
         Unavailable: The commit is not there afterwards.
+        OSError: No room, or no permission.
     """
+    _heal(root)
     rows = [finding.as_row() for finding in found]
     if not rows:
         if _newest_is_clean(root.path / TABLE):
@@ -128,10 +140,29 @@ def write(spark: SparkSession, root: Root, run: str, found: Sequence[Finding]) -
         .save(str(root.path / TABLE))
     )
     check_is_newest(root, TABLE, metadata)
+    mark_durable(root, {TABLE: newest_version(root.path / TABLE)})
+
+
+def _heal(root: Root) -> None:
+    """Let the table open: what a power cut broke is set aside, if need be all of it.
+
+    Nothing is decided by what it says, so it may not keep a run from saying what is wrong now.
+    """
+    if not versions(root.path / TABLE):
+        return
+    try:
+        heal(root, [TABLE])
+        DeltaTable(str(root.path / TABLE))
+    except (CorruptData, DeltaError) as reason:
+        aside = root.path / "set-aside" / TABLE / uuid4().hex
+        _log.warning("%s is broken, it is now %s: %s", root.path / TABLE, aside, reason)
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        (root.path / TABLE).rename(aside)
+        lower_mark(root, TABLE, -1)
 
 
 def _newest_is_clean(table: Path) -> bool:
-    if not (table / "_delta_log").is_dir():
+    if not versions(table):
         return True
     rows = DeltaTable(str(table)).to_pyarrow_table(columns=["run", "check"]).to_pylist()
     newest = max((row["run"] for row in rows), default="")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sparkstore.errors import Locked
-from sparkstore.log.lock import FileLock
+from sparkstore.log.lock import FileLock, is_held
 
 LOCK_FILE = "jobs.lock"
 
@@ -37,21 +36,14 @@ def jobs_lease(root: Path) -> Iterator[None]:
 def check_free(root: Path) -> None:
     """Refuse at once what `jobs_lease` would refuse after seconds of starting a JVM.
 
-    It reads the kernel's list of locks and takes none: a store that starts in this moment must be
-    able to take the lease, or it would leave its healing to a job that is not there. Where there
-    is no such list nothing is refused, and `jobs_lease` decides, as it does in any case.
+    It takes no lock (`is_held`): a store that starts in this moment must be able to take the lease,
+    or it would leave its healing to a job that is not there. Where nobody can tell nothing is
+    refused, and `jobs_lease` decides, as it does in any case.
 
     Raises:
         Locked: Another job, or a store that heals at its start, has it.
     """
-    try:
-        lock = (root / LOCK_FILE).stat()
-        held = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return
-    device = lock.st_dev
-    name = f"{os.major(device):02x}:{os.minor(device):02x}:{lock.st_ino}"
-    if any("->" not in line.split() and name in line.split() for line in held):
+    if is_held(root / LOCK_FILE):
         raise Locked(_taken(root))
 
 

@@ -8,10 +8,9 @@ everything is compared up to F. What a trim took in between is at or before P, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.errors import StoreError, Unavailable
+from sparkstore.log.lock import is_held
 from sparkstore.lost_files import lost_files, without
 from sparkstore.recovery import Recovered, recover
 from sparkstore.root import TABLES, Root
@@ -72,6 +72,7 @@ class Look:
     Attributes:
         root: Where.
         names: To add more.
+        lost: By table, data files that it names and that are not whole, and why: left out here.
         meta: The meta row of `state`.
         history_end: H, the largest position in history, 0 if it is empty.
         end: F, the largest position that is compared.
@@ -84,11 +85,12 @@ class Look:
         entries: Every entry at F, by the views' fold; empty if they refuse to answer.
         wiring: Every queue, exchange and binding at F, the same.
         refusal: Why the views refuse; empty if they answer.
-        is_written: A store has the root open, so what is staged or held may be in use.
+        is_written: A store may have the root open, so what is staged or held may be in use.
     """
 
     root: Root
     names: Names
+    lost: Mapping[str, Mapping[str, str]]
     meta: Meta
     history_end: int
     end: int
@@ -133,24 +135,6 @@ def digests(spark: SparkSession, table: str) -> DataFrame:
     return spark.table(table).select("position", record_digest().alias("digest"))
 
 
-def is_locked(file: Path) -> bool:
-    """True if some process has an flock on a file; True, too, if nobody can tell.
-
-    Decision: the kernel's list is read. To try the lock would make a store that starts at that
-    moment believe that another one runs.
-    """
-    try:
-        inode = f":{file.stat().st_ino} "
-        return any(" FLOCK " in line and inode in line for line in _LOCKS.read_text().splitlines())
-    except FileNotFoundError:
-        return file.exists()
-    except OSError:
-        return True
-
-
-_LOCKS = Path("/proc/locks")
-
-
 @contextmanager
 def look(spark: SparkSession, root: Root) -> Iterator[Look]:
     """Read a root once. The caller holds its jobs' lease.
@@ -168,9 +152,9 @@ def look(spark: SparkSession, root: Root) -> Iterator[Look]:
 def _look(root: Root, names: Names) -> Look:
     spark = names.spark
     recovered, failure = _recover(root)
+    lost = {table: lost_files(root.table(table)) for table in TABLES}
     tables = {
-        table: names.add(table, without(spark, root.table(table), lost_files(root.table(table))))
-        for table in TABLES
+        table: names.add(table, without(spark, root.table(table), lost[table])) for table in TABLES
     }
     meta = _meta(spark.table(tables["state"]))
     rows, counting, fenced = _journal(names, tables)
@@ -185,6 +169,7 @@ def _look(root: Root, names: Names) -> Look:
     return Look(
         root=root,
         names=names,
+        lost=lost,
         meta=meta,
         history_end=ends.history,
         end=end,
@@ -197,7 +182,7 @@ def _look(root: Root, names: Names) -> Look:
         entries=entries_name,
         wiring=wiring_name,
         refusal=refusal,
-        is_written=is_locked(root.path / "writer.lock"),
+        is_written=is_held(root.path / "writer.lock") is not False,
     )
 
 

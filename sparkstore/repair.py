@@ -22,7 +22,6 @@ from sparkstore.config import StoreConfig
 from sparkstore.errors import CorruptData, StoreError
 from sparkstore.findings import DONE, WARNING, Finding
 from sparkstore.look import Look
-from sparkstore.lost_files import lost_files
 from sparkstore.root import Root
 from sparkstore.tables import translated
 
@@ -110,7 +109,7 @@ class Repair:
         with self.looks() as (seen, _replica):
             if positions_are_gapless(seen):
                 raise CorruptData("history must be whole before state can be rebuilt from it")
-            if not (lost_files(self.root.state) or state_is_the_fold_of_history(seen)):
+            if not (seen.lost["state"] or state_is_the_fold_of_history(seen)):
                 return ""
             return repair_state.mend(seen)
 
@@ -125,7 +124,8 @@ class Repair:
                     mended.found.append(
                         Finding(_HELD, WARNING, "holders", evidence, done[0], repair=DONE)
                     )
-            if self.purge_lost and "content_is_there" in checks:
+            # What history lost and could not get back may be in the journal still.
+            if self.purge_lost and "content_is_there" in checks and "history" not in mended.failed:
                 purged = repair_store.purge_lost(seen, self.config)
                 done.append(f"{purged.done} messages without content dropped")
         return "; ".join(done)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData
 from sparkstore.look import Look, digests
-from sparkstore.lost_files import lost_files, parts_of, whole_files
+from sparkstore.lost_files import parts_of, whole_files
 from sparkstore.marks import mark_durable
 from sparkstore.schema import ROW
 from sparkstore.sides import record_digest
@@ -76,7 +76,6 @@ def mend(seen: Look, replica: Look | None) -> str:
 
 def _plan(seen: Look, replica: Look | None) -> _Plan:
     names, spark = seen.names, seen.names.spark
-    lost = lost_files(seen.root.history)
     known = (file.positions[1] for file in snapshot(seen.root.history) if file.row_count >= 0)
     last = max([seen.history_end, seen.meta.position, *known])
     wanted = spark.range(seen.start, last + 1).withColumnRenamed("id", "position")
@@ -101,7 +100,7 @@ def _plan(seen: Look, replica: Look | None) -> _Plan:
         raise CorruptData(message)
     changed = copied.select("segment").union(twice.where("is_dropped").select("segment"))
     segments = {row.segment for row in changed.distinct().collect()}
-    segments |= parts_of(seen.root.history, lost)
+    segments |= parts_of(seen.root.history, seen.lost["history"])
     told = f"{counts[1]} records copied back from {sources}, {counts[2]} repeated ones dropped"
     return _Plan(copied, twice.where("is_dropped"), sorted(segments), told)
 
@@ -124,7 +123,7 @@ def _copied(seen: Look, replica: Look | None, missing: DataFrame) -> tuple[DataF
 
 def _rows(seen: Look) -> DataFrame:
     """Rows of history from the files that are there, with where each lies."""
-    files = whole_files(seen.names.spark, seen.root.history, lost_files(seen.root.history))
+    files = whole_files(seen.names.spark, seen.root.history, seen.lost["history"])
     return files.select(
         "*",
         F.col("_metadata.file_path").alias("file"),

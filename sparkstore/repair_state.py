@@ -15,7 +15,6 @@ from sparkstore.checks_of_folds import history_side
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData
 from sparkstore.look import Look
-from sparkstore.lost_files import lost_files
 from sparkstore.marks import mark_durable
 from sparkstore.schema import STATE
 from sparkstore.sides import entries, wiring
@@ -39,7 +38,7 @@ def mend(seen: Look) -> str:
     if last < seen.meta.position:
         message = f"history ends at position {last}, state is at {seen.meta.position}: run compact"
         raise CorruptData(message)
-    if seen.start > 1 and lost_files(root.state):
+    if seen.start > 1 and seen.lost["state"]:
         message = (
             f"history is gapless only from position {seen.start} on, and state lost files: promote"
             " a replica, or restore state from a backup"

@@ -7,6 +7,7 @@
     message_history   one row for each event of each message
     bindings          one row for each binding
     job_runs          one row for each run of a job, once there was one (`job_runs_view`)
+    findings          one row for each thing that `reconcile` found, once there was one
 
 The queries are in `sql/`: each view is made of steps, and each step is one file.
 
@@ -27,7 +28,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkstore import job_runs_view
+from sparkstore import findings_view, job_runs_view
 from sparkstore.root import Root, open_root
 from sparkstore.tables import table_names, text, translated
 
@@ -57,6 +58,7 @@ def register(spark: SparkSession, root: Root | str | Path) -> None:
         with translated(f"cannot register the view {view}"):
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text(view, steps, names)}")
     job_runs_view.register(spark, found)
+    findings_view.register(spark, found)
 
 
 def sql(

@@ -38,3 +38,20 @@ class FileLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def is_held(path: Path) -> bool | None:
+    """True if a process that this one can see has an flock on a file; None if nobody can tell.
+
+    Decision: the kernel's list of locks is read, and none is taken: who tries to lock the file in
+    this moment must get it. A holder in another container is not in the list.
+    """
+    try:
+        file = path.stat()
+        held = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return None if path.exists() else False
+    except OSError:
+        return None
+    name = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    return any("->" not in line.split() and name in line.split() for line in held)

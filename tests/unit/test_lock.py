@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkstore.errors import Locked
-from sparkstore.log.lock import FileLock
+from sparkstore.log.lock import FileLock, is_held
 
 HOLD = """
 import sys, time
@@ -43,6 +43,14 @@ def test_a_refused_opener_does_not_disturb_the_holder(tmp_path: Path) -> None:
             FileLock(tmp_path / "lock", "root")
     assert (tmp_path / "lock").read_text() == f"pid {os.getpid()}\n"
     lock.release()
+
+
+def test_who_asks_whether_it_is_held_takes_nothing(tmp_path: Path) -> None:
+    assert is_held(tmp_path / "lock") is False
+    lock = FileLock(tmp_path / "lock", "root")
+    assert is_held(tmp_path / "lock") is True
+    lock.release()
+    assert is_held(tmp_path / "lock") is False
 
 
 @pytest.mark.system
