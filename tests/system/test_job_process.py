@@ -35,6 +35,24 @@ print(job.run("compact", sys.argv[1], work, job.JobSettings(heap="1g")).as_json(
 """
 
 
+PRIORITIES = """
+import os
+from pathlib import Path
+from sparkstore.priority import lower_priority
+
+def of_the_jvm():
+    threads = [int(path.name) for path in Path(f"/proc/{os.getppid()}/task").iterdir()]
+    return {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+
+before = of_the_jvm()
+lower_priority(19)
+print("java", Path(f"/proc/{os.getppid()}/comm").read_text().strip())
+print("priorities", max(before), of_the_jvm(), os.getpriority(os.PRIO_PROCESS, 0))
+lower_priority(5)
+print("never raised", of_the_jvm(), os.getpriority(os.PRIO_PROCESS, 0))
+"""
+
+
 def ended(*words: Path | str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
     return subprocess.run(
@@ -90,3 +108,15 @@ def test_spark_submit_runs_the_job_and_ends_with_its_exit_code(root: Path, tmp_p
     refused = ended(*submit, str(tmp_path / "nothing"))
     assert refused.returncode == 2
     assert "not a sparkstore root" in refused.stdout
+
+
+def test_a_job_lowers_the_jvm_that_spark_submit_started_before_it(tmp_path: Path) -> None:
+    script = tmp_path / "priorities.py"
+    script.write_text(PRIORITIES)
+    found = ended("spark-submit", "--properties-file", "conf/spark-defaults.conf", str(script))
+    java, lowered, again = found.stdout.splitlines()[-3:]
+    assert java == "java java"
+    before, after = lowered.removeprefix("priorities ").split(" ", 1)
+    assert int(before) < 19
+    assert after == "{19} 19"
+    assert again == "never raised {19} 19"
