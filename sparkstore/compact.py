@@ -11,23 +11,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+import pyarrow.dataset as ds
+from pyspark.sql import DataFrame, SparkSession
 
 from sparkstore import healing, state_fold
-from sparkstore.compact_plan import Limits, file_count, steps
+from sparkstore.compact_plan import Extent, Limits, pieces, steps
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.fencing import check_may_work
 from sparkstore.lease import jobs_lease
 from sparkstore.marks import mark_durable
+from sparkstore.records import Kind
 from sparkstore.report import CompactReport
 from sparkstore.root import Root, open_root
+from sparkstore.schema import ROW
+from sparkstore.snapshot import FileStats, columns_of, read_files, snapshot
+from sparkstore.state_fold import Meta
 from sparkstore.tables import statement, table_names, translated
 
 _log = logging.getLogger(__name__)
@@ -70,8 +74,9 @@ def run(
         healed = _heal(root)
         at("healed")
         meta = before = state_fold.read_meta(root)
-        history_before = max(_last_position(spark, root), 0)
-        history_last = _append(spark, root, meta.position, history_before, at)
+        history_before = _last_position(root)
+        history_last = _append(spark, root, meta, history_before, at)
+        bytes_moved = sum(file.size_bytes for file in _extents(root, history_before))
         _make_history_durable(root)
         entries = 0
         found = steps(meta.position, history_last, limits or Limits())
@@ -91,7 +96,7 @@ def run(
         records_moved=moved,
         entries_changed=entries,
         fold_count=len(found),
-        bytes_moved=_journal_bytes(root, history_before) if moved else 0,
+        bytes_moved=bytes_moved,
         tables_healed=healed,
         seconds=round(time.monotonic() - began, 3),
     )
@@ -122,41 +127,79 @@ def _heal(root: Root) -> list[str]:
     return [found.table for found in healing.heal(root, ("history", "state"))]
 
 
-def _last_position(spark: SparkSession, root: Root) -> int:
-    """The end of `history`, from the statistics in its log; 0 if it is empty."""
-    found = spark.sql(f"SELECT max(position) FROM {table_names(root)['history']}").first()  # noqa: S608
-    return 0 if found is None or found[0] is None else int(found[0])
+def _last_position(root: Root) -> int:
+    """The end of `history`, from the statistics in its log; 0 if it is empty.
+
+    Raises:
+        CorruptData: A file of it has none.
+    """
+    files = snapshot(root.history)
+    if any(file.row_count < 0 for file in files):
+        message = f"{root.history} has files without statistics: restore it from a replica"
+        raise CorruptData(message)
+    return max((file.positions[1] for file in files), default=0)
 
 
-def _append(spark: SparkSession, root: Root, folded: int, after: int, at: At) -> int:
+def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: At) -> int:
     """Append to `history` what counts in the journal after its end; returns the new end.
+
+    One file for each piece, each by one task, in the order of positions: no row is shuffled, and
+    the files' statistics tell ranges that do not overlap.
 
     Raises:
         CorruptData: The journal does not go on where `history` ends.
         Unavailable: The commit is not there afterwards.
     """
-    last = _checked_end(spark, root, folded, after)
-    at("append checked")
-    if last > after:
-        metadata = state_fold.commit_metadata("compact", last)
-        rows = spark.sql(_unmoved(root, folded, after, last))
-        (
-            rows.coalesce(file_count(_journal_bytes(root, after)))
-            .write.format("delta")
-            .mode("append")
-            .option("txnAppId", "append")
-            .option("txnVersion", last)
-            .option("userMetadata", metadata)
-            .save(str(root.history))
-        )
-        state_fold.check_is_newest(root, "history", metadata)
-        _log.info("history: records after position %d up to %d appended", after, last)
+    with _openings(spark, root, meta):
+        last = _checked_end(spark, root, after)
+        at("append checked")
+        if last > after:
+            metadata = state_fold.commit_metadata("compact", last)
+            moved = [
+                spark.sql(_unmoved(root, piece.after, piece.last)).coalesce(1)
+                for piece in pieces(after, last, _extents(root, after))
+            ]
+            (
+                reduce(DataFrame.union, moved)
+                .write.format("delta")
+                .mode("append")
+                .option("txnAppId", "append")
+                .option("txnVersion", last)
+                .option("userMetadata", metadata)
+                .save(str(root.history))
+            )
+            state_fold.check_is_newest(root, "history", metadata)
+            _log.info("history: records after position %d up to %d appended", after, last)
     at("appended")
     return last
 
 
-def _checked_end(spark: SparkSession, root: Root, folded: int, after: int) -> int:
-    unmoved = _unmoved(root, folded, after, _ANY)
+@contextmanager
+def _openings(spark: SparkSession, root: Root, meta: Meta) -> Iterator[None]:
+    """Look up once, for the statements that read the journal, every `opened` that may fence a row.
+
+    The journal is looked at before history: a row moves the other way.
+    """
+    found = [*_opened(snapshot(root.journal), 0), *_opened(snapshot(root.history), meta.position)]
+    rows = spark.createDataFrame(
+        [(meta.epoch, meta.position), *found], "epoch bigint, position bigint"
+    )
+    rows.createOrReplaceTempView(_OPENINGS_VIEW)
+    try:
+        yield
+    finally:
+        spark.catalog.dropTempView(_OPENINGS_VIEW)
+
+
+def _opened(files: Iterable[FileStats], after: int) -> list[tuple[int, int]]:
+    where = (ds.field("kind") == Kind.OPENED.column) & (ds.field("position") > after)
+    columns = columns_of(ROW, ["epoch", "position", "kind"])
+    rows = read_files((file for file in files if file.positions[1] > after), columns, where)
+    return list(zip(rows["epoch"].to_pylist(), rows["position"].to_pylist(), strict=True))
+
+
+def _checked_end(spark: SparkSession, root: Root, after: int) -> int:
+    unmoved = _unmoved(root, after, _ANY)
     found = spark.sql(
         "SELECT count(*) AS row_count, coalesce(sum(position), 0) AS total,"  # noqa: S608
         f" max(position) AS last FROM ({unmoved})"
@@ -174,15 +217,18 @@ def _checked_end(spark: SparkSession, root: Root, folded: int, after: int) -> in
 
 
 _ANY = (1 << 63) - 1
+_OPENINGS_VIEW = "sparkstore_compact_openings"
 
 
-def _unmoved(root: Root, folded: int, after: int, last: int) -> str:
-    numbers = {"folded": str(folded), "after": str(after), "last": str(last)}
+def _unmoved(root: Root, after: int, last: int) -> str:
+    numbers = {"openings": _OPENINGS_VIEW, "after": str(after), "last": str(last)}
     return statement("unmoved", table_names(root) | numbers)
 
 
-def _journal_bytes(root: Root, after: int) -> int:
-    """Size of the journal's files that hold positions after `after`."""
-    table = pa.table(DeltaTable(str(root.journal)).get_add_actions(flatten=True))
-    kept = table.filter(pc.greater(table["max.position"], after))
-    return int(pc.sum(kept["size_bytes"]).as_py() or 0)
+def _extents(root: Root, after: int) -> list[Extent]:
+    """The journal's files that hold positions after `after`."""
+    return [
+        Extent(*file.positions, file.size_bytes)
+        for file in snapshot(root.journal)
+        if file.positions[1] > after
+    ]

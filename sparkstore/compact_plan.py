@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-FILE_BYTES = 128 << 20
-"""Size that a history file should have: large, and still read by more than one task."""
-MAX_RANGES = 64
-"""Literal id ranges in one MERGE; with more, planning costs what pruning saves."""
+FILE_BYTES = 64 << 20
+"""Size that a history file should have: large, and still many enough to be read side by side."""
 
 
 class Step(NamedTuple):
-    """Positions to fold in one Delta commit: after `after`, up to and including `last`."""
+    """Positions to move or to fold together: after `after`, up to and including `last`."""
 
     after: int
-    last: int
-
-
-class IdRange(NamedTuple):
-    """Message ids from `first` to `last`, both included."""
-
-    first: int
     last: int
 
 
@@ -32,20 +23,25 @@ class Limits:
     """How large one commit may get.
 
     Attributes:
-        step_records: Records folded in one MERGE. What it inserts lies in files of its own, so
-            this bounds the id range of a file of entries, and with that what a later fold has
-            to rewrite: cost follows the ranges touched, not the backlog.
+        step_records: Records folded in one MERGE, up to an eighth more: bounds what it keeps in
+            memory.
     """
 
     step_records: int = 1_000_000
 
 
 def steps(state_last: int, history_last: int, limits: Limits) -> list[Step]:
-    """How to fold everything after P = `state_last`; empty if nothing is."""
-    ends = [*range(state_last + limits.step_records, history_last, limits.step_records)]
+    """How to fold everything after P = `state_last`; empty if nothing is.
+
+    A small rest goes with the step before: a MERGE of its own takes seconds, however few it folds.
+    """
+    longest = limits.step_records + limits.step_records // 8
+    ends = [state_last]
+    while history_last - ends[-1] > longest:
+        ends.append(ends[-1] + limits.step_records)
     if state_last < history_last:
         ends.append(history_last)
-    return [Step(after, last) for after, last in pairwise([state_last, *ends])]
+    return [Step(after, last) for after, last in pairwise(ends)]
 
 
 def file_count(size_bytes: int) -> int:
@@ -53,30 +49,38 @@ def file_count(size_bytes: int) -> int:
     return max(1, -(-size_bytes // FILE_BYTES))
 
 
-def joined(ranges: Iterable[IdRange], limit: int = MAX_RANGES) -> list[IdRange]:
-    """At most `limit` ranges that cover all of these, joined over the smallest gaps first."""
-    found = sorted(ranges)
-    gaps = sorted(
-        (later.first - earlier.last for earlier, later in pairwise(found)),
-        reverse=True,
-    )
-    # Invariant: only gaps wider than `widest` stay open, so at most limit - 1 do.
-    widest = max([1, *gaps[limit - 1 : limit]])
-    result: list[IdRange] = []
-    for part in found:
-        if result and part.first - result[-1].last <= widest:
-            result[-1] = IdRange(result[-1].first, max(result[-1].last, part.last))
-        else:
-            result.append(part)
-    return result
+class Extent(NamedTuple):
+    """Positions that a file of the journal holds, at least and at most, and its size."""
+
+    first: int
+    last: int
+    size_bytes: int
 
 
-def target_condition(parts: Iterable[str], ranges: Sequence[IdRange]) -> str:
-    """Literal limits on what a MERGE reads of `state`: whole files are skipped by them.
+def pieces(after: int, last: int, files: Iterable[Extent]) -> list[Step]:
+    """How to move positions to history: one file for each piece, clustered by position.
 
-    Rows without a message id are wiring and always pass; the id of the meta row must be in
-    `ranges` like any other.
+    Each piece ends where a file of the journal does, so that few files are read twice; by then
+    some `FILE_BYTES` are in it.
+    """
+    ends = [after]
+    size_bytes = 0
+    for file in sorted(files, key=lambda file: file.last):
+        size_bytes += file.size_bytes
+        if size_bytes >= FILE_BYTES and ends[-1] < file.last < last:
+            ends.append(file.last)
+            size_bytes = 0
+    return [Step(first, end) for first, end in pairwise([*ends, last])]
+
+
+def target_condition(parts: Iterable[str], blocks: Iterable[int]) -> str:
+    """Literal limits on what a MERGE reads of `state`: whole partitions are skipped by them.
+
+    Args:
+        parts: Parts that change, apart from entries.
+        blocks: Blocks of entries that may be there and change.
     """
     names = ", ".join(f"'{part}'" for part in sorted(parts))
-    between = "".join(f" OR t.message_id BETWEEN {part.first} AND {part.last}" for part in ranges)
-    return f"t.part IN ({names}) AND (t.message_id IS NULL{between})"
+    numbers = ", ".join(str(block) for block in sorted(blocks))
+    entries = f" OR t.part = 'entry' AND t.block IN ({numbers})" if numbers else ""
+    return f"(t.part IN ({names}){entries})"

@@ -31,7 +31,7 @@ from sparkstore.snapshot import FileStats, columns_of, read_files, snapshot
 
 _FOLD = columns_of(ROW, FOLD_COLUMNS)
 ALL_PARTS = ("entry", "wiring", "meta")
-_STATE_FILE = pa.schema([field for field in STATE if field.name != "part"])
+_STATE_FILE = pa.schema([field for field in STATE if field.name not in {"part", "block"}])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _last_of_epoch(journal: list[FileStats], epoch: int, opened_position: int) -
 
 
 def read_state(root: Root, parts: Collection[str] = ALL_PARTS) -> pa.Table:
-    """The table `state`, or some parts of it, in no particular order."""
+    """The table `state`, or some parts of it, in no particular order; `block` is left null."""
     by_part: dict[str, list[FileStats]] = {}
     for file in snapshot(root.state):
         if file.partition in parts:
@@ -148,6 +148,7 @@ def read_state(root: Root, parts: Collection[str] = ALL_PARTS) -> pa.Table:
     for part, files in by_part.items():
         rows = read_files(files, _STATE_FILE)
         rows = rows.add_column(0, STATE.field("part"), pa.repeat(pa.scalar(part), rows.num_rows))
+        rows = rows.add_column(1, STATE.field("block"), pa.nulls(rows.num_rows, pa.int64()))
         tables.append(rows.cast(STATE))
     return pa.concat_tables(tables)
 

@@ -27,12 +27,12 @@ from sparkstore.durable_files import fsync_path, fsync_with_folders, replace_dur
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError
 from sparkstore.schema import ROW, SCHEMA_VERSION, STATE, TABLE_CONFIGURATION
 
-TABLES: dict[str, tuple[pa.Schema, str]] = {
-    "journal": (ROW, "segment"),
-    "history": (ROW, "segment"),
-    "state": (STATE, "part"),
+TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
+    "journal": (ROW, ("segment",)),
+    "history": (ROW, ("segment",)),
+    "state": (STATE, ("part", "block")),
 }
-"""Schema and partition column of each table."""
+"""Schema and partition columns of each table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +205,11 @@ def _is_of_an_empty_table(file: Path) -> bool:
 
 def _create(path: Path, identity: Identity) -> Root:
     path.mkdir(parents=True, exist_ok=True)
-    for name, (schema, partition) in TABLES.items():
+    for name, (schema, partitions) in TABLES.items():
         DeltaTable.create(
             str(path / name),
             schema=schema,
-            partition_by=[partition],
+            partition_by=list(partitions),
             configuration=dict(TABLE_CONFIGURATION),
             mode="ignore",
         )

@@ -26,10 +26,11 @@ class FileStats(NamedTuple):
 
     Attributes:
         path: Where it is.
-        partition: Value of the partition column, a number or a text.
+        partition: Value of the first partition column: the segment, or the part of `state`.
         positions: Least and largest position in it; everything if unknown.
         message_ids: Least and largest message id in it; everything if unknown.
         row_count: Rows in it, -1 if unknown.
+        size_bytes: Of the file.
     """
 
     path: Path
@@ -37,6 +38,7 @@ class FileStats(NamedTuple):
     positions: tuple[int, int]
     message_ids: tuple[int, int]
     row_count: int
+    size_bytes: int
 
 
 def snapshot(table: Path) -> list[FileStats]:
@@ -65,7 +67,7 @@ def columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def _stats(table: Path, action: dict[str, Any]) -> FileStats:
-    partition = next(value for name, value in action.items() if name.startswith("partition."))
+    partition = action.get("partition.segment", action.get("partition.part"))
     rows = action.get("num_records")
     return FileStats(
         table / action["path"],
@@ -73,6 +75,7 @@ def _stats(table: Path, action: dict[str, Any]) -> FileStats:
         _range(action, "position"),
         _range(action, "message_id"),
         -1 if rows is None else rows,
+        action["size_bytes"],
     )
 
 

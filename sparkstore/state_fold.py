@@ -11,27 +11,27 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import uuid4
 
 from deltalake import DeltaTable
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore.compact_plan import IdRange, Step, joined, target_condition
+from sparkstore.compact_plan import Step, target_condition
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.root import Root
-from sparkstore.schema import FOLD_COLUMNS, STATE
+from sparkstore.schema import BLOCK_IDS, FOLD_COLUMNS, STATE
 from sparkstore.tables import statement, table_names, text
 
 _log = logging.getLogger(__name__)
 
 _TAIL_VIEW = "sparkstore_fold_tail"
 _CHANGES_VIEW = "sparkstore_fold_changes"
-_BUCKETS = 4096
-"""Ids that change are told apart no finer than this, to be few enough for the driver."""
-
 _TXN = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +84,20 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
     """
     metadata = commit_metadata("compact", step.last)
     with ExitStack() as kept:
-        tail = kept.enter_context(_kept(_tail(spark, root, step), _TAIL_VIEW))
-        new_meta = _new_meta(tail, meta, step)
-        changes, parts = _changes(spark, root, tail, kept)
-        ranges = _ranges(changes)
-        count = changes.count()
+        _tail(spark, root, step).createOrReplaceTempView(_TAIL_VIEW)
+        kept.callback(spark.catalog.dropTempView, _TAIL_VIEW)
+        new_meta, kinds = _new_meta(spark.table(_TAIL_VIEW), meta, step)
+        changes = kept.enter_context(_kept(_changes(spark, root, kinds)))
+        touched = _touched(changes)
         meta_row = spark.createDataFrame([_meta_row(meta, new_meta)], changes.schema)
         changes.unionByName(meta_row).createOrReplaceTempView(_CHANGES_VIEW)
         kept.callback(spark.catalog.dropTempView, _CHANGES_VIEW)
-        own = IdRange(meta.message_id, meta.message_id)
-        target = target_condition({"meta", *parts}, joined([own, *ranges]))
+        target = target_condition({"meta", *touched.parts}, touched.blocks)
         with _published_once(spark, "fold", step.last, metadata):
             spark.sql(_merge(root, target))
     check_is_newest(root, "state", metadata)
-    _log.info("folded up to position %d: %d entries changed", step.last, count)
-    return count
+    _log.info("folded up to position %d: %d entries changed", step.last, touched.row_count)
+    return touched.row_count
 
 
 def _tail(spark: SparkSession, root: Root, step: Step) -> DataFrame:
@@ -110,20 +109,26 @@ def _tail(spark: SparkSession, root: Root, step: Step) -> DataFrame:
 
 
 @contextmanager
-def _kept(frame: DataFrame, view: str | None = None) -> Iterator[DataFrame]:
-    """Compute a frame once, for as long as the block runs, perhaps under a name."""
-    frame.persist()
+def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """Compute a frame once, for as long as the block runs.
+
+    As a local checkpoint, which Delta takes as the source of a MERGE without writing it down a
+    second time; `persist` it refuses there.
+    """
+    kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
     try:
-        if view is not None:
-            frame.createOrReplaceTempView(view)
-        yield frame
+        yield kept
     finally:
-        if view is not None:
-            frame.sparkSession.catalog.dropTempView(view)
-        frame.unpersist(blocking=False)
+        kept._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001, FBT003
 
 
-def _new_meta(tail: DataFrame, old: Meta, step: Step) -> Meta:
+def _new_meta(tail: DataFrame, old: Meta, step: Step) -> tuple[Meta, set[str]]:
+    """The meta row after a step, and the kinds of its records.
+
+    Raises:
+        CorruptData: A position is missing, or there twice.
+    """
+
     def last(column: str, kind: str) -> Column:
         return F.max_by(column, F.when(F.col("kind") == kind, F.col("position")))
 
@@ -134,6 +139,7 @@ def _new_meta(tail: DataFrame, old: Meta, step: Step) -> Meta:
         F.max_by("segment", "position").alias("segment"),
         last("epoch", "opened").alias("epoch"),
         last("message_id", "ids_reserved").alias("message_id"),
+        F.collect_set("kind").alias("kinds"),
     ).first()
     assert found is not None
     length = step.last - step.after
@@ -144,71 +150,85 @@ def _new_meta(tail: DataFrame, old: Meta, step: Step) -> Meta:
             f" {step.last}, not {length}: restore it from a replica, or call the operator"
         )
         raise CorruptData(message)
-    return Meta(
+    meta = Meta(
         step.last,
         old.epoch if found.epoch is None else found.epoch,
         found.segment,
         old.message_id if found.message_id is None else found.message_id,
         old.history_start,
     )
+    return meta, set(found.kinds)
 
 
-def _changes(
-    spark: SparkSession, root: Root, tail: DataFrame, kept: ExitStack
-) -> tuple[DataFrame, set[str]]:
-    """Rows for the MERGE, but for meta; and the parts that they are in."""
-    names = table_names(root) | {"tailview": _TAIL_VIEW}
-    kinds = {row.kind for row in tail.select("kind").distinct().collect()}
-    steps = ("fold_tail", "changes", "dropped")
+def _changes(spark: SparkSession, root: Root, kinds: set[str]) -> DataFrame:
+    """Rows for the MERGE, but for meta."""
+    names = table_names(root) | {"tailview": _TAIL_VIEW, "blocksize": str(BLOCK_IDS)}
+    steps = ("fold_tail", "changes", "dropped" if "destroyed" in kinds else "none_dropped")
     folded = spark.sql(text("folded", steps, names)).where("change <> 'drop' OR was_there")
     found = _shaped(folded.withColumn("part", F.lit("entry")))
-    parts = {"entry"} if kinds & {"enqueued", "dequeued", "acquired", "released"} else set()
     if "destroyed" in kinds:
         emptied = spark.sql(text("emptied", (*steps, "folded"), names))
         found = found.unionByName(
             _shaped(emptied.selectExpr("*", "'entry' part", "'drop' change", "true was_there"))
         )
-        parts.add("entry")
     if kinds & {"created", "destroyed", "bound", "unbound"}:
         wired = spark.sql(text("wired", ("fold_tail",), names))
         found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
-        parts.add("wiring")
-    return kept.enter_context(_kept(found)), parts
+    return found
 
 
 def _shaped(frame: DataFrame) -> DataFrame:
     """The columns of `state`, null where `frame` has none, and what the MERGE decides by."""
     types = {"string": "string", "int64": "bigint", "int32": "int"}
+    has_id = "message_id" in frame.columns
+    computed = {
+        "block": F.expr(f"message_id div {BLOCK_IDS}" if has_id else "CAST(NULL AS BIGINT)"),
+        "was_there": F.expr("was_there" if "was_there" in frame.columns else "false"),
+        "match_id": F.expr("message_id" if has_id else "CAST(NULL AS BIGINT)"),
+    }
     columns = [
         F.col(field.name)
         if field.name in frame.columns
         else F.lit(None).cast(types.get(str(field.type), "timestamp")).alias(field.name)
         for field in STATE
+        if field.name not in computed
     ]
-    was_there = F.col("was_there") if "was_there" in frame.columns else F.expr("false")
-    match_id = F.col("message_id") if "message_id" in frame.columns else F.lit(None).cast("bigint")
-    return frame.select(
-        *columns, "change", was_there.alias("was_there"), match_id.alias("match_id")
-    )
+    named = [column.alias(name) for name, column in computed.items()]
+    return frame.select(*columns, "change", *named)
 
 
-def _ranges(changes: DataFrame) -> list[IdRange]:
-    """Ids of entries that may be in `state` and change, in no more than `_BUCKETS` pieces."""
-    there = changes.where("was_there AND message_id IS NOT NULL")
-    ends = there.agg(F.min("message_id").alias("first"), F.max("message_id").alias("last")).first()
-    if ends is None or ends.first is None:
-        return []
-    width = (ends.last - ends.first) // _BUCKETS + 1
-    buckets = there.groupBy(F.expr(f"message_id div {width}")).agg(
-        F.min("message_id").alias("first"), F.max("message_id").alias("last")
+class _Touched(NamedTuple):
+    """Rows that change; the parts they are in; blocks that may hold what they change."""
+
+    row_count: int
+    parts: set[str]
+    blocks: set[int]
+
+
+def _touched(changes: DataFrame) -> _Touched:
+    """One row for each block of a step comes to the driver: a few, as ids rise."""
+    rows = (
+        changes.groupBy("part", "block")
+        .agg(F.count("*").alias("row_count"), F.max("was_there").alias("was_there"))
+        .collect()
     )
-    return [IdRange(row["first"], row["last"]) for row in buckets.collect()]
+    return _Touched(
+        sum(row["row_count"] for row in rows),
+        {row["part"] for row in rows} - {"entry"},
+        {row["block"] for row in rows if row["part"] == "entry" and row["was_there"]},
+    )
 
 
 def _meta_row(old: Meta, new: Meta) -> Row:
     values = {name: getattr(new, name) for name in Meta.__dataclass_fields__}
     values |= {"part": "meta", "change": "put", "was_there": True, "match_id": old.message_id}
-    names = [*STATE.names, "change", "was_there", "match_id"]
+    names = [
+        *(name for name in STATE.names if name != "block"),
+        "change",
+        "block",
+        "was_there",
+        "match_id",
+    ]
     return Row(*names)(*(values.get(name) for name in names))
 
 
@@ -231,13 +251,16 @@ def _merge(root: Root, target: str) -> str:
 def _published_once(spark: SparkSession, app: str, version: int, metadata: str) -> Iterator[None]:
     """Make one statement idempotent, and say whose it is.
 
+    The source of the MERGE is computed already (`_kept`): Delta need not write it down again.
+
     While these are set, Spark silently skips every other commit of the session whose number is
     not higher: so one statement, and never without the `finally`.
     """
-    for name, value in zip((*_TXN, _METADATA), (app, str(version), metadata), strict=True):
+    names = (*_TXN, _METADATA, _MATERIALIZE)
+    for name, value in zip(names, (app, str(version), metadata, "none"), strict=True):
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name in (*_TXN, _METADATA):
+        for name in names:
             spark.conf.unset(name)

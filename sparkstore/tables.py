@@ -35,7 +35,7 @@ def table_names(root: Root) -> dict[str, str]:
 _ONCE = frozenset({"tail", "guard"})
 """Steps that are computed once in a query, however often they are named."""
 
-_CALLED = {"fold_tail": "tail"}
+_CALLED = {"fold_tail": "tail", "none_dropped": "dropped"}
 """What a step is called by those that name it, if not by its file."""
 
 

@@ -12,7 +12,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from sparkstore import fold
 from sparkstore.root import Root, open_or_create_root
 from sparkstore.rows import to_table
-from sparkstore.schema import ROW, STATE
+from sparkstore.schema import ROW, STATE, block_of
 from tests.strategies import Layers, Row, fold_rows
 
 JOURNAL_APP = "sparkstore.journal"
@@ -43,7 +43,8 @@ def state_table(state: fold.State, *, segment: int = 0, history_start: int = 1) 
     ]
     for name, queue in state.queues.items():
         rows += [
-            {"part": "entry", "queue": name, "message_id": message_id}
+            {"part": "entry", "block": block_of(message_id)}
+            | {"queue": name, "message_id": message_id}
             | {field: getattr(entry, field) for field in fold.Entry.__dataclass_fields__}
             for message_id, entry in reversed(queue.entries.items())
         ]

@@ -26,7 +26,8 @@ def spark() -> Iterator[SparkSession]:
     session = local_session(
         "tests",
         heap="1g",
-        java_options="-XX:TieredStopAtLevel=1",  # short queries: compiling them well costs more
+        # Short queries: compiling them well costs more than it saves. The default cache is too small.
+        java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
         settings={"spark.sql.shuffle.partitions": "2"},
     )
     yield session

@@ -39,10 +39,10 @@ def change_identity(root: Path, **changes: object) -> None:
 
 
 def test_a_new_root_has_three_empty_tables_that_both_engines_can_read(root: Path) -> None:
-    for name, (_, partition) in TABLES.items():
+    for name, (_, partitions) in TABLES.items():
         table = DeltaTable(str(root / name))
         assert table.to_pyarrow_table().num_rows == 0
-        assert table.metadata().partition_columns == [partition]
+        assert table.metadata().partition_columns == list(partitions)
         protocol = table.protocol()
         assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
 
