@@ -4,6 +4,7 @@
            durable.json  per table, the last version known to survive a power cut (DESIGN 6)
            writer.lock   flock of the one writer          jobs.lock   flock of the jobs' lease
            wal/          write-ahead log (elsewhere with `wal_dir`)
+           control.sock  where a running broker takes bulk operations (`control`)
            journal/ history/ state/    Delta tables
 
 All three tables are created empty by the creator of the root, before `root.json` makes it a root;
