@@ -10,17 +10,14 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore import schema
 from sparkstore.checks_of_folds import history_side
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData
 from sparkstore.look import Look
 from sparkstore.marks import mark_durable
-from sparkstore.schema import STATE
+from sparkstore.schema import BLOCK_IDS, STATE
 from sparkstore.sides import entries, wiring
 from sparkstore.state_fold import check_is_newest, commit_metadata
-
-_BLOCK_IDS = getattr(schema, "BLOCK_IDS", 1 << 18)
 
 
 def mend(seen: Look) -> str:
@@ -48,7 +45,7 @@ def mend(seen: Look) -> str:
     metadata = commit_metadata("reconcile", last)
     (
         _rebuilt(seen, last)
-        .repartition("part")
+        .repartition("part", "block")
         .write.format("delta")
         .mode("overwrite")
         .option("userMetadata", metadata)
@@ -70,7 +67,7 @@ def _rebuilt(seen: Look, last: int) -> DataFrame:
         f"coalesce(message_id, {seen.meta.message_id}) AS message_id",
         f"CAST({seen.start} AS BIGINT) AS history_start",
     )
-    block = F.expr(f"message_id div {_BLOCK_IDS}")
+    block = F.expr(f"message_id div {BLOCK_IDS}")
     entry_rows = entries(spark, side).selectExpr("'entry' AS part", "*").withColumn("block", block)
     wiring_rows = wiring(spark, side).selectExpr("'wiring' AS part", "*")
     rows = entry_rows.unionByName(wiring_rows, allowMissingColumns=True).unionByName(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
 from typing import NamedTuple
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import Queue
 from sparkstore import compact, reconcile, repair_history, replicate
 from sparkstore.cli import main
 from sparkstore.delta_files import newest_version
@@ -40,8 +40,8 @@ from tests.damage import files
 from tests.histories import Layers, Row, fold_rows
 from tests.history_builder import build_history
 from tests.roots import append_journal, build_root
-from tests.spark.support import HEADER, trim
-from tests.stores import DELTA_CONFIG, done
+from tests.spark.support import trim
+from tests.stores import TIMEOUT_S
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +51,7 @@ EPOCH = HISTORY.rows[-1].epoch
 NEXT_ID = fold_rows(HISTORY.rows).next_message_id
 P, H = END - 6, END - 2
 QUEUE = "planted"
+TOP = Path(__file__).parents[2]
 BROUGHT = [
     row.position
     for row in HISTORY.rows[: P - 1]
@@ -202,58 +203,76 @@ def test_a_gap_in_the_journal_is_found_and_the_views_refuse(
     assert report.exit_code == 1
 
 
-def test_a_mark_of_a_version_that_is_not_there_is_found(
-    spark: SparkSession, tmp_path: Path
+def test_a_mark_of_a_version_that_is_not_there_is_found_and_the_command_ends_with_1(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = build_root(tmp_path / "root", Layers(HISTORY, P, H, 1, 1000), commit_records=64)
     (root.path / MARKS_FILE).write_text('{"versions": {"state": 99}, "last_position": 0}')
-    report = reconcile.run(spark, root)
-    assert evidence(report, "marks_are_not_ahead", "state")["marked"] == 99
+    assert main(["reconcile", "--json", "--nice", "0", str(root.path)]) == 1
+    (row,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (row["check"], row["subject"], row["severity"]) == (
+        "marks_are_not_ahead",
+        "state",
+        ERROR,
+    )
+    assert json.loads(row["evidence"])["marked"] == 99
+    assert main(["reconcile", "--nice", "0", str(root.path)]) == 1
+    heading, _line, shown = capsys.readouterr().out.splitlines()[:3]
+    assert heading.split() == ["severity", "check", "subject", "repair", "advice"]
+    assert shown.split()[:3] == ["error", "marks_are_not_ahead", "state"]
 
 
 def test_a_serving_store_is_never_accused(spark: SparkSession, tmp_path: Path) -> None:
-    config = DELTA_CONFIG
-    store = DeltaMessageStore(tmp_path / "root", config)
-    done(store.create, Queue("q"))
-    with writing(store) as written:
-        written.wait()
+    with serving(tmp_path / "root"):
         compact.run(spark, tmp_path / "root")
         report = reconcile.run(spark, tmp_path / "root")
         assert report.position > 100
         assert report.findings == []
         assert (report.exit_code, report.outcome) == (0, "done")
-    store.close()
     assert not (tmp_path / "root" / "findings").exists()
 
 
+SERVE = """
+import sys, threading
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import Queue
+from tests.spark.support import HEADER
+from tests.stores import DELTA_CONFIG, done
+
+store, ended = DeltaMessageStore(sys.argv[1], DELTA_CONFIG), threading.Event()
+threading.Thread(target=lambda: sys.stdin.read() or ended.set()).start()
+done(store.create, Queue("q"))
+count = 0
+while not ended.is_set():
+    message = store.message(HEADER, b"abc")
+    done(store.enqueue, message, "q")
+    done(store.acquire, message.message_id, "q", "somebody")
+    if count % 3 == 0:
+        done(store.dequeue, message.message_id, "q", "somebody")
+    staged = done(store.stage, store.message(HEADER), [b"ab", b"c"])
+    if count % 2:
+        done(store.enqueue, staged, "q")
+    done(store.flush)  # which also leaves the processors to Spark
+    count += 1
+    if count == 50:
+        print("at work", flush=True)
+store.close()
+"""
+
+
 @contextmanager
-def writing(store: DeltaMessageStore) -> Iterator[Event]:
-    """Somebody sends, acquires, releases, dequeues and stages, until the block ends."""
-    begun, ended = Event(), Event()
-
-    def work() -> None:
-        count = 0
-        while not ended.is_set():
-            message = store.message(HEADER, b"abc")
-            done(store.enqueue, message, "q")
-            done(store.acquire, message.message_id, "q", "somebody")
-            if count % 3 == 0:
-                done(store.dequeue, message.message_id, "q", "somebody")
-            staged = done(store.stage, store.message(HEADER), [b"ab", b"c"])
-            if count % 2:
-                done(store.enqueue, staged, "q")
-            count += 1
-            if count == 50:
-                done(store.flush)
-                begun.set()
-
-    thread = Thread(target=work)
-    thread.start()
-    try:
-        yield begun
-    finally:
-        ended.set()
-        thread.join()
+def serving(path: Path) -> Iterator[None]:
+    """A store in a process of its own: it sends, acquires, dequeues and stages all the while."""
+    command = [sys.executable, "-c", SERVE, str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(TOP)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=TOP
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"at work\n"
+        yield
+        process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
 
 
 def test_a_busy_lease_ends_with_75_and_changes_nothing(
