@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from sparkstore import job_runs, textfile
@@ -130,7 +131,7 @@ def _leave(run: JobRun, root: Path, settings: JobSettings) -> None:
     try:
         if (root / "root.json").is_file():
             job_runs.record(open_root(root), run)
-    except (OSError, StoreError, DeltaError) as reason:
+    except (OSError, StoreError, DeltaError, pa.ArrowException) as reason:
         _log.warning("%s: no row in %s: %s", run.job, root / job_runs.NAME, first_line(reason))
     try:
         if settings.textfile is not None:

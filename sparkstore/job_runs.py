@@ -90,16 +90,9 @@ def record(root: Root, run: JobRun) -> None:
     """
     with _alone(root):
         table = _opened(root)
-        write_deltalake(
-            table,
-            pa.Table.from_pylist([_row(run)], SCHEMA),
-            mode="append",
-            commit_properties=_signed(run),
-            post_commithook_properties=_NO_HOOKS,
-        )
-        table.update_incremental()
+        _append(table, run)
         if table.version() % TIDY_EVERY == 0:
-            _tidy(root, table, run)
+            table = _tidied(root, table, run)
         mark_durable(root, {NAME: table.version()})
 
 
@@ -124,12 +117,46 @@ def _opened(root: Root) -> DeltaTable:
             heal(root, [NAME])
             return DeltaTable(str(path))
     except (CorruptData, DeltaError) as reason:
-        why = first_line(reason)
-        _log.warning("%s is broken, it is set aside and begun anew: %s", path, why)
+        _tell(path, reason)
+    return _begun_anew(root)
+
+
+def _tell(path: Path, reason: BaseException) -> None:
+    why = first_line(reason)
+    _log.warning("%s is broken, it is set aside and begun anew: %s", path, why)
+
+
+def _begun_anew(root: Root) -> DeltaTable:
+    path = root.table(NAME)
     if path.exists():
         _set_aside(root, path)
     lower_mark(root, NAME, -1)
     return DeltaTable.create(str(path), schema=SCHEMA, partition_by=["job"])
+
+
+def _append(table: DeltaTable, run: JobRun) -> None:
+    write_deltalake(
+        table,
+        pa.Table.from_pylist([_row(run)], SCHEMA),
+        mode="append",
+        commit_properties=_signed(run),
+        post_commithook_properties=_NO_HOOKS,
+    )
+    table.update_incremental()
+
+
+def _tidied(root: Root, table: DeltaTable, run: JobRun) -> DeltaTable:
+    """The table, small again; one that lost rows is begun anew, or it would grow for ever."""
+    try:
+        rows = table.to_pyarrow_table()
+    except (OSError, DeltaError, pa.ArrowException) as reason:
+        _tell(root.table(NAME), reason)
+        table = _begun_anew(root)
+        _append(table, run)
+        return table
+    newest = rows.sort_by([("began_at", "descending")]).slice(0, KEPT_RUNS)
+    _rewrite(root, table, newest, run)
+    return table
 
 
 def _set_aside(root: Root, path: Path) -> None:
@@ -151,9 +178,8 @@ def _row(run: JobRun) -> dict[str, Any]:
     }
 
 
-def _tidy(root: Root, table: DeltaTable, run: JobRun) -> None:
-    """Keep the newest rows in one file a job; the rest goes when no reader can be on its way."""
-    newest = table.to_pyarrow_table().sort_by([("began_at", "descending")]).slice(0, KEPT_RUNS)
+def _rewrite(root: Root, table: DeltaTable, newest: pa.Table, run: JobRun) -> None:
+    """Keep these rows, in one file a job; the rest goes when no reader can be on its way."""
     write_deltalake(
         table,
         newest.select(SCHEMA.names).cast(SCHEMA),

@@ -89,6 +89,21 @@ def test_what_a_power_cut_took_of_the_newest_rows_is_set_aside(root: Root, damag
         assert [*(root.path / "set-aside" / "job_runs").rglob(f"{newest:020}.json")]
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_table_that_lost_rows_is_begun_anew_before_it_grows_for_ever(
+    root: Root, damage: Damage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(root, run(1))
+    (rows,) = root.table("job_runs").rglob("*.parquet")
+    record(root, run(2))
+    damage(rows)  # not of the newest version, which each run checks
+    monkeypatch.setattr(job_runs, "TIDY_EVERY", 1)
+    record(root, run(3))
+    assert numbers(root) == [3]
+    record(root, run(4))
+    assert numbers(root) == [3, 4]
+
+
 def break_the_first_version(table: Path) -> None:
     (log_folder(table) / f"{0:020}.json").write_bytes(b"{")
 
