@@ -148,7 +148,8 @@ def check(request: Request, terms: Callable[[str], Terms | None]) -> str | None:
         message = f"unknown queue {request.queue!r}: see sparkstore queues"
         raise InvalidRequest(message)
     if request.action is Action.DEAD_LETTER:
-        return source.arguments.dead_letter_queue
+        target = source.arguments.dead_letter_queue
+        return None if target == request.queue else target
     if request.action is Action.MOVE:
         check_target(request.queue, request.to, terms)
         return request.to
@@ -227,11 +228,14 @@ _DECISIONS: Mapping[Action, Callable[[Request, str | None, Facts], list[Step]]] 
 
 
 def _put(queue: str, entry: Entry) -> Put:
-    """Sizes are told together: an entry keeps their sum, and the sum is all that an entry needs."""
+    """Sizes are told together: an entry keeps their sum, and the sum is all that an entry needs.
+
+    As those of the header: there is no limit that a body of the largest size would be over then.
+    """
     header = MessageHeader(
         None,
         priority=entry.priority,
         expires_at=entry.expires_at,
-        body_bytes=entry.message_bytes,
+        header_bytes=entry.message_bytes,
     )
     return Put(queue, header, is_logged=entry.position > 0)

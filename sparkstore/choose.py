@@ -22,8 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from sparkstore.errors import InvalidRequest
 from sparkstore.root import Root
 from sparkstore.tables import table_names, text, translated
-from sparkstore.views import VIEWS, register
+from sparkstore.views import VIEWS
 
+_MESSAGE_STEPS = VIEWS["queue_messages"]
 _ENTRY_STEPS = VIEWS["queues"]
 """With these, `entries` and `wiring` can be named."""
 
@@ -43,11 +44,7 @@ def waiting(spark: SparkSession, root: Root, queue: str, predicate: str) -> Data
         InvalidRequest: The predicate is wrong.
         Unavailable: The tables cannot be read.
     """
-    wanted = condition(spark, predicate)
-    register(spark, root)
-    with translated(f"--where {predicate!r}"):
-        on_queue = spark.table("queue_messages").where(F.col("queue") == F.lit(queue))
-        return on_queue.where(wanted)
+    return _chosen(spark, root, "queue_messages", queue, predicate)
 
 
 def departed(spark: SparkSession, root: Root, queue: str, predicate: str, *, to: str) -> DataFrame:
@@ -57,12 +54,17 @@ def departed(spark: SparkSession, root: Root, queue: str, predicate: str, *, to:
         InvalidRequest: The predicate is wrong.
         Unavailable: The tables cannot be read.
     """
+    found = _chosen(spark, root, "departed_messages", queue, predicate)
+    return found.where(~F.array_contains("replayed_to", F.lit(to)))
+
+
+def _chosen(spark: SparkSession, root: Root, view: str, queue: str, predicate: str) -> DataFrame:
+    """The view is a query here, registered under no name: its text is all that is needed of it."""
     wanted = condition(spark, predicate)
-    steps = VIEWS["queue_messages"]
+    query = text(view, _MESSAGE_STEPS, table_names(root))
     with translated(f"--where {predicate!r}"):
-        query = text("departed_messages", steps, table_names(root))
-        left = spark.sql(query).alias("departed_messages").where(F.col("queue") == F.lit(queue))
-        return left.where(~F.array_contains("replayed_to", F.lit(to))).where(wanted)
+        on_queue = spark.sql(query).alias(view).where(F.col("queue") == F.lit(queue))
+        return on_queue.where(wanted)
 
 
 def condition(spark: SparkSession, predicate: str) -> Column:

@@ -156,6 +156,15 @@ class HistoryBuilder:
             outcome = '{"outcome": "rejected"}' if b % 3 == 0 else None
             self.add(message_dequeued(self.at(), queue, message_id, HOLDERS[0], outcome))
 
+    def requeue(self, a: int, b: int) -> None:
+        """An available message leaves its queue and is put there again, in one transaction."""
+        for queue, message_id in self._entry(a, acquired=False):
+            self._transaction += 1
+            known, number = self._headers[message_id].known(), self._transaction
+            outcome = '{"outcome": "requeued"}'
+            self.add(message_dequeued(self.at(), queue, message_id, None, outcome, number))
+            self.add(message_enqueued(self.at(b), queue, message_id, known, None, number))
+
     def _enqueue_new(self, queues: list[str], a: int, b: int, *, staged: bool) -> None:
         if self._next_id >= self.state.next_message_id:
             self.reserve(0, 0)
@@ -233,6 +242,7 @@ STEPS: list[Callable[[HistoryBuilder, int, int], None]] = [
     HistoryBuilder.bind,
     HistoryBuilder.unbind,
     HistoryBuilder.open,
+    HistoryBuilder.requeue,
 ]
 
 

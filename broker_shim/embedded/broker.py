@@ -205,6 +205,8 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
         broker.router.bind(key.exchange, key.binding_key, key.queue)
     _release(store, acquired, timeout_s)
     _create(store, broker, timeout_s)
+    for queue in [*broker.queues.values()]:
+        broker.bulk.end_failed(queue)
     count = sum(len(queue) for queue in broker.queues.values())
     _log.info("recovered %d messages on %d queues", count, len(broker.queues))
 

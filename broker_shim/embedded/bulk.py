@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.embedded.queue import QueueDispatch
@@ -115,7 +116,15 @@ class BulkOperations:
         if entry is None or queue.arguments.reason_to_end(entry, _now_us()) is None:
             return
         request = Request(Action.DEAD_LETTER, queue.name, (message_id,))
-        self.run(request, lambda error, _answer: _note(request, error))
+        self.run(request, partial(_note, request))
+
+    def end_failed(self, queue: QueueDispatch) -> None:
+        """After a start: what a crash made fail once too often is not handed out again."""
+        failed = queue.failed_too_often()
+        for first in range(0, len(failed), bulk.MAX_IDS):
+            message_ids = tuple(failed[first : first + bulk.MAX_IDS])
+            request = Request(Action.DEAD_LETTER, queue.name, message_ids)
+            self.run(request, partial(_note, request))
 
     def _terms(self, name: str) -> Terms | None:
         queue = self._broker.queues.get(name)
@@ -175,6 +184,7 @@ def _now_us() -> int:
     return time.time_ns() // 1000
 
 
-def _note(request: Request, error: StoreError | None) -> None:
+def _note(request: Request, error: StoreError | None, _answer: Answer) -> None:
     if error is not None:
-        _log.warning("message %s of %r stays: %s", request.message_ids, request.queue, error)
+        count = len(request.message_ids)
+        _log.warning("%d messages of %r stay where they are: %s", count, request.queue, error)

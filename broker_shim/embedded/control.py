@@ -2,7 +2,7 @@
 
 Any number of clients may be connected; one request is carried out at a time, in the order in which
 they came, so that bulk operations share the loop with AMQP in turns of `bulk.MAX_IDS` messages.
-A client that does wrong is answered and its connection closed; the broker goes on.
+A client that asks for what cannot be is told so; one that does not greet is let go of, too.
 """
 
 from __future__ import annotations
@@ -117,6 +117,8 @@ class ControlServer:
             self._drop(client)
 
     def _take(self, client: _Client, line: bytes) -> None:
+        if client not in self._clients:
+            return
         try:
             content = wire.content_of(line)
             if not client.has_greeted:
@@ -127,6 +129,8 @@ class ControlServer:
             call = self._call(content)
         except StoreError as refusal:
             self._say(client, wire.error_line(refusal))
+            if not client.has_greeted:
+                self._drop(client)
             return
         self._requests.append((client, call))
         self._next()

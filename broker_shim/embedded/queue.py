@@ -155,6 +155,14 @@ class QueueDispatch:
         """Failed deliveries so far."""
         return self._delivery_counts.get(message_id, 0)
 
+    def failed_too_often(self) -> list[int]:
+        """What waits with more failed deliveries than the queue allows."""
+        limit = self.arguments.max_delivery_count
+        if limit is None:
+            return []
+        counts = self._delivery_counts.items()
+        return [each for each, count in counts if count > limit and each in self._available]
+
     def add(self, consumer: Consumer) -> None:
         """A consumer takes its place after the others."""
         self._consumers.append(consumer)

@@ -15,6 +15,8 @@ from tests.controls import HEADER, Place
 
 MOVE, PURGE, REQUEUE, RELEASE, DEAD_LETTER = Action
 LONG_AGO_US = 1_000_000
+FIRST_OF_THE_SECOND_BLOCK = 100_001
+"""The message id that an opening begins with after one block was reserved."""
 
 
 @dataclass
@@ -119,7 +121,9 @@ def test_only_a_message_that_may_not_stay_is_dead_lettered(
     place.fail("q", fine, times=2)
     place.fail("q", failed, times=3)
     answer = place.control.run(Request(DEAD_LETTER, "q", (fine, failed, expired)))
-    assert answer == Answer(done=2, left=1)
+    # A broker ends what failed too often at its start, and is done with that or about to be.
+    assert answer.done == (1 if place.is_served else 2)
+    assert sum(answer) == 3
     after = place.after()
     assert after.ids("q") == [fine]
     assert ("dead" in after.state.queues) == bool(arguments)
@@ -156,6 +160,17 @@ def test_put_makes_new_messages_of_any_size(queues: Queues) -> None:
         header.properties,
     )
     assert after.state.next_message_id > third
+
+
+def test_content_that_came_in_pieces_is_read_whole_after_a_move(queues: Queues) -> None:
+    """The row that puts it on another queue has a short header, which is not its own."""
+    place = queues.place
+    large = b"x" * (3 << 20)
+    place.control.put("q", [NewMessage(HEADER, large)])
+    message_id = FIRST_OF_THE_SECOND_BLOCK
+    assert place.control.run(Request(MOVE, "q", (message_id,), "other")) == Answer(done=1)
+    header, body = place.after().reader.read(message_id)
+    assert (header.subject, header.protocol, body) == ("eggs", "raw", large)
 
 
 REFUSED = [

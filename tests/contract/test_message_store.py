@@ -1066,3 +1066,51 @@ def _loads(store: MessageStore) -> Callable[..., object]:
             on_complete(None)
 
     return load
+
+
+def test_a_message_may_leave_a_queue_and_come_last_on_it_in_one_transaction(home: Home) -> None:
+    store = home.store
+    done(store.create, Queue("q"))
+    first, second = put(store), put(store)
+    done(store.acquire, first, "q", "c")
+    done(store.release, first, "q", "c", delivery_failed=True)
+    transaction = store.begin()
+    done(store.dequeue, first, "q", None, transaction=transaction)
+    done(store.enqueue, store.load(first), "q", transaction=transaction)
+    assert ids(store) == [first, second]
+    done(store.commit, transaction)
+    assert ids(store) == [second, first]
+    assert store.recover().entries["q"][first].delivery_count == 0
+    assert store.load(first).body == b"body"
+    if home.tier is UNSETTLED_STATE:
+        again = home.reopen()
+        assert ids(again) == [second, first]
+        assert again.load(first).body == b"body"
+
+
+def test_a_message_cannot_be_put_where_it_is_and_then_be_taken(store: MessageStore) -> None:
+    done(store.create, Queue("q"))
+    message_id = put(store)
+    transaction = store.begin()
+    refused(InvalidRequest, store.enqueue, store.load(message_id), "q", transaction=transaction)
+    done(store.abort, transaction)
+    assert ids(store) == [message_id]
+
+
+@pytest.mark.parametrize("wanted", [None, 1, 1 << 60], ids=str)
+def test_a_queue_limits_how_long_a_message_stays(home: Home, wanted: int | None) -> None:
+    store = home.store
+    done(store.create, Queue("q", arguments={"message_ttl_ms": 1_000}))
+    message = store.message(HEADER._replace(expires_at=wanted), b"body")
+    done(store.enqueue, message, "q")
+    entry = store.recover().entries["q"][message.message_id]
+    latest = entry.at + 1_000_000
+    assert entry.expires_at == (latest if wanted is None else min(wanted, latest))
+    if home.tier is UNSETTLED_STATE:
+        found = home.reopen().recover().entries["q"][message.message_id]
+        assert found.expires_at == entry.expires_at
+
+
+def test_a_queue_that_cannot_keep_its_arguments_is_not_created(store: MessageStore) -> None:
+    refused(InvalidRequest, store.create, Queue("q", arguments={"message_ttl_ms": "1h"}))
+    assert store.recover().queues == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import proton
@@ -10,6 +11,7 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded import bulk as embedded_bulk
+from broker_shim.embedded.broker import recover
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.store.interface import Queue
@@ -186,6 +188,20 @@ def test_a_message_given_back_unharmed_is_delivered_again(bench: Bench) -> None:
     delivery.settle()
     bench.exchange()
     assert len(received(link)) == 1
+
+
+def test_what_a_crash_made_fail_once_too_often_is_dead_lettered_at_the_start(
+    store: RecordedMessageStore, bench: Bench
+) -> None:
+    create(bench, "q", max_delivery_count=0, dead_letter_queue="dead")
+    bench.publish(2, 10)
+    bench.receiver(credit=1)
+    bench.exchange()  # and there the broker crashes
+    with closing(RecordedMessageStore(store.sink.log)) as reopened:
+        again = Bench(reopened)
+        recover(reopened, again.broker)
+        again.run()
+        assert (waiting(again, "q"), waiting(again, "dead")) == ([2], [1])
 
 
 def test_a_requeued_message_comes_last_and_as_if_it_had_never_failed(bench: Bench) -> None:
