@@ -6,6 +6,7 @@
            wal/          write-ahead log (elsewhere with `wal_dir`)
            control.sock  where a running broker takes bulk operations (`control`)
            journal/ history/ state/    Delta tables
+           job_runs/     what the jobs did, a log (`job_runs`); there once a job has run
 
 All three tables are created empty by the creator of the root, before `root.json` makes it a root;
 from then on each has one committing engine (Rule 2).
