@@ -20,12 +20,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkstore import healing, state_fold
@@ -38,7 +41,7 @@ from sparkstore.replicate_plan import cuts
 from sparkstore.replicate_source import Source, check_same, lag, last_position, whole
 from sparkstore.report import JobReport
 from sparkstore.root import Root
-from sparkstore.tables import table_names, translated
+from sparkstore.tables import translated
 
 _log = logging.getLogger(__name__)
 
@@ -117,11 +120,11 @@ def run(
         CorruptData: The replica holds other records than the primary; nothing was changed.
     """
     began = time.monotonic()
-    with paired(primary, replica) as pair, translated("replicate"):
+    with paired(primary, replica) as pair, translated("replicate"), _storage():
         at("created")
         healed = [found.table for found in healing.heal(pair.replica, ("history", "state"))]
         at("healed")
-        before = last_position(spark, table_names(pair.replica)["history"])
+        before = last_position(pair.replica.history)
         copied = _copy(spark, pair, before, at)
         changed = _fold(spark, pair.replica, copied.last, limits or Limits(), at)
         _make_durable(pair.replica, "history", "state")
@@ -142,6 +145,16 @@ def run(
         lag_seconds=lag_seconds,
         seconds=round(time.monotonic() - began, 3),
     )
+
+
+@contextmanager
+def _storage() -> Iterator[None]:
+    """What deltalake and Arrow say when a file is gone, or cannot be read, is one error of ours."""
+    try:
+        yield
+    except (OSError, DeltaError, pa.ArrowException) as reason:
+        message = f"replicate: {reason}: look at the storage, run it again"
+        raise Unavailable(message) from reason
 
 
 class _Copied(NamedTuple):
@@ -174,9 +187,10 @@ def _copy(spark: SparkSession, pair: Pair, after: int, at: At) -> _Copied:
 def _append(pair: Pair, source: Source, after: int, last: int) -> None:
     """One Delta commit; a file for each piece, by one task: no row goes through a shuffle."""
     metadata = state_fold.commit_metadata("replicate", last)
+    cores = source.rows.sparkSession.sparkContext.defaultParallelism
     pieces = [
         source.rows.where(f"position > {first} AND position <= {end}").coalesce(1)
-        for first, end in cuts(after, last, source.files)
+        for first, end in cuts(after, last, source.files, cores)
     ]
     (
         reduce(DataFrame.union, pieces)
@@ -194,15 +208,15 @@ def _append(pair: Pair, source: Source, after: int, last: int) -> None:
 def _copy_state(spark: SparkSession, pair: Pair, source: Source) -> None:
     """The primary's state at the version that was looked at, in one commit.
 
-    A replica cannot fold it from history where history is no longer gapless. Ranges of ids lie in
-    files of their own, so that a fold rewrites only what it touches.
+    A replica cannot fold it from history where history is no longer gapless. A block comes whole to
+    one task, so that it is one file.
     """
     position = source.meta.position
     metadata = state_fold.commit_metadata("replicate", position)
     reader = spark.read.format("delta").option("versionAsOf", source.state)
     rows = reader.load(str(pair.primary.state))
     (
-        rows.repartitionByRange("part", "message_id")
+        rows.repartitionByRange("part", "block")
         .write.format("delta")
         .mode("append")
         .option("txnAppId", "fold")

@@ -6,11 +6,11 @@ Nothing here changes anything, and nothing is locked: the primary serves, compac
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,21 +18,24 @@ from sparkstore import state_fold
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.record_at import record_at
-from sparkstore.recovery import journal_tail
+from sparkstore.records import Kind
 from sparkstore.replicas import Pair
 from sparkstore.replicate_plan import (
     AGAIN,
     Extent,
     Found,
+    Opening,
     check_not_ahead,
     check_reach,
+    counts,
     end_of,
 )
 from sparkstore.root import Root
+from sparkstore.schema import ROW
+from sparkstore.snapshot import columns_of, read_files, snapshot
 from sparkstore.tables import statement, table_names
 
 _TRIES = 3
-_OPENINGS_VIEW = "sparkstore_replicate_openings"
 
 
 class Source(NamedTuple):
@@ -81,57 +84,78 @@ def whole(spark: SparkSession, pair: Pair, after: int) -> tuple[Source, int]:
 
 def _look(spark: SparkSession, primary: Root, after: int) -> Source:
     # In this order: records leave the journal for history, and history when state has them.
-    state = newest_version(primary.state)
-    meta = state_fold.read_meta(primary)
-    pinned = {"state": state, "journal": newest_version(primary.journal)}
-    pinned["history"] = newest_version(primary.history)
-    names = {
-        name: f"{table} VERSION AS OF {pinned[name]}"
-        for name, table in table_names(primary).items()
+    state, meta = _state(primary)
+    journal, history = newest_version(primary.journal), newest_version(primary.history)
+    moved_files = extents(primary.history, history)
+    moved = max((file.last for file in moved_files), default=0)
+    new_files = [file for file in extents(primary.journal, journal) if file.last > moved]
+    names = table_names(primary)
+    values = {
+        "history": f"{names['history']} VERSION AS OF {history}",
+        "journal": f"{names['journal']} VERSION AS OF {journal}",
+        "after": str(after),
+        "moved": str(moved),
+        "counts": counts(_openings(primary, meta), max(after, moved)),
     }
-    moved = last_position(spark, names["history"])
-    rows = _rows(spark, names, after=after, moved=moved, folded=meta.position)
-    counted = f"position >= {meta.history_start}"
+    rows = spark.sql(statement("unreplicated", values))
+    gapless = f"position >= {meta.history_start}"
     row = rows.selectExpr(
         "count(*) AS row_count",
-        f"count_if({counted}) AS gapless_count",
-        f"coalesce(sum(position) FILTER (WHERE {counted}), 0) AS total",
+        f"count_if({gapless}) AS gapless_count",
+        f"coalesce(sum(position) FILTER (WHERE {gapless}), 0) AS total",
         "max(position) AS last",
     ).first()
     assert row is not None
     found = Found(row.gapless_count, int(row.total), row.last)
-    history = _extents(primary.history, pinned["history"])
-    journal = [file for file in _extents(primary.journal, pinned["journal"]) if file.last > moved]
-    end = max([moved, meta.position, *(file.last for file in journal)])
-    files = [file for file in (*history, *journal) if file.last > after]
+    files = [file for file in (*moved_files, *new_files) if file.last > after]
+    end = max([moved, meta.position, *(file.last for file in new_files)])
     return Source(rows, found, row.row_count, meta, state, files, end)
 
 
-def _rows(
-    spark: SparkSession, names: Mapping[str, str], *, after: int, moved: int, folded: int
-) -> DataFrame:
-    """The records to copy, pinned; the openings are looked up once, however often it is read."""
-    found = spark.sql(statement("unreplicated_openings", {**names, "folded": str(folded)}))
-    openings = spark.createDataFrame(found.collect(), found.schema)
-    openings.createOrReplaceTempView(_OPENINGS_VIEW)
-    try:
-        numbers = {"after": str(after), "moved": str(moved), "openings": _OPENINGS_VIEW}
-        return spark.sql(statement("unreplicated", {**names, **numbers}))
-    finally:
-        spark.catalog.dropTempView(_OPENINGS_VIEW)
+def _state(primary: Root) -> tuple[int, state_fold.Meta]:
+    """Version of `state`, and the meta row of that version."""
+    for _ in range(_TRIES):
+        version = newest_version(primary.state)
+        meta = state_fold.read_meta(primary)
+        if newest_version(primary.state) == version:
+            return version, meta
+    message = f"{primary.state} changes faster than it can be read: run it again"
+    raise Unavailable(message)
 
 
-def _extents(table: Path, version: int) -> list[Extent]:
-    """Files of a version that hold positions."""
+def _openings(primary: Root, meta: state_fold.Meta) -> list[Opening]:
+    """Every `opened` that may fence rows of the journal: those after P, and the last before.
+
+    Looked up after the journal's version: one that landed since fences nothing that counted then.
+    """
+    journal = snapshot(primary.journal)
+    history = [file for file in snapshot(primary.history) if file.positions[1] > meta.position]
+    where = ds.field("kind") == Kind.OPENED.column
+    columns = columns_of(ROW, ["epoch", "position", "kind"])
+    found = read_files([*history, *journal], columns, where)
+    rows = zip(found["position"].to_pylist(), found["epoch"].to_pylist(), strict=True)
+    return [Opening(meta.position, meta.epoch), *(Opening(*row) for row in rows)]
+
+
+def extents(table: Path, version: int) -> list[Extent]:
+    """Files of a version of a journal or a history.
+
+    Raises:
+        CorruptData: One has no statistics, so that its records would be passed over.
+    """
     actions = pa.table(DeltaTable(str(table), version=version).get_add_actions(flatten=True))
     files = zip(actions["max.position"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
-    return [Extent(last, size) for last, size in files if last is not None]
+    found = [Extent(last, size) for last, size in files]
+    if any(file.last is None for file in found):
+        message = f"{table} has files without statistics: call the operator"
+        raise CorruptData(message)
+    return found
 
 
-def last_position(spark: SparkSession, history: str) -> int:
-    """The end of a `history`, by its name in SQL, from statistics; 0 if it is empty."""
-    found = spark.sql(f"SELECT max(position) FROM {history}").first()  # noqa: S608
-    return 0 if found is None or found[0] is None else int(found[0])
+def last_position(history: Path) -> int:
+    """The end of a `history`, from statistics; 0 if it is empty."""
+    files = extents(history, newest_version(history))
+    return max((file.last for file in files), default=0)
 
 
 def check_same(pair: Pair, position: int) -> None:
@@ -149,8 +173,12 @@ def check_same(pair: Pair, position: int) -> None:
 
 
 def lag(primary: Root, last: int) -> tuple[int, float]:
-    """What the primary has committed after `last`, and how old the oldest of it is in seconds."""
-    count = max(0, journal_tail(primary).last_position - last)
+    """What the primary has committed after `last`, and how old the oldest of it is in seconds.
+
+    It goes by the journal's statistics: new records come there, and are in no hurry to leave.
+    """
+    journal = extents(primary.journal, newest_version(primary.journal))
+    count = max(0, max((file.last for file in journal), default=0) - last)
     oldest = record_at(primary, last + 1) if count else None
     if oldest is None:
         return count, 0.0

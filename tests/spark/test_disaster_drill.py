@@ -182,3 +182,14 @@ def test_a_root_whose_replica_was_promoted_behind_its_back_is_fenced_too(
         start_broker(str(primary))
     with pytest.raises(Fenced, match="was promoted to 2"):
         compact.run(spark, primary)
+
+    # And the new primary is one like any: it takes messages, is compacted, and gets a replica.
+    broker = start_broker(str(replica))
+    send(broker.url, "q", durable(2))
+    assert broker.terminate() == 0
+    compact.run(spark, replica)
+    second = tmp_path / "second"
+    replicate.run(spark, replica, second)
+    assert in_delta(second) == ({1, 2}, set())
+    found = open_root(second).identity
+    assert (found.role, found.generation, found.primary) == ("replica", 2, str(replica))

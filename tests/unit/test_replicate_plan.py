@@ -7,12 +7,15 @@ import pytest
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest
 from sparkstore.replicate_plan import (
     FILE_BYTES,
+    LEAST_FILE_BYTES,
     Extent,
     Found,
+    Opening,
     check_apart,
     check_not_ahead,
     check_pair,
     check_reach,
+    counts,
     cuts,
     end_of,
 )
@@ -84,6 +87,28 @@ def test_a_replica_that_knows_more_than_its_primary_is_refused() -> None:
         check_not_ahead(HERE, 8, 7)
 
 
+@pytest.mark.parametrize(
+    ("openings", "expected"),
+    [
+        ([], "epoch >= 0"),
+        ([(10, 3), (4, 2)], "epoch >= 3"),
+        ([(10, 3), (12, 4)], "epoch >= CASE WHEN position >= 12 THEN 4 ELSE 3 END"),
+        ([(12, 4)], "epoch >= CASE WHEN position >= 12 THEN 4 ELSE 0 END"),
+        # One of a lower epoch is a ghost itself; of two at one position the higher counts.
+        ([(9, 3), (12, 2), (14, 3)], "epoch >= 3"),
+        (
+            [(15, 7), (9, 3), (12, 4), (12, 5), (13, 4)],
+            "epoch >= CASE WHEN position >= 15 THEN 7 WHEN position >= 12 THEN 5"
+            " WHEN position >= 12 THEN 4 ELSE 3 END",
+        ),
+    ],
+)
+def test_a_row_counts_if_no_higher_epoch_was_opened_before_it(
+    openings: list[tuple[int, int]], expected: str
+) -> None:
+    assert counts([Opening(*opening) for opening in openings], after=10) == expected
+
+
 HALF = FILE_BYTES // 2
 
 
@@ -100,7 +125,15 @@ HALF = FILE_BYTES // 2
 def test_records_are_cut_where_files_end_and_some_size_is_reached(
     files: list[Extent], expected: list[tuple[int, int]]
 ) -> None:
-    assert cuts(10, 40, files) == expected
+    assert cuts(10, 40, files, cores=1) == expected
+
+
+def test_a_task_for_each_core_is_cut_if_it_is_worth_a_file() -> None:
+    files = [Extent(last, LEAST_FILE_BYTES) for last in (20, 30, 40)]
+    assert cuts(10, 40, files, cores=3) == [(10, 20), (20, 30), (30, 40)]
+    assert cuts(10, 40, files, cores=99) == [(10, 20), (20, 30), (30, 40)]
+    small = [Extent(last, LEAST_FILE_BYTES // 3) for last in (20, 30, 40)]
+    assert cuts(10, 40, small, cores=3) == [(10, 40)]
 
 
 @pytest.mark.parametrize("name", ["root", "link", "root/../root", "root/below", "."])
