@@ -106,7 +106,9 @@ def entries_have_queues(seen: Look) -> list[Finding]:
     check = "entries_have_queues"
 
     def finding(row: Row) -> Finding:
-        return Finding(check, ERROR, f"queue {row.queue!r}: {row.what}", told(row), REPAIR)
+        return Finding(
+            check, ERROR, f"queue {row.queue!r}: {row.what}", told(row), REPAIR, PROPOSED
+        )
 
     return listed(check, seen.rows("reconcile_unqueued", wiring=seen.wiring), finding)
 
@@ -117,7 +119,7 @@ def bindings_join_what_is_there(seen: Look) -> list[Finding]:
 
     def finding(row: Row) -> Finding:
         subject = f"binding {row.exchange!r} {row.queue!r} {row.binding_key!r}"
-        return Finding(check, ERROR, subject, told(row), REPAIR)
+        return Finding(check, ERROR, subject, told(row), REPAIR, PROPOSED)
 
     return listed(check, seen.rows("reconcile_unjoined", wiring=seen.wiring), finding)
 

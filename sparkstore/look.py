@@ -29,9 +29,9 @@ from sparkstore.snapshot import FileStats, snapshot
 from sparkstore.state_fold import Meta, read_meta
 from sparkstore.tables import statement, translated
 
-MAX_RECOVERED = 4_000_000
-"""Rows of state and records after P that are folded in this process. A store with more does not
-start in 2 GiB either; then the folds of Spark alone are compared."""
+MAX_RECOVERED = 1_000_000
+"""Rows of state and records after P that are folded in this process and sent to Spark, 1 KB each in
+memory; with more, the folds of Spark alone are compared, and a finding says so."""
 _TRIES = 3
 
 
@@ -201,9 +201,9 @@ def _recover(root: Root) -> tuple[Recovered | None, str]:
 
 
 def _needed(root: Root, table: str) -> list[FileStats]:
-    """Files that a start reads: state, the journal, and history after P."""
+    """Files that a start reads: state, and the others after P."""
     files = snapshot(root.table(table))
-    if table != "history":
+    if table == "state":
         return files
     position = read_meta(root).position
     return [file for file in files if file.positions[1] > position]

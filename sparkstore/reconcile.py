@@ -29,7 +29,7 @@ from sparkstore.checks_of_replica import checks_of_replica
 from sparkstore.config import StoreConfig
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import StoreError
-from sparkstore.findings import ERROR, Finding
+from sparkstore.findings import ERROR, WARNING, Finding
 from sparkstore.lease import jobs_lease
 from sparkstore.look import Look, look
 from sparkstore.reconcile_roots import Roots, check_roots
@@ -148,15 +148,16 @@ def _report(
 ) -> ReconcileReport:
     left = [finding for finding in found if finding.repair != findings.DONE]
     errors = sum(finding.severity == ERROR for finding in left)
+    warnings = sum(finding.severity == WARNING for finding in left)
     return ReconcileReport(
         job="reconcile",
         root=str(root.path),
-        outcome="findings" if left else "done",
+        outcome="findings" if errors or warnings else "done",
         run=run_id,
         position=position,
         checks=len(CHECKS),
         errors=errors,
-        warnings=sum(finding.severity == findings.WARNING for finding in left),
+        warnings=warnings,
         repaired=len(found) - len(left),
         findings=[finding.as_row() for finding in found],
         seconds=round(seconds, 3),

@@ -20,7 +20,7 @@ from sparkstore.checks_of_folds import state_is_the_fold_of_history
 from sparkstore.checks_of_replica import AGREES
 from sparkstore.config import StoreConfig
 from sparkstore.errors import CorruptData, StoreError
-from sparkstore.findings import DONE, WARNING, Finding
+from sparkstore.findings import DONE, PROPOSED, WARNING, Finding
 from sparkstore.look import Look
 from sparkstore.root import Root
 from sparkstore.tables import translated
@@ -145,5 +145,7 @@ def told(before: Sequence[Finding], after: Sequence[Finding], mended: Mended) ->
         if finding.key not in left:
             yield replace(finding, repair=DONE, advice=done or "gone in the second look")
     for finding in after:
-        yield replace(finding, advice=f"not repaired: {failed}") if failed else finding
+        is_due = failed and finding.repair == PROPOSED
+        why = f"{finding.advice} (not repaired: {failed})"
+        yield replace(finding, advice=why) if is_due else finding
     yield from mended.found

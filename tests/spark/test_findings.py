@@ -32,7 +32,7 @@ def test_what_is_gone_after_a_repair_is_done_and_what_is_left_says_why() -> None
     assert (gone.subject, gone.repair, gone.advice) == ("gone", DONE, "3 records copied back")
     assert not gone.is_left
     assert (left.subject, left.repair) == ("left", PROPOSED)
-    assert left.advice == "not repaired: history is not whole"
+    assert left.advice == "advice (not repaired: history is not whole)"
     assert left.is_left
 
 

@@ -191,6 +191,20 @@ def records(root: Root) -> list[dict[str, object]]:
     return sorted(rows, key=lambda row: int(str(row["position"])))
 
 
+def test_the_end_of_history_that_a_power_cut_took_is_brought_again_from_the_journal(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = build_root(tmp_path / "root", Layers(HISTORY, P, H, 1, 1000), commit_records=64)
+    before = records(root)
+    (file,) = root.history.rglob("*.parquet")
+    file.write_bytes(bytes(file.stat().st_size))
+    report = reconcile.run(spark, root, repair=True)
+    (row,) = (row for row in report.findings if row["check"] == "tables_are_whole")
+    assert (row["subject"], row["repair"]) == ("history", DONE)
+    assert records(root) == before[:P]
+    assert report.errors == 0
+
+
 def test_a_gap_in_the_journal_is_found_and_the_views_refuse(
     spark: SparkSession, tmp_path: Path
 ) -> None:
