@@ -29,6 +29,10 @@ from sparkstore.records import MessageHeader
 MAX_IDS = 1000
 """Message ids in one request: so many records become true together."""
 
+TURN_IDS = 250
+"""Message ids that a long run asks for at a time: the broker's loop does nothing else meanwhile. A
+turn of 1,000 took 70 ms on a busy machine, and was what the p99 of its clients' sends became."""
+
 
 class Action(StrEnum):
     """What a request does with the messages it names."""

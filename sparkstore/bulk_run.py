@@ -1,4 +1,4 @@
-"""Carries out a bulk operation: ids in, requests of at most `MAX_IDS` out, one after the other.
+"""Carries out a bulk operation: ids in, requests of `TURN_IDS` out, one after the other.
 
 Why a run that is cut off can be run again: what its requests did is true, each whole, and the next
 run's choice does not find it any more (moved, purged), or finds it as it was asked for (requeued:
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from sparkstore.bulk import MAX_IDS, Action, Answer, NewMessage, Request
+from sparkstore.bulk import TURN_IDS, Action, Answer, NewMessage, Request
 from sparkstore.content import ContentReader
 from sparkstore.control import Control
 from sparkstore.errors import Unavailable
@@ -68,7 +68,7 @@ def run(control: Control, job: Job, message_ids: Iterable[int], show: Show) -> A
 
     def answers() -> Iterator[Answer]:
         left = iter(message_ids)
-        while batch := tuple(islice(left, MAX_IDS)):
+        while batch := tuple(islice(left, TURN_IDS)):
             yield control.run(Request(job.action, job.queue, batch, job.to))
 
     return _summed(answers(), show)
@@ -105,7 +105,7 @@ def replay(
             header, body = reader.read(message_id)
             copy = NewMessage(_marked(header, message_id), body)
             length = len(body) + header.header_bytes
-            if batch and (size + length > _PUT_BYTES or len(batch) == MAX_IDS):
+            if batch and (size + length > _PUT_BYTES or len(batch) == TURN_IDS):
                 yield control.put(to, batch)
                 batch, size = [], 0
             batch.append(copy)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _HOW = (
     "PREDICATE is what may stand after WHERE in a query of the view {view}, about its columns\n"
-    "only; Spark finds the messages, and the store acts on them in transactions of 1,000: the\n"
+    "only; Spark finds the messages, and the store acts on them in transactions of 250: the\n"
     "running broker if one serves the root, else this command under the writer's lock. Messages\n"
     "that a consumer has acquired are left alone. Cut off, it can be run again.\n\n"
 )

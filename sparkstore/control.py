@@ -105,7 +105,7 @@ def connect(root: Root) -> SocketControl | None:
         with SocketAddress(root.path) as address:
             peer.connect(address)
         return SocketControl(peer, root)
-    except (FileNotFoundError, ConnectionRefusedError):
+    except (FileNotFoundError, ConnectionError):  # nobody, or one that is just being killed
         peer.close()
         return None
     except OSError as reason:

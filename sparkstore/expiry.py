@@ -16,7 +16,7 @@ from itertools import chain
 from pyspark.sql import SparkSession
 
 from sparkstore import choose
-from sparkstore.bulk import MAX_IDS, Action, Answer, Request
+from sparkstore.bulk import TURN_IDS, Action, Answer, Request
 from sparkstore.config import StoreConfig
 from sparkstore.control import Control, open_control
 from sparkstore.errors import InvalidRequest, StoreError
@@ -78,7 +78,7 @@ def _batches(found: Iterable[tuple[str, int]]) -> Iterator[tuple[str, tuple[int,
     waiting: dict[str, list[int]] = defaultdict(list)
     for queue, message_id in found:
         waiting[queue].append(message_id)
-        if len(waiting[queue]) == MAX_IDS:
+        if len(waiting[queue]) == TURN_IDS:
             yield queue, tuple(waiting.pop(queue))
     for queue, message_ids in waiting.items():
         yield queue, tuple(message_ids)

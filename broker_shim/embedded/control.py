@@ -1,7 +1,7 @@
 """The control socket of a running broker: requests of `sparkstore.control`, on the broker's loop.
 
 Any number of clients may be connected; one request is carried out at a time, in the order in which
-they came, so that bulk operations share the loop with AMQP in turns of `bulk.MAX_IDS` messages.
+they came: bulk operations and AMQP take turns on the loop, of `bulk.MAX_IDS` messages at most.
 A client that asks for what cannot be is told so; one that does not greet is let go of, too.
 """
 

@@ -14,7 +14,7 @@ from proton import Delivery, Message
 
 from sparkstore import control as control_module
 from sparkstore import control_wire as wire
-from sparkstore.bulk import Action, Answer, NewMessage, Request
+from sparkstore.bulk import TURN_IDS, Action, Answer, NewMessage, Request
 from sparkstore.bulk_run import Job, run
 from sparkstore.cli import main
 from sparkstore.control import SocketControl, connect, open_control
@@ -124,7 +124,7 @@ def test_a_killed_broker_has_done_each_request_whole_or_not_and_a_rerun_ends_it(
     again = open_control(root)
     assert isinstance(again, OfflineControl)
     there = len(ids_of_open(again, "other"))
-    assert there % 1_000 == 0
+    assert there % TURN_IDS == 0
     rest = run(again, job, range(1, COUNT + 1), lambda _answer: None)
     again.close()
     assert rest == Answer(done=COUNT - there, gone=there)
