@@ -58,6 +58,7 @@ bench: setup  ## the figures of the README, beside the machine's own
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
+	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_replicate_killed.py
 
 wheel: $(SETUP)  ## dist/*.whl: the packages, SQL, the jobs and their schedules
 	@rm -rf build/lib build/bdist.*  # else modules that are gone would be in it
