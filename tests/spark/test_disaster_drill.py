@@ -102,13 +102,12 @@ def test_after_the_loss_of_a_primary_nothing_older_than_the_last_run_is_lost(
         return accepted <= enqueued and taken <= dequeued
 
     until(lambda: len(load.accepted) > BATCH)
-    copied = []
     for turn in range(2):
         taken |= {message.id for message in take(broker.url, "q", 10)}
         accepted = {*load.accepted}
         until(is_known)
         report = replicate.run(spark, primary, replica)
-        copied.append(report.records_copied)
+        assert report.records_copied
         if turn == 0:
             compact.run(spark, primary)
     assert load.sent > len(accepted), "there was no load during the last run"
@@ -120,7 +119,7 @@ def test_after_the_loss_of_a_primary_nothing_older_than_the_last_run_is_lost(
     assert main(["promote", "--json", str(replica)]) == 0
     promoted = json.loads(capsys.readouterr().out)
     assert (promoted["generation"], promoted["old_fenced"]) == (2, False)
-    assert promoted["last_position"] == sum(copied) == report.position_after
+    assert promoted["last_position"] == report.position_after
     received = drain(start_broker(str(replica)).url)
     counts = Counter(received)
     assert accepted - taken - taken_late <= {*counts}, "what the last run copied is lost"
@@ -128,7 +127,6 @@ def test_after_the_loss_of_a_primary_nothing_older_than_the_last_run_is_lost(
     assert max(counts.values()) == 1
     assert received == sorted(received)
     assert {*counts} <= {*range(load.sent)}
-    assert all(copied)
 
 
 def test_an_old_primary_stops_serving_and_does_not_start_again(
