@@ -10,7 +10,9 @@ SELECT
     PARTITION BY row.position
     ORDER BY coalesce(row.digest <> known.digest, false), row.file, row.row_index
   ) > 1 AS is_dropped,
-  coalesce(row.digest = known.digest, false) OR same.hash_count = 1 AS is_known
+  same.hash_count = 1
+    OR bool_or(coalesce(row.digest = known.digest, false)) OVER (PARTITION BY row.position)
+    AS is_known
 FROM {rows} AS row
 JOIN (
   SELECT position, count(DISTINCT digest) AS hash_count

@@ -31,6 +31,7 @@ from sparkstore.records import (
     queue_created,
 )
 from sparkstore.root import Root
+from sparkstore.schema import ROW
 from tests.histories import Layers, Row, fold_rows
 from tests.history_builder import build_history
 from tests.roots import append_journal, build_root
@@ -63,9 +64,10 @@ def data_file(root: Root, segment: int) -> Path:
     return file
 
 
-def twice(root: Root, position: int) -> None:
-    table = DeltaTable(str(root.history)).to_pyarrow_table()
-    row = table.filter(pa.compute.equal(table["position"], position))
+def twice(root: Root, position: int, **changes: str) -> None:
+    """Append the row at a position again, perhaps with other content."""
+    rows = [row for row in rows_of(root) if row["position"] == position]
+    row = pa.Table.from_pylist([rows[0] | changes], ROW)
     write_deltalake(str(root.history), row, mode="append")
 
 
@@ -105,6 +107,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     before = rows_of(root)
     DeltaTable(str(root.history)).delete("position = 4")
     twice(root, 10)
+    twice(root, 12, subject="another")
     write_deltalake(
         str(root.state),
         DeltaTable(str(root.state)).to_pyarrow_table(filters=[("part", "=", "entry")]).slice(0, 1),
@@ -133,11 +136,12 @@ def test_a_gap_in_history_is_found_and_copied_back(told: Told) -> None:
 
 
 @pytest.mark.slow
-def test_a_position_that_is_twice_in_history_is_found_and_dropped_once(told: Told) -> None:
+def test_a_position_that_is_twice_in_history_is_found_and_the_right_one_kept(told: Told) -> None:
     subjects = {
         row["subject"]: row["repair"] for row in found(told.report, "positions_are_gapless")
     }
     assert subjects["positions 10 to 10 are repeated"] == DONE
+    assert subjects["positions 12 to 12 are repeated"] == DONE
     assert rows_of(told.root) == told.history
 
 
