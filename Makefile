@@ -7,7 +7,7 @@ SETUP := $(VENV)/.setup-done
 JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
-.PHONY: help check setup demo test test-fast lint types contracts bench soak wheel check-schedules \
+.PHONY: help check setup demo test test-fast lint types contracts bench bench-jobs soak wheel check-schedules \
     lock clean
 
 help:  ## this list
@@ -54,6 +54,9 @@ bench: setup  ## the figures of the README, beside the machine's own
 	@$(BIN)/python -m tests.benchmarks.bench_store $(if $(wildcard ../shared/peers/brokerj),,--no-peer)
 	@$(BIN)/python -m tests.benchmarks.bench_log all
 	@$(BIN)/python -m tests.benchmarks.bench_sql
+
+bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
+	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)

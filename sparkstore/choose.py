@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sparkstore.errors import InvalidRequest
 from sparkstore.root import Root
 from sparkstore.tables import table_names, text, translated
+from sparkstore.view_hints import hints
 from sparkstore.views import VIEWS
 
 _MESSAGE_STEPS = VIEWS["queue_messages"]
@@ -61,7 +62,7 @@ def departed(spark: SparkSession, root: Root, queue: str, predicate: str, *, to:
 def _chosen(spark: SparkSession, root: Root, view: str, queue: str, predicate: str) -> DataFrame:
     """The view is a query here, registered under no name: its text is all that is needed of it."""
     wanted = condition(spark, predicate)
-    query = text(view, _MESSAGE_STEPS, table_names(root))
+    query = text(view, _MESSAGE_STEPS, table_names(root) | hints(root))
     with translated(f"--where {predicate!r}"):
         on_queue = spark.sql(query).alias(view).where(F.col("queue") == F.lit(queue))
         return on_queue.where(wanted)
@@ -131,7 +132,9 @@ def definitions(spark: SparkSession, root: Root) -> Mapping[str, str]:
         Unavailable: The tables cannot be read.
     """
     with translated("the queues cannot be read"):
-        rows = spark.sql(text("definitions", _ENTRY_STEPS, table_names(root))).collect()
+        rows = spark.sql(
+            text("definitions", _ENTRY_STEPS, table_names(root) | hints(root))
+        ).collect()
     return {row.queue: row.detail for row in rows}
 
 
@@ -142,5 +145,7 @@ def ended(spark: SparkSession, root: Root) -> Iterator[tuple[str, int]]:
         Unavailable: As `ids`.
     """
     with translated("the query failed"):
-        for row in spark.sql(text("ended", _ENTRY_STEPS, table_names(root))).toLocalIterator():
+        for row in spark.sql(
+            text("ended", _ENTRY_STEPS, table_names(root) | hints(root))
+        ).toLocalIterator():
             yield row.queue, row.message_id

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sparkstore.cli_output import fields
 from sparkstore.cli_parsing import at_least_0, command
+from sparkstore.compact_plan import Limits, Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,8 +37,11 @@ def add(subparsers: Subparsers) -> None:
         "repeat, and to run beside a serving store. Exit code 75: another job is at work.\n"
         "Then messages that expired, or failed more often than their queue allows, go to its\n"
         "dead_letter_queue, or leave the store if it has none.\n\n"
-        "example, every ten minutes in a crontab:\n  */10 * * * * sparkstore compact ROOT",
+        "examples, in a crontab: every ten minutes; every minute, if enough has come together:\n"
+        "  */10 * * * * sparkstore compact ROOT\n"
+        "  * * * * *    sparkstore compact --min-records 500000 ROOT",
     )
+    _add_upkeep(parser)
     parser.add_argument(
         "--step-records", type=at_least_0, metavar="N", help="records folded at a time"
     )
@@ -47,6 +52,36 @@ def add(subparsers: Subparsers) -> None:
         help="settings of the store, if it has its own: to end messages while no broker runs",
     )
     job_options(parser)
+
+
+def _add_upkeep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--min-records",
+        type=at_least_0,
+        default=0,
+        metavar="N",
+        help="do nothing, and start no JVM, if fewer records wait to be folded (default 0)",
+    )
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument(
+        "--history-days",
+        type=_days,
+        default=Upkeep().history_days,
+        metavar="N",
+        help="history older than this loses what no message on a queue needs (default 30)",
+    )
+    kept.add_argument(
+        "--keep-history",
+        dest="history_days",
+        action="store_const",
+        const=None,
+        help="drop nothing from history",
+    )
+    parser.add_argument(
+        "--publish",
+        metavar="SCHEMA",
+        help="make the views permanent in this schema of the catalog that Spark is configured with",
+    )
 
 
 def job_options(parser: argparse.ArgumentParser) -> None:
@@ -71,18 +106,24 @@ def compact(arguments: Namespace) -> int:
     """The compaction job, once; then what its queues say of expired messages."""
     from sparkstore.config import read_config
     from sparkstore.root import open_root
+    from sparkstore.view_hints import waiting_records
 
     root = open_root(arguments.root)
     config = read_config(arguments.config) if arguments.config else None
+    if waiting_records(root) < arguments.min_records:
+        print(f"fewer than {arguments.min_records} records wait: nothing done", file=sys.stderr)
+        return 0
 
     def work(spark: SparkSession) -> JobReport:
-        from sparkstore import compact
-        from sparkstore.compact_plan import Limits
+        from sparkstore import compact, views
         from sparkstore.expiry import try_to_end_messages
 
-        step_records = arguments.step_records or Limits().step_records
-        report = compact.run(spark, root, limits=Limits(step_records))
+        limits = Limits(arguments.step_records or Limits().step_records)
+        upkeep = Upkeep(history_days=arguments.history_days)
+        report = compact.run(spark, root, limits=limits, upkeep=upkeep)
         ended = try_to_end_messages(spark, root, config)
+        if arguments.publish:
+            views.publish(spark, root, arguments.publish)
         return replace(report, messages_ended=ended.done)
 
     return run_job("compact", root.path, work, arguments)
@@ -126,6 +167,14 @@ def _heap(text: str) -> str:
         message = f"{text!r} is no size of a heap: write 2g, or 1500m"
         raise argparse.ArgumentTypeError(message)
     return text
+
+
+def _days(text: str) -> float:
+    days = float(text)
+    if not days >= 0:  # not-a-number is refused, too
+        message = f"{text!r} is no number of days"
+        raise argparse.ArgumentTypeError(message)
+    return days
 
 
 def _priority(text: str) -> int:

@@ -3,8 +3,9 @@
 Under the jobs' lease: (1) append to `history` what the journal holds after its end, (2, 3) fold
 what `history` holds after P into `state`, one MERGE for each step (`state_fold`). Each goes by the
 end of its own table alone, and each Delta commit leaves a valid store; so a job killed anywhere
-can be run again, and so can one that was not. The journal is not touched: the store trims it,
-behind its durable marks (Rule 5).
+can be run again, and so can one that was not. (4) Passed segments of history lose what nobody
+needs (`retention`), small files are put together and old ones deleted (`upkeep`). The journal is
+not touched: the store trims it, behind its durable marks (Rule 5).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkstore import healing, state_fold
-from sparkstore.compact_plan import Extent, Limits, pieces, steps
+from sparkstore.compact_plan import Extent, Limits, Step, Upkeep, pieces, steps
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.fencing import check_may_work
@@ -28,11 +29,13 @@ from sparkstore.lease import jobs_lease
 from sparkstore.marks import mark_durable
 from sparkstore.records import Kind
 from sparkstore.report import CompactReport
+from sparkstore.retention import retain
 from sparkstore.root import Root, open_root
 from sparkstore.schema import ROW
 from sparkstore.snapshot import FileStats, columns_of, read_files, snapshot
 from sparkstore.state_fold import Meta
 from sparkstore.tables import statement, table_names, translated
+from sparkstore.upkeep import tidy
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ def run(
     where: Root | str | Path,
     *,
     limits: Limits | None = None,
+    upkeep: Upkeep | None = None,
     at: At = _nowhere,
 ) -> CompactReport:
     """Compact a root once, up to what its journal held when this began.
@@ -58,7 +62,8 @@ def run(
         spark: A session with Delta.
         where: The root.
         limits: Sizes.
-        at: Called at each of `BOUNDARIES`.
+        upkeep: What of history is kept, and for how long.
+        at: Called at each of `BOUNDARIES`, and of those of `retention` and `upkeep`.
 
     Raises:
         Locked: Another job has the lease.
@@ -78,14 +83,9 @@ def run(
         history_last = _append(spark, root, meta, history_before, at)
         bytes_moved = sum(file.size_bytes for file in _extents(root, history_before))
         _make_history_durable(root)
-        entries = 0
-        found = steps(meta.position, history_last, limits or Limits())
-        for step in found:
-            at("fold started")
-            entries += state_fold.fold(spark, root, meta, step)
-            meta = state_fold.read_meta(root)
-            at("folded")
-    moved = history_last - history_before
+        changed = _fold(spark, root, steps(meta.position, history_last, limits or Limits()), at)
+        rows_dropped, files_deleted = _tidy(spark, root, upkeep or Upkeep(), at)
+        meta = state_fold.read_meta(root)
     return CompactReport(
         job="compact",
         root=str(root.path),
@@ -93,13 +93,35 @@ def run(
         position_after=meta.position,
         history_before=history_before,
         history_after=history_last,
-        records_moved=moved,
-        entries_changed=entries,
-        fold_count=len(found),
+        records_moved=history_last - history_before,
+        entries_changed=sum(changed),
+        fold_count=len(changed),
         bytes_moved=bytes_moved,
         tables_healed=healed,
+        history_start=meta.history_start,
+        rows_dropped=rows_dropped,
+        files_deleted=files_deleted,
         seconds=round(time.monotonic() - began, 3),
     )
+
+
+def _fold(spark: SparkSession, root: Root, found: list[Step], at: At) -> list[int]:
+    """Fold each step; entries changed by each."""
+    changed = []
+    for step in found:
+        at("fold started")
+        changed.append(state_fold.fold(spark, root, state_fold.read_meta(root), step))
+        at("folded")
+    return changed
+
+
+def _tidy(spark: SparkSession, root: Root, upkeep: Upkeep, at: At) -> tuple[int, int]:
+    """Rows of history dropped, and files deleted."""
+    rows = 0
+    if upkeep.history_days is not None:
+        now = time.time_ns() // 1000
+        rows = retain(spark, root, history_days=upkeep.history_days, now=now, at=at)
+    return rows, tidy(spark, root, reader_grace_s=upkeep.reader_grace_s, at=at)
 
 
 def _make_history_durable(root: Root) -> None:
@@ -181,9 +203,10 @@ def _openings(spark: SparkSession, root: Root, meta: Meta) -> Iterator[None]:
     The journal is looked at before history: a row moves the other way.
     """
     found = [*_opened(snapshot(root.journal), 0), *_opened(snapshot(root.history), meta.position)]
-    rows = spark.createDataFrame(
-        [(meta.epoch, meta.position), *found], "epoch bigint, position bigint"
+    values = ", ".join(
+        f"({epoch}L, {position}L)" for epoch, position in [(meta.epoch, meta.position), *found]
     )
+    rows = spark.sql(f"SELECT * FROM VALUES {values} AS opening(epoch, position)")  # noqa: S608
     rows.createOrReplaceTempView(_OPENINGS_VIEW)
     try:
         yield

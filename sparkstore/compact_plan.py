@@ -30,6 +30,20 @@ class Limits:
     step_records: int = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What is kept, and for whom.
+
+    Attributes:
+        history_days: Age at which a segment of history is rewritten with only what is still
+            needed; None: never.
+        reader_grace_s: How long files that a query may still read are kept.
+    """
+
+    history_days: float | None = 30.0
+    reader_grace_s: float = 3600.0
+
+
 def steps(state_last: int, history_last: int, limits: Limits) -> list[Step]:
     """How to fold everything after P = `state_last`; empty if nothing is.
 

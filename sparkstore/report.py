@@ -56,6 +56,9 @@ class CompactReport(JobReport):
         fold_count: Delta commits to `state`.
         bytes_moved: Size of the journal's files that held the records moved.
         tables_healed: Tables whose broken end was set aside first.
+        history_start: From this position on history holds every record.
+        rows_dropped: Rows of passed segments of history that nobody needed.
+        files_deleted: Data files of history and state that no reader needed.
         messages_ended: Messages dead-lettered, or expired without a dead-letter queue, afterwards.
     """
 
@@ -68,4 +71,7 @@ class CompactReport(JobReport):
     fold_count: int
     bytes_moved: int
     tables_healed: list[str]
+    history_start: int = 1
+    rows_dropped: int = 0
+    files_deleted: int = 0
     messages_ended: int = 0

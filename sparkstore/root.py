@@ -235,8 +235,8 @@ def read_identity(file: Path) -> Identity:
     try:
         content: dict[str, Any] = json.loads(file.read_bytes())
         version = int(content["schema_version"])
-        if version > SCHEMA_VERSION:
-            raise CorruptData(_too_new(file, version))
+        if version != SCHEMA_VERSION:
+            raise CorruptData(_unknown(file, version))
         known = {name: content[name] for name in Identity.__dataclass_fields__ if name in content}
         identity = Identity(**known)
     except (OSError, ValueError, KeyError, TypeError) as reason:
@@ -245,8 +245,7 @@ def read_identity(file: Path) -> Identity:
     return identity
 
 
-def _too_new(file: Path, version: int) -> str:
-    return (
-        f"{file.parent} has schema version {version}, this sparkstore knows {SCHEMA_VERSION}:"
-        " install a newer sparkstore"
-    )
+def _unknown(file: Path, version: int) -> str:
+    advice = "install a newer sparkstore" if version > SCHEMA_VERSION else "no release wrote that"
+    known = f"this sparkstore knows {SCHEMA_VERSION}"
+    return f"{file.parent} has schema version {version}, {known}: {advice}"

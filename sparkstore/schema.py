@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Of records and tables. 1, which no release wrote, had a state without blocks."""
 
 _TIME = pa.timestamp("us", tz="UTC")
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.compact_plan import Step, target_condition
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _TAIL_VIEW = "sparkstore_fold_tail"
 _CHANGES_VIEW = "sparkstore_fold_changes"
 _TXN = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
-_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
 
@@ -89,11 +89,12 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
         new_meta, kinds = _new_meta(spark.table(_TAIL_VIEW), meta, step)
         changes = kept.enter_context(_kept(_changes(spark, root, kinds)))
         touched = _touched(changes)
-        meta_row = spark.createDataFrame([_meta_row(meta, new_meta)], changes.schema)
-        changes.unionByName(meta_row).createOrReplaceTempView(_CHANGES_VIEW)
+        changes.unionByName(_meta_row(changes, meta, new_meta)).createOrReplaceTempView(
+            _CHANGES_VIEW
+        )
         kept.callback(spark.catalog.dropTempView, _CHANGES_VIEW)
         target = target_condition({"meta", *touched.parts}, touched.blocks)
-        with _published_once(spark, "fold", step.last, metadata):
+        with published_once(spark, "fold", step.last, metadata):
             spark.sql(_merge(root, target))
     check_is_newest(root, "state", metadata)
     _log.info("folded up to position %d: %d entries changed", step.last, touched.row_count)
@@ -172,7 +173,7 @@ def _changes(spark: SparkSession, root: Root, kinds: set[str]) -> DataFrame:
             _shaped(emptied.selectExpr("*", "'entry' part", "'drop' change", "true was_there"))
         )
     if kinds & {"created", "destroyed", "bound", "unbound"}:
-        wired = spark.sql(text("wired", ("fold_tail",), names))
+        wired = spark.sql(text("wired", ("fold_tail", "changes"), names))
         found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
     return found
 
@@ -219,17 +220,15 @@ def _touched(changes: DataFrame) -> _Touched:
     )
 
 
-def _meta_row(old: Meta, new: Meta) -> Row:
-    values = {name: getattr(new, name) for name in Meta.__dataclass_fields__}
+def _meta_row(like: DataFrame, old: Meta, new: Meta) -> DataFrame:
+    """The change of meta: one row in the columns of `like`. Without rows that Python would feed."""
+    values: dict[str, object] = {name: getattr(new, name) for name in Meta.__dataclass_fields__}
     values |= {"part": "meta", "change": "put", "was_there": True, "match_id": old.message_id}
-    names = [
-        *(name for name in STATE.names if name != "block"),
-        "change",
-        "block",
-        "was_there",
-        "match_id",
+    columns = [
+        F.lit(values.get(field.name)).cast(field.dataType).alias(field.name)
+        for field in like.schema
     ]
-    return Row(*names)(*(values.get(name) for name in names))
+    return like.sparkSession.range(1).select(*columns)
 
 
 def _merge(root: Root, target: str) -> str:
@@ -248,7 +247,7 @@ def _merge(root: Root, target: str) -> str:
 
 
 @contextmanager
-def _published_once(spark: SparkSession, app: str, version: int, metadata: str) -> Iterator[None]:
+def published_once(spark: SparkSession, app: str, version: int, metadata: str) -> Iterator[None]:
     """Make one statement idempotent, and say whose it is.
 
     The source of the MERGE is computed already (`_kept`): Delta need not write it down again.
@@ -256,7 +255,7 @@ def _published_once(spark: SparkSession, app: str, version: int, metadata: str) 
     While these are set, Spark silently skips every other commit of the session whose number is
     not higher: so one statement, and never without the `finally`.
     """
-    names = (*_TXN, _METADATA, _MATERIALIZE)
+    names = (*_TXN, METADATA, _MATERIALIZE)
     for name, value in zip(names, (app, str(version), metadata, "none"), strict=True):
         spark.conf.set(name, value)
     try:

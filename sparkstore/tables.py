@@ -32,8 +32,13 @@ def table_names(root: Root) -> dict[str, str]:
     return {name: delta_name(root.table(name)) for name in TABLES}
 
 
-_ONCE = frozenset({"tail", "guard"})
+_ONCE = frozenset({"changes", "guard"})
 """Steps that are computed once in a query, however often they are named."""
+
+GUARD = "(SELECT whole FROM guard)"
+_DEFAULTS = {"touchedhint": "", "entryhint": "", "entriesguard": GUARD, "eventsguard": "true"}
+"""Hints to the optimiser, which whoever knows sizes fills in (`view_hints`), and where the guard
+stands: once in a query, since all of it reads each table at one version."""
 
 _CALLED = {"fold_tail": "tail", "none_dropped": "dropped"}
 """What a step is called by those that name it, if not by its file."""
@@ -47,7 +52,8 @@ def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:
     Decision: a step in `_ONCE` gets a condition that is always true and not deterministic. Spark
     writes a deterministic step out at each place that names it; `queues` was 240 operators and 40
     scans, and took 16 s to plan. One that is not deterministic is computed once, behind a
-    shuffle, and what it computed is used again. So these steps are narrow: no body is in one.
+    shuffle, and what it computed is used again. So these steps are small beside what they are
+    made of: a row for each entry, not for each record, and never a body.
 
     Raises:
         KeyError: A placeholder has no value: a bug.
@@ -70,7 +76,8 @@ def _step(name: str, values: Mapping[str, str]) -> str:
 
 def _filled_in(name: str, values: Mapping[str, str]) -> str:
     written = files("sparkstore").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], written)
+    known = _DEFAULTS | dict(values)
+    return _PLACEHOLDER.sub(lambda found: known[found[1]], written)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ takes away under the view.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkstore import findings_view, job_runs_view
+from sparkstore.errors import InvalidRequest
 from sparkstore.root import Root, open_root
-from sparkstore.tables import table_names, text, translated
+from sparkstore.tables import GUARD, table_names, text, translated
+from sparkstore.view_hints import hints
 
-_TAIL = ("opening", "tail", "guard")
-_ENTRIES = ("changes", "dropped", "folded", "entries")
+_TAIL = ("opening", "tail", "changes", "guard")
+_ENTRIES = ("dropped", "folded", "entries")
 _WIRING = ("wired", "wiring")
 
 VIEWS: Mapping[str, tuple[str, ...]] = {
@@ -44,6 +47,12 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
 }
 """What users query, and the steps that each is made of, a step after those that it names."""
 
+GUARDS: Mapping[str, Mapping[str, str]] = {
+    "queues": {"entriesguard": "true"},
+    "message_history": {"eventsguard": GUARD},
+}
+"""Where the guard stands, if not where `tables.text` puts it: the scan of wiring has it always."""
+
 
 def register(spark: SparkSession, root: Root | str | Path) -> None:
     """Create or replace the views, for this session. One root at a time.
@@ -53,12 +62,45 @@ def register(spark: SparkSession, root: Root | str | Path) -> None:
         Unavailable: Its tables cannot be read.
     """
     found = root if isinstance(root, Root) else open_root(root)
-    names = table_names(found)
-    for view, steps in VIEWS.items():
+    for view, query in _queries(found).items():
         with translated(f"cannot register the view {view}"):
-            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text(view, steps, names)}")
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
     job_runs_view.register(spark, found)
     findings_view.register(spark, found)
+
+
+def publish(spark: SparkSession, root: Root | str | Path, schema: str) -> None:
+    """Make the views permanent in a schema of the session's catalog, created if it is not there.
+
+    Whoever shares the catalog queries them by `schema.queues`, without this package. They are
+    views of one root: another root needs another schema.
+
+    Raises:
+        InvalidRequest: There is no root there; the session has no catalog that outlives it; no such
+            name.
+        Unavailable: The catalog does not take them.
+    """
+    if spark.conf.get("spark.sql.catalogImplementation") == "in-memory":
+        message = "Spark has no catalog: give it one (spark.sql.catalogImplementation=hive)"
+        raise InvalidRequest(message)
+    if not re.fullmatch(r"\w+(\.\w+)*", schema):
+        message = f"{schema!r} is no name of a schema: letters, digits and underscores"
+        raise InvalidRequest(message)
+    place = ".".join(f"`{part}`" for part in schema.split("."))
+    found = root if isinstance(root, Root) else open_root(root)
+    with translated(f"cannot publish views in {schema}"):
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
+        for view, query in _queries(found).items():
+            spark.sql(f"CREATE OR REPLACE VIEW {place}.{view} AS {query}")
+
+
+def _queries(root: Root) -> dict[str, str]:
+    """The text of each view."""
+    with translated("cannot look at the tables"):
+        names = table_names(root) | hints(root)
+    return {
+        view: text(view, steps, {**names, **GUARDS.get(view, {})}) for view, steps in VIEWS.items()
+    }
 
 
 def sql(

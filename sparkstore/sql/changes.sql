@@ -1,8 +1,14 @@
--- The last position of each kind for each entry in tail, and what came with it.
+-- What tail says of each entry, queue, exchange and binding: one row for each that it names, made
+-- of the last position of each kind and of what came with it. Rows of other kinds are only counted.
 SELECT
   queue,
   message_id,
-  min(position) AS first,
+  exchange,
+  binding_key,
+  count(*) AS row_count,
+  sum(position) AS total,
+  max(position) AS last,
+  min(position) FILTER (WHERE kind IN ('enqueued', 'dequeued', 'acquired', 'released')) AS first,
   min(position) FILTER (WHERE kind = 'enqueued') AS first_enqueued,
   max(position) FILTER (WHERE kind = 'enqueued') AS enqueued,
   max(position) FILTER (WHERE kind = 'dequeued') AS dequeued,
@@ -13,7 +19,9 @@ SELECT
   max_by(at, position) FILTER (WHERE kind = 'enqueued') AS at,
   max_by(priority, position) FILTER (WHERE kind = 'enqueued') AS priority,
   max_by(expires_at, position) FILTER (WHERE kind = 'enqueued') AS expires_at,
-  max_by(header_bytes + body_bytes, position) FILTER (WHERE kind = 'enqueued') AS message_bytes
+  max_by(header_bytes + body_bytes, position) FILTER (WHERE kind = 'enqueued') AS message_bytes,
+  max(position) FILTER (WHERE kind IN ('created', 'bound')) AS made,
+  max(position) FILTER (WHERE kind IN ('destroyed', 'unbound')) AS unmade,
+  max_by(detail, position) FILTER (WHERE kind IN ('created', 'bound')) AS detail
 FROM tail
-WHERE kind IN ('enqueued', 'dequeued', 'acquired', 'released')
-GROUP BY queue, message_id
+GROUP BY queue, message_id, exchange, binding_key

@@ -1,5 +1,4 @@
 -- Queues that were destroyed in tail, and where: what was on them before is gone.
-SELECT queue, max(position) AS destroyed
-FROM tail
-WHERE kind = 'destroyed' AND queue IS NOT NULL
-GROUP BY queue
+SELECT queue, unmade AS destroyed
+FROM changes
+WHERE unmade IS NOT NULL AND queue IS NOT NULL AND exchange IS NULL

@@ -1,5 +1,5 @@
 -- Every row that counts, with its content, from the oldest that history keeps; guarded.
-SELECT * FROM {history} WHERE (SELECT whole FROM guard)
+SELECT * FROM {history} WHERE {eventsguard}
 UNION ALL
 SELECT /*+ BROADCAST(opening) */ journal.*
 FROM {journal} AS journal
@@ -7,4 +7,3 @@ LEFT ANTI JOIN opening
   ON opening.epoch > journal.epoch AND opening.position <= journal.position
 WHERE journal.position > coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0)
   AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)
-  AND (SELECT whole FROM guard)

@@ -25,3 +25,4 @@ SELECT
   message_bytes
 FROM changes
 LEFT JOIN dropped ON changes.queue = dropped.queue
+WHERE first IS NOT NULL

@@ -16,10 +16,10 @@ FROM (
   SELECT row_count, total, first, coalesce(last, first) AS last
   FROM (
     SELECT
-      count(*) AS row_count,
-      coalesce(sum(position), 0) AS total,
-      max(position) AS last,
+      coalesce(sum(row_count), 0) AS row_count,
+      coalesce(sum(total), 0) AS total,
+      max(last) AS last,
       coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0) AS first
-    FROM tail
+    FROM changes
   )
 )

@@ -1,7 +1,7 @@
 -- One row for each message on each queue, available or acquired. Content that came in pieces is
 -- put together from its `content` rows, but only in a query that names `body`: the correlated
 -- sub-query goes with the column.
-SELECT
+SELECT {entryhint}
   entry.queue,
   entry.message_id,
   entry.position,

@@ -1,18 +1,20 @@
 -- Every row after P without its content, each position once: history first, then the journal,
 -- where a row counts if no `opened` of a higher epoch has a position at or before its own. Only
--- rows that count are in history. Delta answers these `max(position)` from its log while the
--- query is planned, so files that end before are not opened.
-SELECT
-  position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
-  header_bytes, body_bytes, exchange, binding_key, detail
-FROM {history}
+-- rows that count are in history. Delta answers `max(position)` of history from its log while the
+-- query is planned.
+SELECT *
+FROM (
+  SELECT
+    position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
+    header_bytes, body_bytes, exchange, binding_key, detail
+  FROM {history}
+  UNION ALL
+  SELECT /*+ BROADCAST(opening) */
+    position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
+    header_bytes, body_bytes, exchange, binding_key, detail
+  FROM {journal} AS journal
+  LEFT ANTI JOIN opening
+    ON opening.epoch > journal.epoch AND opening.position <= journal.position
+  WHERE journal.position > coalesce((SELECT max(position) FROM {history}), 0)
+)
 WHERE position > coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0)
-UNION ALL
-SELECT /*+ BROADCAST(opening) */
-  position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
-  header_bytes, body_bytes, exchange, binding_key, detail
-FROM {journal} AS journal
-LEFT ANTI JOIN opening
-  ON opening.epoch > journal.epoch AND opening.position <= journal.position
-WHERE journal.position > coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0)
-  AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)

@@ -3,9 +3,8 @@ SELECT
   queue,
   exchange,
   binding_key,
-  IF(max_by(kind, position) IN ('created', 'bound'), 'put', 'drop') AS change,
-  max(position) AS position,
-  coalesce(max_by(detail, position), '{}') AS detail
-FROM tail
-WHERE kind IN ('created', 'destroyed', 'bound', 'unbound')
-GROUP BY queue, exchange, binding_key
+  IF(made > coalesce(unmade, 0), 'put', 'drop') AS change,
+  greatest(made, unmade) AS position,
+  coalesce(detail, '{}') AS detail
+FROM changes
+WHERE made IS NOT NULL OR unmade IS NOT NULL

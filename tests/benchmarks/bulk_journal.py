@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from sparkstore.records import Kind, ids_reserved, opened, queue_created
 from sparkstore.root import Root
@@ -60,6 +60,12 @@ class BulkJournal:
         found = np.asarray(ids)
         for start in range(0, len(found), COMMIT_RECORDS):
             self._append(Kind.DEQUEUED, found[start : start + COMMIT_RECORDS], {})
+
+    def trim(self) -> None:
+        """Drop all that is there: it was folded."""
+        table = DeltaTable(str(self.root.journal))
+        table.delete(f"position <= {self.last}")
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
     def _append(self, kind: Kind, ids: np.ndarray, more: dict[str, Any]) -> None:
         count = len(ids)

@@ -26,7 +26,7 @@ def spark() -> Iterator[SparkSession]:
     session = local_session(
         "tests",
         heap="1g",
-        # Short queries: compiling them well costs more than it saves. The default cache is too small.
+        # Short queries: to compile them well costs more than it saves; that cache must be large.
         java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
         settings={"spark.sql.shuffle.partitions": "2"},
     )

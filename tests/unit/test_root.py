@@ -84,6 +84,12 @@ def test_opening_a_folder_without_root_json_is_refused(tmp_path: Path) -> None:
         open_root(tmp_path)
 
 
+def test_an_older_schema_version_is_refused(root: Path) -> None:
+    (root / "root.json").write_text(json.dumps({"schema_version": SCHEMA_VERSION - 1}))
+    with pytest.raises(CorruptData, match="no release wrote that"):
+        open_root(root)
+
+
 def test_a_newer_schema_version_is_refused_whatever_else_the_file_says(root: Path) -> None:
     (root / "root.json").write_text(json.dumps({"schema_version": SCHEMA_VERSION + 1}))
     with pytest.raises(CorruptData, match="install a newer sparkstore"):

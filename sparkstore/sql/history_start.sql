@@ -1,0 +1,1 @@
+UPDATE {state} SET history_start = {start} WHERE part = 'meta'

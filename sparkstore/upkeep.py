@@ -1,0 +1,139 @@
+"""The files of history and state stay few, large and needed: OPTIMIZE and VACUUM, under the lease.
+
+Every fold adds a few files. OPTIMIZE puts the small ones of a closed segment, or of a block of
+entries, together; nothing is shuffled. VACUUM then deletes the files that no version names which
+anybody may still read: the newest one, the one before the last fold, those of the last
+`reader_grace_s`. Before it runs the newest version is made durable, so a power cut cannot bring
+back a version that needs what is gone (Rule 5).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from sparkstore import state_fold
+from sparkstore.delta_files import newest_version
+from sparkstore.log.log_cleaning import clean_log
+from sparkstore.marks import mark_durable
+from sparkstore.root import Root
+from sparkstore.snapshot import snapshot
+from sparkstore.tables import delta_name
+
+_log = logging.getLogger(__name__)
+
+At = Callable[[str], None]
+BOUNDARIES = ("history optimized", "state optimized", "vacuumed")
+"""Moments between the commits of this part of a job; they come even if nothing was to do."""
+
+MOST_FILES = 8
+"""So many small files a segment or a block may have."""
+_SMALL_BYTES = 32 << 20
+_FOLDS = {"MERGE", "WRITE"}
+_MARGIN_S = 60.0
+_VACUUM = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.databricks.delta.vacuum.logging.enabled": "false",
+}
+
+
+def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: At) -> int:
+    """Put small files together, delete those that nobody needs; returns how many were deleted.
+
+    Raises:
+        Unavailable: A commit is not there afterwards.
+    """
+    newest = max((file.partition for file in snapshot(root.history)), default=0)
+    closed = sorted(crowded(_small_files(root.history, "partition.segment")) - {newest})
+    _optimize(spark, root, "history", [f"segment = {number}" for number in closed])
+    at("history optimized")
+    blocks = sorted(crowded(_small_files(root.state, "partition.block")))
+    places = [f"part = 'entry' AND block = {number}" for number in blocks]
+    _optimize(spark, root, "state", places)
+    at("state optimized")
+    deleted = sum(_vacuum(spark, root, table, reader_grace_s) for table in ("history", "state"))
+    for table in ("history", "state"):
+        clean_log(root, table)
+    at("vacuumed")
+    return deleted
+
+
+def crowded(places: Iterable[int | None]) -> set[int]:
+    """Segments or blocks with too many small files: one item of `places` for each file."""
+    return {
+        place
+        for place, count in Counter(places).items()
+        if place is not None and count > MOST_FILES
+    }
+
+
+def _small_files(table: Path, partition: str) -> Iterator[int | None]:
+    actions = DeltaTable(str(table)).get_add_actions(flatten=True)
+    sizes = actions.column("size_bytes").to_pylist()
+    for place, size_bytes in zip(actions.column(partition).to_pylist(), sizes, strict=True):
+        if size_bytes < _SMALL_BYTES:
+            yield place
+
+
+def _optimize(spark: SparkSession, root: Root, table: str, places: list[str]) -> None:
+    for place in places:
+        metadata = state_fold.commit_metadata("compact", newest_version(root.table(table)))
+        with _settings(spark, {state_fold.METADATA: metadata}):
+            spark.sql(f"OPTIMIZE {delta_name(root.table(table))} WHERE {place}")
+        state_fold.check_is_newest(root, table, metadata)
+        _log.info("%s: small files of %s put together", table, place)
+
+
+def kept_s(commits: list[dict[str, Any]], reader_grace_s: float, now_ms: int) -> float:
+    """How many seconds back a file that was removed may still be needed.
+
+    The version that the last fold but one left must stay whole, so files that the last one removed
+    stay; those that went before may go. VACUUM counts back from when it gets to it, not from
+    `now_ms`: hence the margin.
+
+    Args:
+        commits: Delta's history of a table, newest first.
+        reader_grace_s: How long a query may take.
+        now_ms: The time, epoch ms.
+    """
+    folds = [commit["timestamp"] for commit in commits if commit.get("operation") in _FOLDS]
+    last_but_one_ms = folds[1] if len(folds) > 1 else 0
+    return max(reader_grace_s, (now_ms - last_but_one_ms) / 1000 + _MARGIN_S)
+
+
+def _vacuum(spark: SparkSession, root: Root, table: str, reader_grace_s: float) -> int:
+    path = root.table(table)
+    mark_durable(root, {table: newest_version(path)})
+    delta = DeltaTable(str(path))
+    before = _data_files(path)
+    if len(before) < 2 * len(delta.file_uris()):
+        return 0
+    kept = kept_s(delta.history(100), reader_grace_s, time.time_ns() // 1_000_000)
+    with _settings(spark, _VACUUM):
+        spark.sql(f"VACUUM {delta_name(path)} RETAIN {kept / 3600:.6f} HOURS")
+    deleted = len(before) - len(_data_files(path))
+    _log.info("%s: %d files deleted that no reader needs", table, deleted)
+    return deleted
+
+
+def _data_files(table: Path) -> list[Path]:
+    return [*table.glob("*/*.parquet"), *table.glob("*/*/*.parquet")]
+
+
+@contextmanager
+def _settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in values:
+            spark.conf.unset(name)

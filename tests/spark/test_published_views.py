@@ -1,0 +1,58 @@
+"""Permanent views, in a catalog that outlives the session: another process queries them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sparkstore import views
+from sparkstore.errors import InvalidRequest
+from sparkstore.records import ids_reserved, message_enqueued, opened, queue_created
+from sparkstore.root import Root
+from tests.spark.support import HEADER, journal
+
+_SESSION = """
+import sys
+from sparkstore.session import local_session
+root, place = sys.argv[1:]
+spark = local_session("catalog", heap="1g", java_options="-XX:TieredStopAtLevel=1", settings={
+    "spark.sql.catalogImplementation": "hive",
+    "spark.sql.warehouse.dir": place + "/warehouse",
+    "spark.hadoop.javax.jdo.option.ConnectionURL":
+        "jdbc:derby:;databaseName=" + place + "/metastore;create=true",
+})
+"""
+_PUBLISH = "from sparkstore import views\nviews.publish(spark, root, 'broker_1')\n"
+_QUERY = """
+found = spark.sql("SELECT queue, depth FROM broker_1.queues").collect()
+print(*found[0], len(found))
+"""
+
+
+def _run(script: str, root: Root, place: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _SESSION + script, str(root.path), str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=place,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_another_session_queries_what_was_published(root: Root, tmp_path: Path) -> None:
+    records = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
+    journal(root, [*records, message_enqueued(1, "q", 1, HEADER, b"abc")])
+    _run(_PUBLISH, root, tmp_path)
+    assert _run(_QUERY, root, tmp_path) == "q 1 1\n"
+
+
+def test_without_a_catalog_there_is_nowhere_to_publish(spark: SparkSession, root: Root) -> None:
+    with pytest.raises(InvalidRequest, match="catalog"):
+        views.publish(spark, root, "broker")

@@ -1,0 +1,154 @@
+"""What of history is kept, which files go: and nothing that is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from sparkstore import compact, retention, rows, state_fold, upkeep, views
+from sparkstore.compact_plan import Upkeep
+from sparkstore.content import ContentReader
+from sparkstore.invariants import check
+from sparkstore.records import (
+    Record,
+    content_staged,
+    ids_reserved,
+    message_dequeued,
+    message_enqueued,
+    opened,
+    queue_created,
+)
+from sparkstore.recovery import recover
+from sparkstore.root import Root
+from tests.spark.support import HEADER, stored, viewed
+
+KEEP_ALL = Upkeep(history_days=None)
+KEEP_NEEDED = Upkeep(history_days=0.0, reader_grace_s=0.0)
+LARGE = HEADER._replace(header_bytes=1, body_bytes=6)
+
+
+class _Stopped(Exception):
+    pass
+
+
+def _segment(root: Root, number: int, records: Sequence[Record], first: int) -> int:
+    """Commit a segment of the journal; returns the position after it."""
+    table = rows.to_table(records, first_position=first, epoch=1, segment=number)
+    write_deltalake(str(root.journal), table, mode="append")
+    return first + len(records)
+
+
+def _filled(root: Root) -> int:
+    """Three segments: ten messages; 6 to 10 stay, 7 is in pieces. Returns the next position."""
+    start = [opened(1, "w"), ids_reserved(1, 1000), queue_created(1, "q", "{}")]
+    small = [message_enqueued(2, "q", number, HEADER, b"abc") for number in range(1, 7)]
+    pieces = [content_staged(3, 7, 0, b"abc"), content_staged(3, 7, 3, b"def")]
+    position = _segment(root, 0, [*start, *small, *pieces], 1)
+    position = _segment(root, 1, [message_enqueued(4, "q", 7, LARGE, None)], position)
+    gone = [message_dequeued(5, "q", number, None) for number in range(1, 6)]
+    return _segment(
+        root,
+        2,
+        [*gone, *(message_enqueued(6, "q", number, HEADER, b"xyz") for number in (8, 9, 10))],
+        position,
+    )
+
+
+def _held(root: Root) -> list[tuple[int, str, int | None]]:
+    table = DeltaTable(str(root.history)).to_pyarrow_table(
+        columns=["position", "kind", "message_id"]
+    )
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+def _bodies(root: Root) -> dict[int, bytes]:
+    reader = ContentReader(root)
+    return {number: reader.read(number)[1] for number in recover(root).state.messages}
+
+
+def _assert_right(spark: SparkSession, root: Root) -> None:
+    """Views, state, recovery and content say what they said before anything was dropped."""
+    _, entries, queues, _ = stored(root)
+    assert sorted(key[1] for key in entries) == [6, 7, 8, 9, 10]
+    assert viewed(spark)[:2] == (entries, queues)
+    assert _bodies(root) == {6: b"abc", 7: b"abcdef", 8: b"xyz", 9: b"xyz", 10: b"xyz"}
+    assert [finding for finding in check(root, deep=True) if not finding.holds] == []
+
+
+@pytest.mark.slow
+def test_a_passed_segment_keeps_only_the_content_of_messages_that_wait(
+    spark: SparkSession, root: Root
+) -> None:
+    end = _filled(root)
+    compact.run(spark, root, upkeep=KEEP_ALL)
+    assert len(_held(root)) == end - 1
+    for boundary in (*retention.BOUNDARIES, *upkeep.BOUNDARIES):
+        with pytest.raises(_Stopped):
+            compact.run(spark, root, upkeep=KEEP_NEEDED, at=_stop_at(boundary))
+    report = compact.run(spark, root, upkeep=KEEP_NEEDED)
+    assert report.history_start == end
+    assert _held(root) == [
+        (9, "enqueued", 6),
+        (10, "content", 7),
+        (11, "content", 7),
+        (12, "enqueued", 7),
+        *((position, "enqueued", position - 10) for position in (18, 19, 20)),
+    ]
+    views.register(spark, root)
+    _assert_right(spark, root)
+    _goes_on(spark, root, end)
+
+
+def _goes_on(spark: SparkSession, root: Root, end: int) -> None:
+    """What comes after is folded, and the queues are right again."""
+    _segment(root, 3, [message_dequeued(7, "q", number, None) for number in (6, 7)], end)
+    report = compact.run(spark, root, upkeep=KEEP_NEEDED)
+    assert (report.position_after, report.history_start) == (end + 1, end + 2)
+    assert {message_id for _, _, message_id in _held(root)} == {8, 9, 10}
+    assert sorted(key[1] for key in viewed(spark)[0]) == [8, 9, 10]
+
+    views.register(spark, root)
+
+
+def _stop_at(boundary: str) -> compact.At:
+    def stop(reached: str) -> None:
+        if reached == boundary:
+            raise _Stopped
+
+    return stop
+
+
+@pytest.mark.slow
+def test_small_files_are_put_together_and_old_ones_go(
+    spark: SparkSession, root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "MOST_FILES", 1)
+    start = [opened(1, "w"), ids_reserved(1, 1000), queue_created(1, "q", "{}")]
+    position = _segment(root, 0, start, 1)
+    for number in (1, 2):
+        put = [message_enqueued(2, "q", number, HEADER, b"abc")]
+        position = _segment(root, 0, put, position)
+        compact.run(spark, root)
+    assert len(_files(root, "history")) == 2, "the newest segment is left alone"
+    assert len(_files(root, "state")) > len(_named(root, "state")), "what a reader needs stays"
+    position = _segment(root, 1, [message_dequeued(3, "q", 1, None)], position)
+    monkeypatch.setattr(upkeep, "kept_s", lambda *_: 0.0)  # as if all that were long ago
+    report = compact.run(spark, root)
+    assert report.files_deleted > 0
+    for table in ("history", "state"):
+        assert _files(root, table) == _named(root, table)
+    assert len(_files(root, "history")) == 2, "one file for each segment"
+    views.register(spark, root)
+    assert sorted(key[1] for key in viewed(spark)[0]) == [2]
+    assert state_fold.read_meta(root).position == position - 1
+
+
+def _files(root: Root, table: str) -> set[str]:
+    return {path.name for path in root.table(table).glob("*=*/**/*.parquet")}
+
+
+def _named(root: Root, table: str) -> set[str]:
+    return {uri.rpartition("/")[2] for uri in DeltaTable(str(root.table(table))).file_uris()}
