@@ -35,7 +35,7 @@ demo: setup  ## real messages in, the broker killed, nothing lost, SQL answers (
 	@$(BIN)/python -m broker_shim.demo
 
 test: setup  ## everything CI needs: unit, contract, properties, system, spark, architecture
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/spark tests/system tests
 
 test-fast: $(SETUP)  ## tests without a JVM and without other processes
 	@$(BIN)/python -m pytest -m "not spark and not slow and not system"

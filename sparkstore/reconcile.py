@@ -29,6 +29,7 @@ from sparkstore.checks_of_replica import checks_of_replica
 from sparkstore.config import StoreConfig
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import StoreError
+from sparkstore.fencing import check_may_work
 from sparkstore.findings import ERROR, WARNING, Finding
 from sparkstore.lease import jobs_lease
 from sparkstore.look import Look, look
@@ -117,6 +118,7 @@ def run(
     Raises:
         InvalidRequest: There is no root, or the replica is not one of it.
         Locked: Another job has the lease of the root, or of the replica.
+        Fenced: A replica took over, and `repair` would change what nobody uses; nothing was done.
         Unavailable: Spark or the storage failed.
         CorruptData: `root.json` cannot be read, or is from a newer schema version.
     """
@@ -126,6 +128,8 @@ def run(
         for root in roots:
             if root is not None:
                 leases.enter_context(jobs_lease(root.path))
+        if repair:
+            check_may_work(roots.root.path)
         job = _Job(spark, roots)
         found, position = job.confirmed()
         if repair:

@@ -45,6 +45,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.sql.ui.retainedExecutions": "5",
 }
 """What every session needs, wherever it runs; the reasons are in `conf/spark-defaults.conf`."""
 

@@ -97,14 +97,16 @@ class Model:
             self._check_enqueue(place)
             self._put(place)
             return
-        with_spoiling(transaction, lambda: self._check_enqueue(place))
+        with_spoiling(transaction, lambda: self._check_enqueue(place, transaction))
         self._uses(transaction, place[0])
         transaction.adds.append(place)
 
-    def _check_enqueue(self, place: Place) -> None:
+    def _check_enqueue(self, place: Place, transaction: ModelTransaction | None = None) -> None:
+        """What a transaction took it may put back, at the end of the queue."""
         queue, message_id = place
         message = self.messages[message_id]
-        if queue not in self.queues or message_id in self.entries[queue]:
+        is_taken = transaction is not None and transaction.sees.get(place, ModelEntry()) is None
+        if queue not in self.queues or (message_id in self.entries[queue] and not is_taken):
             raise InvalidRequest
         if message.was_enqueued and not self.is_on_a_queue(message_id):
             raise InvalidRequest
@@ -184,11 +186,11 @@ class Model:
             if queue not in self.queues or self.lives[queue] != life:
                 raise InvalidRequest
         for place in transaction.adds:
-            self._check_enqueue(place)
-        for place in transaction.adds:
-            self._put(place)
+            self._check_enqueue(place, transaction)
         for place, entry in transaction.sees.items():
             self._change(place, entry, None)
+        for place in transaction.adds:
+            self._put(place)
 
     def abort(self, transaction: ModelTransaction) -> None:
         self.transactions.remove(transaction)

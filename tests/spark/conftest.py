@@ -25,7 +25,7 @@ def spark() -> Iterator[SparkSession]:
     """The session; two tasks, two shuffle partitions."""
     session = local_session(
         "tests",
-        heap="1g",
+        heap="1500m",
         # Short queries: to compile them well costs more than it saves; that cache must be large.
         java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
         settings={"spark.sql.shuffle.partitions": "2"},

@@ -181,7 +181,8 @@ def test_a_killed_process_leaves_a_valid_store(
         "from sparkstore.compact import run\n"
         "def at(boundary):\n"
         "    print(boundary, flush=True)\n"
-        "run(local_session('killed', heap='1g'), sys.argv[1], at=at)\n"
+        "spark = local_session('killed', heap='1g', java_options='-XX:TieredStopAtLevel=1')\n"
+        "run(spark, sys.argv[1], at=at)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", job, str(root.path)],

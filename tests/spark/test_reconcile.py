@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from sparkstore import reconcile
 from sparkstore.config import StoreConfig
 from sparkstore.delta_files import newest_version
+from sparkstore.errors import Fenced
 from sparkstore.findings import DONE, ERROR, NONE, WARNING
 from sparkstore.marks import mark_durable
 from sparkstore.reconcile import ReconcileReport
@@ -213,3 +214,11 @@ def test_the_findings_are_rows_of_a_table_and_what_is_left_ends_the_job_with_1(
     }
     assert left == {"transactions_are_whole"}
     assert (told.report.exit_code, told.report.outcome) == (1, "findings")
+
+
+def test_a_fenced_root_is_not_repaired(spark: SparkSession, root: Root) -> None:
+    file = root.path / "root.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"role": "fenced"}))
+    with pytest.raises(Fenced, match="took over"):
+        reconcile.run(spark, root.path, repair=True)
+    assert not (root.path / "findings").exists()

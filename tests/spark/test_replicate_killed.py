@@ -28,7 +28,8 @@ JOB = (
     "from sparkstore.replicate import run\n"
     "def at(boundary):\n"
     "    print(boundary, flush=True)\n"
-    "run(local_session('killed', heap='1g'), sys.argv[1], sys.argv[2], at=at)\n"
+    "spark = local_session('killed', heap='1g', java_options='-XX:TieredStopAtLevel=1')\n"
+    "run(spark, sys.argv[1], sys.argv[2], at=at)\n"
 )
 
 
