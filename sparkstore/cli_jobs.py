@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from argparse import Namespace
@@ -14,15 +15,19 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deltalake.exceptions import DeltaError
+
 from sparkstore.cli_output import fields
 from sparkstore.cli_parsing import at_least_0, command
 from sparkstore.compact_plan import Limits, Upkeep
+from sparkstore.errors import StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkstore.cli_parsing import Subparsers
     from sparkstore.report import JobReport
+    from sparkstore.root import Root
 
 _LEAST_PRIORITY = 19
 
@@ -106,11 +111,10 @@ def compact(arguments: Namespace) -> int:
     """The compaction job, once; then what its queues say of expired messages."""
     from sparkstore.config import read_config
     from sparkstore.root import open_root
-    from sparkstore.view_hints import waiting_records
 
     root = open_root(arguments.root)
     config = read_config(arguments.config) if arguments.config else None
-    if waiting_records(root) < arguments.min_records:
+    if arguments.min_records and _waiting(root) < arguments.min_records:
         print(f"fewer than {arguments.min_records} records wait: nothing done", file=sys.stderr)
         return 0
 
@@ -118,6 +122,8 @@ def compact(arguments: Namespace) -> int:
         from sparkstore import compact, views
         from sparkstore.expiry import try_to_end_messages
 
+        if arguments.publish:
+            views.check_may_publish(spark, arguments.publish)
         limits = Limits(arguments.step_records or Limits().step_records)
         upkeep = Upkeep(history_days=arguments.history_days)
         report = compact.run(spark, root, limits=limits, upkeep=upkeep)
@@ -169,10 +175,20 @@ def _heap(text: str) -> str:
     return text
 
 
+def _waiting(root: Root) -> float:
+    """Records to fold; more than any number if the tables are broken: the job heals, or says so."""
+    from sparkstore.view_hints import waiting_records
+
+    try:
+        return waiting_records(root)
+    except (StoreError, DeltaError, OSError):
+        return math.inf
+
+
 def _days(text: str) -> float:
     days = float(text)
-    if not days >= 0:  # not-a-number is refused, too
-        message = f"{text!r} is no number of days"
+    if not days >= 1:  # not-a-number is refused, too
+        message = f"{text!r}: it must be a day at least"
         raise argparse.ArgumentTypeError(message)
     return days
 

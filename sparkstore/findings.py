@@ -26,7 +26,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
-from sparkstore import findings_view
 from sparkstore.delta_files import newest_version, versions
 from sparkstore.errors import CorruptData
 from sparkstore.healing import heal
@@ -36,7 +35,7 @@ from sparkstore.state_fold import check_is_newest, commit_metadata
 
 _log = logging.getLogger(__name__)
 
-TABLE = findings_view.NAME
+TABLE = "findings"
 INFO, WARNING, ERROR = "info", "warning", "error"
 NONE, PROPOSED, DONE = "none", "proposed", "done"
 

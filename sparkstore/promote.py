@@ -71,7 +71,8 @@ def promote(
         at: Called at each of `BOUNDARIES`.
 
     Raises:
-        InvalidRequest: Not a replica; or `primary` is not what it is a copy of.
+        InvalidRequest: Not a replica; one that holds nothing yet; or `primary` is not what it is a
+            copy of.
         Fenced: Another replica of the same primary was promoted before.
         Locked: A job is at work on the replica.
         CorruptData: The replica is not whole; nothing was changed.
@@ -87,6 +88,7 @@ def promote(
         old = _old_root(root, primary)
         healing.heal(root, TABLES)
         found = recover(root)
+        _check_not_empty(root, found.last_position)
         at("checked")
         is_fenced = old is not None and _fence(old, root, required=primary is not None)
         at("old fenced")
@@ -103,6 +105,13 @@ def promote(
         old_primary=str(old.path) if old is not None else root.identity.primary,
         old_fenced=is_fenced,
     )
+
+
+def _check_not_empty(root: Root, last_position: int) -> None:
+    """A replica whose first run did not end must not fence the primary that has everything."""
+    if last_position == 0:
+        message = f"{root.path} holds nothing yet: let sparkstore replicate end once, then promote"
+        raise InvalidRequest(message)
 
 
 def _check_role(root: Root) -> None:

@@ -100,9 +100,26 @@ def _plan(seen: Look, replica: Look | None) -> _Plan:
         raise CorruptData(message)
     changed = copied.select("segment").union(twice.where("is_dropped").select("segment"))
     segments = {row.segment for row in changed.distinct().collect()}
-    segments |= parts_of(seen.root.history, seen.lost["history"])
+    lost = parts_of(seen.root.history, seen.lost["history"])
+    _check_not_retained(seen, lost)
+    segments |= lost
     told = f"{counts[1]} records copied back from {sources}, {counts[2]} repeated ones dropped"
     return _Plan(copied, twice.where("is_dropped"), sorted(segments), told)
+
+
+def _check_not_retained(seen: Look, segments: set[int]) -> None:
+    """Before `history_start` nothing tells what a lost file held, so it is not written over.
+
+    Raises:
+        CorruptData: A file of such a segment is lost.
+    """
+    for file in snapshot(seen.root.history):
+        if file.partition in segments and file.positions[0] < seen.start:
+            message = (
+                f"a file of segment {file.partition} of history is lost, which holds only what was"
+                f" needed from before position {seen.start}: restore the file from a backup"
+            )
+            raise CorruptData(message)
 
 
 def _copied(seen: Look, replica: Look | None, missing: DataFrame) -> tuple[DataFrame, str]:

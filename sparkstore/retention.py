@@ -1,8 +1,9 @@
 """History keeps what is still needed: passed segments are rewritten with only that (DESIGN 4).
 
-A segment has passed when everything in it is folded and its newest file is older than
-`history_days`. What is kept of it: the rows that bring the content of messages that are on a queue
-now. The order, each step under the jobs' lease and each a commit of its own:
+A segment has passed when everything in it is folded, its newest file is older than `history_days`,
+and a newer segment has begun. What is kept of it: the rows that bring the content of messages that
+are on a queue now, and every `opened`. The order, each step under the jobs' lease and each a
+commit of its own:
 
     1   `history_start` in meta is raised past the segment: from now on nobody asks for it whole
     2   that version of state is made durable, with P and the entries that say what is needed
@@ -10,9 +11,10 @@ now. The order, each step under the jobs' lease and each a commit of its own:
 
 Why nothing that is needed is lost, wherever this is killed: 3 removes only what the durable state
 of 2 does not name, and an entry that comes later brings content with a higher position, in a later
-segment. Between 1 and 3 history holds more than it says. A power cut after 3 cannot bring an
-older state back, which would name what is gone. The files that 3 replaced stay until VACUUM takes
-them (`upkeep`), so a query that has begun ends.
+segment. The exception is content that was given in pieces before and enqueued after: a message must
+not take `history_days` to arrive, and that is a day at least. Between 1 and 3 history holds more
+than it says. A power cut after 3 cannot bring an older state back, which would name what is gone.
+The files that 3 replaced stay until VACUUM takes them (`upkeep`), so a query that has begun ends.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ def passed(
         history_days: Age at which a segment passes.
         now: UTC µs.
     """
-    for segment in sorted(segments, key=lambda found: found.first):
+    # Not the newest one: its last record is the end of history, which must not fall behind P.
+    for segment in sorted(segments, key=lambda found: found.last)[:-1]:
         if segment.last < start:
             continue
         is_old = now - segment.changed_at >= history_days * _DAY_US
@@ -141,20 +144,21 @@ def _needed(spark: SparkSession, root: Root, segments: list[Segment]) -> dict[in
     """How many rows of each segment are needed; segments without any are left out."""
     if not segments:
         return {}
-    kept = _kept(root, [segment.number for segment in segments])
-    counts = f"SELECT segment, count(*) AS row_count FROM ({kept}) GROUP BY segment"  # noqa: S608
+    needed = _still_needed(root, [segment.number for segment in segments])
+    counts = f"SELECT segment, count(*) AS row_count FROM ({needed}) GROUP BY segment"  # noqa: S608
     return {row.segment: row.row_count for row in spark.sql(counts).collect()}
 
 
-def _kept(root: Root, segments: list[int]) -> str:
+def _still_needed(root: Root, segments: list[int]) -> str:
     numbers = ", ".join(map(str, segments))
     return statement("still_needed", table_names(root) | {"segments": numbers})
 
 
 def _rewrite(spark: SparkSession, root: Root, segment: Segment) -> None:
     metadata = state_fold.commit_metadata("compact", segment.last)
+    values = {"segment": str(segment.number), "needed": _still_needed(root, [segment.number])}
     (
-        spark.sql(_kept(root, [segment.number]))
+        spark.sql(statement("retained", table_names(root) | values))
         .coalesce(1)
         .write.format("delta")
         .mode("overwrite")

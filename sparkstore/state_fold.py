@@ -23,7 +23,7 @@ from sparkstore.compact_plan import Step, target_condition
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.root import Root
 from sparkstore.schema import BLOCK_IDS, FOLD_COLUMNS, STATE
-from sparkstore.tables import statement, table_names, text
+from sparkstore.tables import settings, statement, table_names, text
 
 _log = logging.getLogger(__name__)
 
@@ -256,10 +256,6 @@ def published_once(spark: SparkSession, app: str, version: int, metadata: str) -
     not higher: so one statement, and never without the `finally`.
     """
     names = (*_TXN, METADATA, _MATERIALIZE)
-    for name, value in zip(names, (app, str(version), metadata, "none"), strict=True):
-        spark.conf.set(name, value)
-    try:
+    values = (app, str(version), metadata, "none")
+    with settings(spark, dict(zip(names, values, strict=True))):
         yield
-    finally:
-        for name in names:
-            spark.conf.unset(name)

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.root import TABLES, Root
@@ -81,6 +83,18 @@ def _filled_in(name: str, values: Mapping[str, str]) -> str:
 
 
 @contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Give a session settings for as long as the block runs."""
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in values:
+            spark.conf.unset(name)
+
+
+@contextmanager
 def translated(doing: str) -> Iterator[None]:
     """Turn Spark's exceptions into ours, with one line that says what was being done.
 
@@ -92,6 +106,9 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
+    except DeltaError as reason:
+        message = f"{doing}: {str(reason).splitlines()[0]}"
+        raise Unavailable(message) from reason
     except (PySparkException, Py4JError) as reason:
         text = str(reason)
         if guard := _GUARD_SAYS.search(text):

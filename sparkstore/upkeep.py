@@ -13,10 +13,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -26,7 +26,7 @@ from sparkstore.log.log_cleaning import clean_log
 from sparkstore.marks import mark_durable
 from sparkstore.root import Root
 from sparkstore.snapshot import snapshot
-from sparkstore.tables import delta_name
+from sparkstore.tables import delta_name, settings
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,10 @@ def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: At) -> i
     at("state optimized")
     deleted = sum(_vacuum(spark, root, table, reader_grace_s) for table in ("history", "state"))
     for table in ("history", "state"):
-        clean_log(root, table)
+        try:
+            clean_log(root, table)
+        except (OSError, pa.ArrowException) as reason:
+            _log.warning("the log of %s stays as long as it is: %s", table, reason)
     at("vacuumed")
     return deleted
 
@@ -86,7 +89,7 @@ def _small_files(table: Path, partition: str) -> Iterator[int | None]:
 def _optimize(spark: SparkSession, root: Root, table: str, places: list[str]) -> None:
     for place in places:
         metadata = state_fold.commit_metadata("compact", newest_version(root.table(table)))
-        with _settings(spark, {state_fold.METADATA: metadata}):
+        with settings(spark, {state_fold.METADATA: metadata}):
             spark.sql(f"OPTIMIZE {delta_name(root.table(table))} WHERE {place}")
         state_fold.check_is_newest(root, table, metadata)
         _log.info("%s: small files of %s put together", table, place)
@@ -117,7 +120,7 @@ def _vacuum(spark: SparkSession, root: Root, table: str, reader_grace_s: float) 
     if len(before) < 2 * len(delta.file_uris()):
         return 0
     kept = kept_s(delta.history(100), reader_grace_s, time.time_ns() // 1_000_000)
-    with _settings(spark, _VACUUM):
+    with settings(spark, _VACUUM):
         spark.sql(f"VACUUM {delta_name(path)} RETAIN {kept / 3600:.6f} HOURS")
     deleted = len(before) - len(_data_files(path))
     _log.info("%s: %d files deleted that no reader needs", table, deleted)
@@ -126,14 +129,3 @@ def _vacuum(spark: SparkSession, root: Root, table: str, reader_grace_s: float) 
 
 def _data_files(table: Path) -> list[Path]:
     return [*table.glob("*/*.parquet"), *table.glob("*/*/*.parquet")]
-
-
-@contextmanager
-def _settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    for name, value in values.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in values:
-            spark.conf.unset(name)

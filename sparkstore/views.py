@@ -6,7 +6,7 @@
     queue_messages    one row for each message on each queue: typed header, properties, body
     message_history   one row for each event of each message
     bindings          one row for each binding
-    job_runs          one row for each run of a job, once there was one (`job_runs_view`)
+    job_runs          one row for each run of a job, once there was one (`log_views`)
     findings          one row for each thing that `reconcile` found, once there was one
 
 The queries are in `sql/`: each view is made of steps, and each step is one file.
@@ -29,7 +29,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkstore import findings_view, job_runs_view
+from sparkstore import log_views
 from sparkstore.errors import InvalidRequest
 from sparkstore.root import Root, open_root
 from sparkstore.tables import GUARD, table_names, text, translated
@@ -65,8 +65,7 @@ def register(spark: SparkSession, root: Root | str | Path) -> None:
     for view, query in _queries(found).items():
         with translated(f"cannot register the view {view}"):
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
-    job_runs_view.register(spark, found)
-    findings_view.register(spark, found)
+    log_views.register(spark, found)
 
 
 def publish(spark: SparkSession, root: Root | str | Path, schema: str) -> None:
@@ -80,18 +79,27 @@ def publish(spark: SparkSession, root: Root | str | Path, schema: str) -> None:
             name.
         Unavailable: The catalog does not take them.
     """
-    if spark.conf.get("spark.sql.catalogImplementation") == "in-memory":
-        message = "Spark has no catalog: give it one (spark.sql.catalogImplementation=hive)"
-        raise InvalidRequest(message)
-    if not re.fullmatch(r"\w+(\.\w+)*", schema):
-        message = f"{schema!r} is no name of a schema: letters, digits and underscores"
-        raise InvalidRequest(message)
+    check_may_publish(spark, schema)
     place = ".".join(f"`{part}`" for part in schema.split("."))
     found = root if isinstance(root, Root) else open_root(root)
     with translated(f"cannot publish views in {schema}"):
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
         for view, query in _queries(found).items():
             spark.sql(f"CREATE OR REPLACE VIEW {place}.{view} AS {query}")
+
+
+def check_may_publish(spark: SparkSession, schema: str) -> None:
+    """Refuse what `publish` would refuse, before hours of work.
+
+    Raises:
+        InvalidRequest: The session has no catalog that outlives it; no such name.
+    """
+    if spark.conf.get("spark.sql.catalogImplementation") == "in-memory":
+        message = "Spark has no catalog: give it one (spark.sql.catalogImplementation=hive)"
+        raise InvalidRequest(message)
+    if not re.fullmatch(r"\w+(\.\w+)*", schema):
+        message = f"{schema!r} is no name of a schema: letters, digits and underscores"
+        raise InvalidRequest(message)
 
 
 def _queries(root: Root) -> dict[str, str]:

@@ -134,15 +134,16 @@ class BulkOperations:
         """Take what waits out of dispatch, and give back what is not to be changed."""
         withdrawn = queue.withdraw(dict.fromkeys(request.message_ids))
         answer = Answer(left=withdrawn.left, gone=withdrawn.gone)
-        on_target = self._broker.queues.get(target) if target is not None else None
+        calls = self._broker.calls
         decided = _Decided([], [], answer)
         for message_id in withdrawn.held:
-            entry = self._broker.calls.entry(queue.name, message_id)
+            entry = calls.entry(queue.name, message_id)
             if entry is None:
                 queue.removed(message_id)
                 answer = answer.plus(Answer(gone=1))
                 continue
-            is_there = on_target is not None and message_id in on_target
+            # Asked of the store: dispatch hears of an arrival only when that has completed.
+            is_there = target is not None and calls.entry(target, message_id) is not None
             facts = Facts(entry, is_there, queue.arguments, _now_us())
             steps = bulk.decide(request, target, facts)
             takes = [s for s in steps if isinstance(s, Put | Take)]

@@ -28,6 +28,8 @@ from sparkstore.control import SocketAddress
 _log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 18
+_BATCH_BYTES = 4 << 20
+"""Content in one request of a replay, however small a message must be here."""
 _LINE_SLACK_BYTES = 1 << 20
 _MAX_CLIENTS = 32
 
@@ -110,7 +112,7 @@ class ControlServer:
             self._drop(client)
             return
         client.received += received
-        limit = 2 * self._broker.settings.max_message_bytes + _LINE_SLACK_BYTES
+        limit = 2 * max(self._broker.settings.max_message_bytes, _BATCH_BYTES) + _LINE_SLACK_BYTES
         for line in client.lines():
             self._take(client, line)
         if len(client.received) > limit:

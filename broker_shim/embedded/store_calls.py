@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from broker_shim.completion import OnComplete
@@ -111,6 +112,7 @@ class StoreCalls:
         def done(error: StoreError | None) -> None:
             on_done(error and (refusals[0] if refusals else error))
 
+        transaction = None
         try:
             transaction = self._store.begin()
             for message_id, step in steps:
@@ -121,6 +123,9 @@ class StoreCalls:
                     number, outcome = message_id, step.outcome
                     self._store.dequeue(number, step.queue, None, note, transaction, outcome)
         except StoreError as error:
+            if transaction is not None:  # content could not be loaded: nobody else would end it
+                with suppress(StoreError):
+                    self._store.abort(transaction, _nothing)
             self._answer((on_done, error))
             return
         self._call(done, self._store.commit, transaction)

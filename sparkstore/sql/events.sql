@@ -5,5 +5,4 @@ SELECT /*+ BROADCAST(opening) */ journal.*
 FROM {journal} AS journal
 LEFT ANTI JOIN opening
   ON opening.epoch > journal.epoch AND opening.position <= journal.position
-WHERE journal.position > coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0)
-  AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)
+WHERE journal.position > coalesce((SELECT max(position) FROM {history}), 0)

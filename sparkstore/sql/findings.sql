@@ -2,4 +2,4 @@
 SELECT
   run = max(run) OVER () AS is_newest,
   run, found_at, `check`, severity, subject, evidence, repair, advice
-FROM {findings}
+FROM {table}

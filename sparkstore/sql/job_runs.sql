@@ -1,2 +1,2 @@
 SELECT run_id, job, began_at, seconds, outcome, figures, error
-FROM {runs}
+FROM {table}

@@ -204,6 +204,14 @@ def a_replica_without_its_end(_primary: Path, replica: Path) -> list[str]:
     return [str(replica)]
 
 
+def an_empty_replica(_primary: Path, replica: Path) -> list[str]:
+    """Its first run was killed before it copied anything."""
+    identity = open_root(replica).identity
+    shutil.rmtree(replica)
+    open_or_create_root(replica, identity)
+    return [str(replica)]
+
+
 @pytest.mark.parametrize(
     ("prepare", "said", "code"),
     [
@@ -214,6 +222,7 @@ def a_replica_without_its_end(_primary: Path, replica: Path) -> list[str]:
         (another_primary, "is not the primary that", 2),
         (a_primary_that_is_not_there, "is not a sparkstore root", 2),
         (a_replica_without_its_end, "are missing", 1),
+        (an_empty_replica, "holds nothing yet", 2),
     ],
 )
 def test_what_cannot_be_promoted_is_told_in_one_line_and_left_as_it_is(

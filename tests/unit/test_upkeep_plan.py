@@ -31,20 +31,26 @@ def test_a_segment_behind_a_young_one_waits_for_it() -> None:
 
 def test_what_is_not_folded_has_not_passed() -> None:
     segments = [_segment(0, days_old=40), _segment(1, days_old=40)]
-    assert _passed(segments, folded=19) == 11
+    assert _passed([*segments, _segment(2, days_old=0)], folded=19) == 11
 
 
 def test_a_clock_that_went_back_makes_nothing_old() -> None:
-    assert _passed([_segment(0, days_old=-5)]) == 1
+    assert _passed([_segment(0, days_old=-5), _segment(1, days_old=-5)]) == 1
 
 
 def test_history_does_not_pass_beyond_a_gap() -> None:
-    assert _passed([_segment(0, days_old=40), _segment(2, days_old=40)]) == 11
+    segments = [_segment(number, days_old=40) for number in (0, 2, 3)]
+    assert _passed(segments) == 11
 
 
 def test_what_passed_before_does_not_pass_again() -> None:
-    segments = [_segment(0, days_old=50), _segment(1, days_old=40)]
+    segments = [_segment(number, days_old=40) for number in (0, 1, 2)]
     assert _passed(segments, start=11) == 21
+
+
+def test_the_newest_segment_never_passes_so_that_history_ends_at_or_after_p() -> None:
+    assert _passed([_segment(0, days_old=50)]) == 1
+    assert _passed([_segment(0, days_old=50), _segment(1, days_old=40)]) == 11
 
 
 def test_a_segment_is_rewritten_when_half_of_it_can_go() -> None:
