@@ -7,7 +7,7 @@ SETUP := $(VENV)/.setup-done
 JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
-.PHONY: help check setup demo test test-fast lint types contracts bench bench-jobs soak wheel check-schedules \
+.PHONY: help check setup demo test test-all test-fast lint types contracts bench bench-jobs soak wheel check-schedules \
     lock clean
 
 help:  ## this list
@@ -35,6 +35,10 @@ demo: setup  ## real messages in, the broker killed, nothing lost, SQL answers (
 	@$(BIN)/python -m broker_shim.demo
 
 test: setup  ## everything CI needs: unit, contract, properties, system, spark, architecture
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not thorough" \
+	    tests/spark tests/system tests
+
+test-all: setup  ## every test, also those that only go further into what others show
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/spark tests/system tests
 
 test-fast: $(SETUP)  ## tests without a JVM and without other processes

@@ -43,7 +43,7 @@ from tests.roots import append_journal, build_root
 from tests.spark.support import trim
 from tests.stores import TIMEOUT_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 HISTORY = build_history([(step % 20, step, 3 * step) for step in range(40)])
 END = HISTORY.last_position
