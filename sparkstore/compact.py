@@ -10,42 +10,31 @@ not touched: the store trims it, behind its durable marks (Rule 5).
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkstore import healing, state_fold
-from sparkstore.compact_plan import Extent, Limits, Step, Upkeep, pieces, steps
+from sparkstore import healing
+from sparkstore.boundaries import At, nowhere
+from sparkstore.compact_plan import Limits, Upkeep
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.fencing import check_may_work
+from sparkstore.history import append, extents, last_position, openings
+from sparkstore.history_plan import Found, counts, cuts, end_of
 from sparkstore.lease import jobs_lease
 from sparkstore.marks import mark_durable
-from sparkstore.records import Kind
 from sparkstore.report import CompactReport
 from sparkstore.retention import retain
 from sparkstore.root import Root, open_root
-from sparkstore.schema import ROW
-from sparkstore.snapshot import FileStats, columns_of, read_files, snapshot
-from sparkstore.state_fold import Meta
+from sparkstore.state_fold import Meta, fold_all, read_meta
 from sparkstore.tables import statement, table_names, translated
 from sparkstore.upkeep import tidy
 
-_log = logging.getLogger(__name__)
-
-At = Callable[[str], None]
 BOUNDARIES = ("healed", "append checked", "appended", "fold started", "folded")
 """Moments between the commits of a job, in order; the last two come once for each step."""
-
-
-def _nowhere(_boundary: str) -> None:
-    """What a job does at a boundary, unless a test wants it to stop there."""
 
 
 def run(
@@ -54,7 +43,7 @@ def run(
     *,
     limits: Limits | None = None,
     upkeep: Upkeep | None = None,
-    at: At = _nowhere,
+    at: At = nowhere,
 ) -> CompactReport:
     """Compact a root once, up to what its journal held when this began.
 
@@ -78,41 +67,31 @@ def run(
         check_may_work(root.path)
         healed = _heal(root)
         at("healed")
-        meta = before = state_fold.read_meta(root)
-        history_before = _last_position(root)
-        history_last = _append(spark, root, meta, history_before, at)
-        bytes_moved = sum(file.size_bytes for file in _extents(root, history_before))
-        _make_history_durable(root)
-        changed = _fold(spark, root, steps(meta.position, history_last, limits or Limits()), at)
+        before = read_meta(root)
+        history_before = last_position(root.history)
+        moved = _append(spark, root, before, history_before, at)
+        # P must never survive a power cut that takes history's end: a start goes on after P.
+        mark_durable(root, {"history": newest_version(root.history)})
+        changed = fold_all(spark, root, moved.last, limits or Limits(), at)
         rows_dropped, files_deleted = _tidy(spark, root, upkeep or Upkeep(), at)
-        meta = state_fold.read_meta(root)
+        meta = read_meta(root)
     return CompactReport(
         job="compact",
         root=str(root.path),
         position_before=before.position,
         position_after=meta.position,
         history_before=history_before,
-        history_after=history_last,
-        records_moved=history_last - history_before,
+        history_after=moved.last,
+        records_moved=moved.last - history_before,
         entries_changed=sum(changed),
         fold_count=len(changed),
-        bytes_moved=bytes_moved,
+        bytes_moved=moved.size_bytes,
         tables_healed=healed,
         history_start=meta.history_start,
         rows_dropped=rows_dropped,
         files_deleted=files_deleted,
         seconds=round(time.monotonic() - began, 3),
     )
-
-
-def _fold(spark: SparkSession, root: Root, found: list[Step], at: At) -> list[int]:
-    """Fold each step; entries changed by each."""
-    changed = []
-    for step in found:
-        at("fold started")
-        changed.append(state_fold.fold(spark, root, state_fold.read_meta(root), step))
-        at("folded")
-    return changed
 
 
 def _tidy(spark: SparkSession, root: Root, upkeep: Upkeep, at: At) -> tuple[int, int]:
@@ -122,19 +101,6 @@ def _tidy(spark: SparkSession, root: Root, upkeep: Upkeep, at: At) -> tuple[int,
         now = time.time_ns() // 1000
         rows = retain(spark, root, history_days=upkeep.history_days, now=now, at=at)
     return rows, tidy(spark, root, reader_grace_s=upkeep.reader_grace_s, at=at)
-
-
-def _make_history_durable(root: Root) -> None:
-    """P must never survive a power cut that takes history's end: a start goes on after P.
-
-    Raises:
-        Unavailable: An fsync failed.
-    """
-    try:
-        mark_durable(root, {"history": newest_version(root.history)})
-    except OSError as reason:
-        message = f"fsync of {root.history} failed: {reason}: look at the disk, run it again"
-        raise Unavailable(message) from reason
 
 
 def _heal(root: Root) -> list[str]:
@@ -149,109 +115,52 @@ def _heal(root: Root) -> list[str]:
     return [found.table for found in healing.heal(root, ("history", "state"))]
 
 
-def _last_position(root: Root) -> int:
-    """The end of `history`, from the statistics in its log; 0 if it is empty.
+class _Moved(NamedTuple):
+    """The new end of history, and the size of the journal's files that held what was moved."""
 
-    Raises:
-        CorruptData: A file of it has none.
-    """
-    files = snapshot(root.history)
-    if any(file.row_count < 0 for file in files):
-        message = f"{root.history} has files without statistics: restore it from a replica"
-        raise CorruptData(message)
-    return max((file.positions[1] for file in files), default=0)
+    last: int
+    size_bytes: int
 
 
-def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: At) -> int:
-    """Append to `history` what counts in the journal after its end; returns the new end.
+def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: At) -> _Moved:
+    """Append to `history` what counts in the journal after its end.
 
-    One file for each piece, each by one task, in the order of positions: no row is shuffled, and
-    the files' statistics tell ranges that do not overlap.
+    The journal's version is looked up once, before the openings that fence its rows; what lands
+    later is for the next run.
 
     Raises:
         CorruptData: The journal does not go on where `history` ends.
         Unavailable: The commit is not there afterwards.
     """
-    with _openings(spark, root, meta):
-        last = _checked_end(spark, root, after)
-        at("append checked")
-        if last > after:
-            metadata = state_fold.commit_metadata("compact", last)
-            moved = [
-                spark.sql(_unmoved(root, piece.after, piece.last)).coalesce(1)
-                for piece in pieces(after, last, _extents(root, after))
-            ]
-            (
-                reduce(DataFrame.union, moved)
-                .write.format("delta")
-                .mode("append")
-                .option("txnAppId", "append")
-                .option("txnVersion", last)
-                .option("userMetadata", metadata)
-                .save(str(root.history))
-            )
-            state_fold.check_is_newest(root, "history", metadata)
-            _log.info("history: records after position %d up to %d appended", after, last)
+    version = newest_version(root.journal)
+    files = [file for file in extents(root.journal, version) if file.last > after]
+    values = {
+        "journal": f"{table_names(root)['journal']} VERSION AS OF {version}",
+        "after": str(after),
+        "counts": counts(openings(root, meta), after),
+    }
+    rows = spark.sql(statement("unmoved", values))
+    last = _checked_end(rows, after)
+    at("append checked")
+    if last > after:
+        # Few files: nobody waits for this as for a replica's lag.
+        append(root, rows, cuts(after, last, files, cores=1), last=last, job="compact")
     at("appended")
-    return last
+    return _Moved(last, sum(file.size_bytes for file in files))
 
 
-@contextmanager
-def _openings(spark: SparkSession, root: Root, meta: Meta) -> Iterator[None]:
-    """Look up once, for the statements that read the journal, every `opened` that may fence a row.
-
-    The journal is looked at before history: a row moves the other way.
-    """
-    found = [*_opened(snapshot(root.journal), 0), *_opened(snapshot(root.history), meta.position)]
-    values = ", ".join(
-        f"({epoch}L, {position}L)" for epoch, position in [(meta.epoch, meta.position), *found]
-    )
-    rows = spark.sql(f"SELECT * FROM VALUES {values} AS opening(epoch, position)")  # noqa: S608
-    rows.createOrReplaceTempView(_OPENINGS_VIEW)
-    try:
-        yield
-    finally:
-        spark.catalog.dropTempView(_OPENINGS_VIEW)
-
-
-def _opened(files: Iterable[FileStats], after: int) -> list[tuple[int, int]]:
-    where = (ds.field("kind") == Kind.OPENED.column) & (ds.field("position") > after)
-    columns = columns_of(ROW, ["epoch", "position", "kind"])
-    rows = read_files((file for file in files if file.positions[1] > after), columns, where)
-    return list(zip(rows["epoch"].to_pylist(), rows["position"].to_pylist(), strict=True))
-
-
-def _checked_end(spark: SparkSession, root: Root, after: int) -> int:
-    unmoved = _unmoved(root, after, _ANY)
-    found = spark.sql(
-        "SELECT count(*) AS row_count, coalesce(sum(position), 0) AS total,"  # noqa: S608
-        f" max(position) AS last FROM ({unmoved})"
+def _checked_end(rows: DataFrame, after: int) -> int:
+    row = rows.selectExpr(
+        "count(*) AS row_count", "coalesce(sum(position), 0) AS total", "max(position) AS last"
     ).first()
-    assert found is not None
-    last: int = after if found.last is None else found.last
-    length = last - after
-    if (found.row_count, found.total) != (length, length * (last + after + 1) // 2):
+    assert row is not None
+    found = Found(row.row_count, int(row.total), row.last)
+    last = end_of(found, after)
+    if last is None:
         message = (
-            f"the journal has {found.row_count} records after position {after} up to {last},"
-            f" not {length}: some are missing or there twice; call the operator"
+            f"the journal has {found.row_count} records after position {after} up to {found.last},"
+            f" not {(found.last or after) - after}: some are missing or there twice; call the"
+            " operator"
         )
         raise CorruptData(message)
     return last
-
-
-_ANY = (1 << 63) - 1
-_OPENINGS_VIEW = "sparkstore_compact_openings"
-
-
-def _unmoved(root: Root, after: int, last: int) -> str:
-    numbers = {"openings": _OPENINGS_VIEW, "after": str(after), "last": str(last)}
-    return statement("unmoved", table_names(root) | numbers)
-
-
-def _extents(root: Root, after: int) -> list[Extent]:
-    """The journal's files that hold positions after `after`."""
-    return [
-        Extent(*file.positions, file.size_bytes)
-        for file in snapshot(root.journal)
-        if file.positions[1] > after
-    ]

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-FILE_BYTES = 64 << 20
-"""Size that a history file should have: large, and still many enough to be read side by side."""
-
 
 class Step(NamedTuple):
     """Positions to move or to fold together: after `after`, up to and including `last`."""
@@ -56,35 +53,6 @@ def steps(state_last: int, history_last: int, limits: Limits) -> list[Step]:
     if state_last < history_last:
         ends.append(history_last)
     return [Step(after, last) for after, last in pairwise(ends)]
-
-
-def file_count(size_bytes: int) -> int:
-    """In how many files so many bytes should be."""
-    return max(1, -(-size_bytes // FILE_BYTES))
-
-
-class Extent(NamedTuple):
-    """Positions that a file of the journal holds, at least and at most, and its size."""
-
-    first: int
-    last: int
-    size_bytes: int
-
-
-def pieces(after: int, last: int, files: Iterable[Extent]) -> list[Step]:
-    """How to move positions to history: one file for each piece, clustered by position.
-
-    Each piece ends where a file of the journal does, so that few files are read twice; by then
-    some `FILE_BYTES` are in it.
-    """
-    ends = [after]
-    size_bytes = 0
-    for file in sorted(files, key=lambda file: file.last):
-        size_bytes += file.size_bytes
-        if size_bytes >= FILE_BYTES and ends[-1] < file.last < last:
-            ends.append(file.last)
-            size_bytes = 0
-    return [Step(first, end) for first, end in pairwise([*ends, last])]
 
 
 def target_condition(parts: Iterable[str], blocks: Iterable[int]) -> str:

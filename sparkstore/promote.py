@@ -10,13 +10,13 @@ moment in which both may be served and each could know of the other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparkstore import healing
+from sparkstore.boundaries import At, nowhere
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.fencing import FENCED, PRIMARY, REPLICA, change_identity
 from sparkstore.lease import jobs_lease
@@ -26,13 +26,8 @@ from sparkstore.root import TABLES, Identity, Root, open_root
 
 _log = logging.getLogger(__name__)
 
-At = Callable[[str], None]
 BOUNDARIES = ("checked", "old fenced", "promoted")
 """Moments between what a promotion makes durable."""
-
-
-def _nowhere(_boundary: str) -> None:
-    """What a promotion does at a boundary, unless a test wants it to stop there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +54,7 @@ class Promotion:
     old_fenced: bool
 
 
-def promote(
-    where: str | Path, *, primary: str | Path | None = None, at: At = _nowhere
-) -> Promotion:
+def promote(where: str | Path, *, primary: str | Path | None = None, at: At = nowhere) -> Promotion:
     """Make a replica the primary; serve it afterwards like any root.
 
     Args:

@@ -18,34 +18,28 @@ append and its copy of `state` cannot be promoted; `promote` looks first.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-from deltalake.exceptions import DeltaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from sparkstore import healing, state_fold
-from sparkstore.compact_plan import Limits, steps
+from sparkstore import healing
+from sparkstore.boundaries import At, nowhere
+from sparkstore.compact_plan import Limits
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import Unavailable
+from sparkstore.history import append, last_position
+from sparkstore.history_plan import cuts
 from sparkstore.marks import mark_durable
 from sparkstore.replicas import Pair, paired
-from sparkstore.replicate_plan import cuts
-from sparkstore.replicate_source import Source, check_same, lag, last_position, whole
+from sparkstore.replicate_source import Source, check_same, lag, whole
 from sparkstore.report import JobReport
 from sparkstore.root import Root
+from sparkstore.state_fold import append_once, fold_all, read_meta
 from sparkstore.tables import translated
 
-_log = logging.getLogger(__name__)
-
-At = Callable[[str], None]
 BOUNDARIES = (
     "created",
     "healed",
@@ -56,10 +50,6 @@ BOUNDARIES = (
     "folded",
 )
 """Moments between the commits of a job, in order; the last two come once for each step."""
-
-
-def _nowhere(_boundary: str) -> None:
-    """What a job does at a boundary, unless a test wants it to stop there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +90,7 @@ def run(
     replica: str | Path,
     *,
     limits: Limits | None = None,
-    at: At = _nowhere,
+    at: At = nowhere,
 ) -> ReplicateReport:
     """Bring a replica up to what the primary had committed to Delta when this began, or later.
 
@@ -120,13 +110,13 @@ def run(
         CorruptData: The replica holds other records than the primary; nothing was changed.
     """
     began = time.monotonic()
-    with paired(primary, replica) as pair, translated("replicate"), _storage():
+    with paired(primary, replica) as pair, translated("replicate"):
         at("created")
         healed = [found.table for found in healing.heal(pair.replica, ("history", "state"))]
         at("healed")
         before = last_position(pair.replica.history)
         copied = _copy(spark, pair, before, at)
-        changed = _fold(spark, pair.replica, copied.last, limits or Limits(), at)
+        changed = fold_all(spark, pair.replica, copied.last, limits or Limits(), at)
         _make_durable(pair.replica, "history", "state")
         lag_records, lag_seconds = lag(pair.primary, copied.last)
     return ReplicateReport(
@@ -145,16 +135,6 @@ def run(
         lag_seconds=lag_seconds,
         seconds=round(time.monotonic() - began, 3),
     )
-
-
-@contextmanager
-def _storage() -> Iterator[None]:
-    """What deltalake and Arrow say when a file is gone, or cannot be read, is one error of ours."""
-    try:
-        yield
-    except (OSError, DeltaError, pa.ArrowException) as reason:
-        message = f"replicate: {reason}: look at the storage, run it again"
-        raise Unavailable(message) from reason
 
 
 class _Copied(NamedTuple):
@@ -177,7 +157,7 @@ def _copy(spark: SparkSession, pair: Pair, after: int, at: At) -> _Copied:
         _append(pair, source, after, last)
     at("appended")
     _make_durable(pair.replica, "history")
-    is_bootstrap = state_fold.read_meta(pair.replica).position == 0 < source.meta.position
+    is_bootstrap = read_meta(pair.replica).position == 0 < source.meta.position
     if is_bootstrap:
         _copy_state(spark, pair, source)
     at("state copied")
@@ -185,24 +165,9 @@ def _copy(spark: SparkSession, pair: Pair, after: int, at: At) -> _Copied:
 
 
 def _append(pair: Pair, source: Source, after: int, last: int) -> None:
-    """One Delta commit; a file for each piece, by one task: no row goes through a shuffle."""
-    metadata = state_fold.commit_metadata("replicate", last)
     cores = source.rows.sparkSession.sparkContext.defaultParallelism
-    pieces = [
-        source.rows.where(f"position > {first} AND position <= {end}").coalesce(1)
-        for first, end in cuts(after, last, source.files, cores)
-    ]
-    (
-        reduce(DataFrame.union, pieces)
-        .write.format("delta")
-        .mode("append")
-        .option("txnAppId", "append")
-        .option("txnVersion", last)
-        .option("userMetadata", metadata)
-        .save(str(pair.replica.history))
-    )
-    state_fold.check_is_newest(pair.replica, "history", metadata)
-    _log.info("%s: records after position %d up to %d copied", pair.replica.path, after, last)
+    pieces = cuts(after, last, source.files, cores=cores)
+    append(pair.replica, source.rows, pieces, last=last, job="replicate")
 
 
 def _copy_state(spark: SparkSession, pair: Pair, source: Source) -> None:
@@ -211,42 +176,12 @@ def _copy_state(spark: SparkSession, pair: Pair, source: Source) -> None:
     A replica cannot fold it from history where history is no longer gapless. A block comes whole to
     one task, so that it is one file.
     """
-    position = source.meta.position
-    metadata = state_fold.commit_metadata("replicate", position)
     reader = spark.read.format("delta").option("versionAsOf", source.state)
-    rows = reader.load(str(pair.primary.state))
-    (
-        rows.repartitionByRange("part", "block")
-        .write.format("delta")
-        .mode("append")
-        .option("txnAppId", "fold")
-        .option("txnVersion", position)
-        .option("userMetadata", metadata)
-        .save(str(pair.replica.state))
-    )
-    state_fold.check_is_newest(pair.replica, "state", metadata)
-
-
-def _fold(spark: SparkSession, root: Root, last: int, limits: Limits, at: At) -> list[int]:
-    """Fold what history has after P; entries changed, for each step."""
-    changed: list[int] = []
-    meta = state_fold.read_meta(root)
-    for step in steps(meta.position, last, limits):
-        at("fold started")
-        changed.append(state_fold.fold(spark, root, meta, step))
-        meta = state_fold.read_meta(root)
-        at("folded")
-    return changed
+    rows = reader.load(str(pair.primary.state)).repartitionByRange("part", "block")
+    position = source.meta.position
+    append_once(rows, pair.replica, "state", app="fold", version=position, job="replicate")
 
 
 def _make_durable(root: Root, *tables: str) -> None:
-    """Nobody else marks a replica's tables.
-
-    Raises:
-        Unavailable: An fsync failed.
-    """
-    try:
-        mark_durable(root, {name: newest_version(root.table(name)) for name in tables})
-    except OSError as reason:
-        message = f"fsync of {root.path} failed: {reason}: look at the disk, run it again"
-        raise Unavailable(message) from reason
+    """Nobody else marks a replica's tables."""
+    mark_durable(root, {name: newest_version(root.table(name)) for name in tables})

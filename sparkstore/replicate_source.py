@@ -6,33 +6,19 @@ Nothing here changes anything, and nothing is locked: the primary serves, compac
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkstore import state_fold
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.history import extents, openings
+from sparkstore.history_plan import Extent, Found, counts, end_of
 from sparkstore.record_at import record_at
-from sparkstore.records import Kind
 from sparkstore.replicas import Pair
-from sparkstore.replicate_plan import (
-    AGAIN,
-    Extent,
-    Found,
-    Opening,
-    check_not_ahead,
-    check_reach,
-    counts,
-    end_of,
-)
+from sparkstore.replicate_plan import AGAIN, check_not_ahead, check_reach
 from sparkstore.root import Root
-from sparkstore.schema import ROW
-from sparkstore.snapshot import columns_of, read_files, snapshot
 from sparkstore.tables import statement, table_names
 
 _TRIES = 3
@@ -95,7 +81,7 @@ def _look(spark: SparkSession, primary: Root, after: int) -> Source:
         "journal": f"{names['journal']} VERSION AS OF {journal}",
         "after": str(after),
         "moved": str(moved),
-        "counts": counts(_openings(primary, meta), max(after, moved)),
+        "counts": counts(openings(primary, meta), max(after, moved)),
     }
     rows = spark.sql(statement("unreplicated", values))
     gapless = f"position >= {meta.history_start}"
@@ -121,41 +107,6 @@ def _state(primary: Root) -> tuple[int, state_fold.Meta]:
             return version, meta
     message = f"{primary.state} changes faster than it can be read: run it again"
     raise Unavailable(message)
-
-
-def _openings(primary: Root, meta: state_fold.Meta) -> list[Opening]:
-    """Every `opened` that may fence rows of the journal: those after P, and the last before.
-
-    Looked up after the journal's version: one that landed since fences nothing that counted then.
-    """
-    journal = snapshot(primary.journal)
-    history = [file for file in snapshot(primary.history) if file.positions[1] > meta.position]
-    where = ds.field("kind") == Kind.OPENED.column
-    columns = columns_of(ROW, ["epoch", "position", "kind"])
-    found = read_files([*history, *journal], columns, where)
-    rows = zip(found["position"].to_pylist(), found["epoch"].to_pylist(), strict=True)
-    return [Opening(meta.position, meta.epoch), *(Opening(*row) for row in rows)]
-
-
-def extents(table: Path, version: int) -> list[Extent]:
-    """Files of a version of a journal or a history.
-
-    Raises:
-        CorruptData: One has no statistics, so that its records would be passed over.
-    """
-    actions = pa.table(DeltaTable(str(table), version=version).get_add_actions(flatten=True))
-    files = zip(actions["max.position"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
-    found = [Extent(last, size) for last, size in files]
-    if any(file.last is None for file in found):
-        message = f"{table} has files without statistics: call the operator"
-        raise CorruptData(message)
-    return found
-
-
-def last_position(history: Path) -> int:
-    """The end of a `history`, from statistics; 0 if it is empty."""
-    files = extents(history, newest_version(history))
-    return max((file.last for file in files), default=0)
 
 
 def check_same(pair: Pair, position: int) -> None:

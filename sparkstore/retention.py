@@ -20,13 +20,14 @@ The files that 3 replaced stay until VACUUM takes them (`upkeep`), so a query th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore import state_fold
+from sparkstore.boundaries import At
 from sparkstore.delta_files import newest_version
 from sparkstore.marks import mark_durable
 from sparkstore.root import Root
@@ -34,7 +35,6 @@ from sparkstore.tables import statement, table_names
 
 _log = logging.getLogger(__name__)
 
-At = Callable[[str], None]
 BOUNDARIES = ("history start raised", "segment rewritten")
 """Moments between the commits; the last comes once for each segment."""
 

@@ -19,7 +19,8 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore.compact_plan import Step, target_condition
+from sparkstore.boundaries import At
+from sparkstore.compact_plan import Limits, Step, steps, target_condition
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.root import Root
 from sparkstore.schema import BLOCK_IDS, FOLD_COLUMNS, STATE
@@ -73,6 +74,42 @@ def check_is_newest(root: Root, table: str, metadata: str) -> None:
     if newest.get("userMetadata") != metadata:
         message = f"version {newest.get('version')} of {table} is not this job's: run it again"
         raise Unavailable(message)
+
+
+def append_once(
+    rows: DataFrame, root: Root, table: str, *, app: str, version: int, job: str
+) -> None:
+    """Append to a table in one Delta commit; Spark skips it if `app` has made `version` before.
+
+    Raises:
+        Unavailable: The commit is not there afterwards.
+    """
+    metadata = commit_metadata(job, version)
+    (
+        rows.write.format("delta")
+        .mode("append")
+        .option("txnAppId", app)
+        .option("txnVersion", version)
+        .option("userMetadata", metadata)
+        .save(str(root.table(table)))
+    )
+    check_is_newest(root, table, metadata)
+
+
+def fold_all(spark: SparkSession, root: Root, last: int, limits: Limits, at: At) -> list[int]:
+    """Fold what `history` has after P, up to `last`; the number of entries changed by each step.
+
+    Raises:
+        CorruptData, Unavailable: As `fold`; the steps before are done.
+    """
+    changed: list[int] = []
+    meta = read_meta(root)
+    for step in steps(meta.position, last, limits):
+        at("fold started")
+        changed.append(fold(spark, root, meta, step))
+        meta = read_meta(root)
+        at("folded")
+    return changed
 
 
 def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -96,7 +97,7 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Turn Spark's exceptions into ours, with one line that says what was being done.
+    """Turn Spark's, Delta's and the system's exceptions into ours: one line, with what was done.
 
     Raises:
         InvalidRequest: The query is wrong.
@@ -106,16 +107,20 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
-    except DeltaError as reason:
-        message = f"{doing}: {str(reason).splitlines()[0]}"
+    except (OSError, DeltaError, pa.ArrowException) as reason:
+        message = f"{doing}: {_first_line(reason)}: look at the storage, run it again"
         raise Unavailable(message) from reason
     except (PySparkException, Py4JError) as reason:
         text = str(reason)
         if guard := _GUARD_SAYS.search(text):
             raise Unavailable(guard[0]) from reason
         kind = InvalidRequest if _is_callers(reason) else Unavailable
-        message = f"{doing}: {text.splitlines()[0] if text else type(reason).__name__}"
-        raise kind(message) from reason
+        raise kind(f"{doing}: {_first_line(reason)}") from reason
+
+
+def _first_line(reason: BaseException) -> str:
+    text = str(reason)
+    return text.splitlines()[0] if text else type(reason).__name__
 
 
 def _is_callers(reason: BaseException) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,21 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore import state_fold
+from sparkstore.boundaries import At
 from sparkstore.delta_files import newest_version
 from sparkstore.log.log_cleaning import clean_log
 from sparkstore.marks import mark_durable
 from sparkstore.root import Root
-from sparkstore.snapshot import snapshot
 from sparkstore.tables import delta_name, settings
 
 _log = logging.getLogger(__name__)
 
-At = Callable[[str], None]
 BOUNDARIES = ("history optimized", "state optimized", "vacuumed")
 """Moments between the commits of this part of a job; they come even if nothing was to do."""
 
 MOST_FILES = 8
 """So many small files a segment or a block may have."""
-_SMALL_BYTES = 32 << 20
+SMALL_BYTES = 32 << 20
 _FOLDS = {"MERGE", "WRITE"}
 _MARGIN_S = 60.0
 _VACUUM = {
@@ -51,11 +50,12 @@ def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: At) -> i
     Raises:
         Unavailable: A commit is not there afterwards.
     """
-    newest = max((file.partition for file in snapshot(root.history)), default=0)
-    closed = sorted(crowded(_small_files(root.history, "partition.segment")) - {newest})
+    segments = _files(root.history, "partition.segment")
+    newest = max((segment for segment, _ in segments if segment is not None), default=0)
+    closed = sorted(crowded(segments) - {newest})
     _optimize(spark, root, "history", [f"segment = {number}" for number in closed])
     at("history optimized")
-    blocks = sorted(crowded(_small_files(root.state, "partition.block")))
+    blocks = sorted(crowded(_files(root.state, "partition.block")))
     places = [f"part = 'entry' AND block = {number}" for number in blocks]
     _optimize(spark, root, "state", places)
     at("state optimized")
@@ -69,21 +69,16 @@ def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: At) -> i
     return deleted
 
 
-def crowded(places: Iterable[int | None]) -> set[int]:
-    """Segments or blocks with too many small files: one item of `places` for each file."""
-    return {
-        place
-        for place, count in Counter(places).items()
-        if place is not None and count > MOST_FILES
-    }
+def crowded(files: Iterable[tuple[int | None, int]]) -> set[int]:
+    """Segments or blocks with too many small files, from the place and size of each file."""
+    places = Counter(place for place, size_bytes in files if size_bytes < SMALL_BYTES)
+    return {place for place, count in places.items() if place is not None and count > MOST_FILES}
 
 
-def _small_files(table: Path, partition: str) -> Iterator[int | None]:
+def _files(table: Path, partition: str) -> list[tuple[int | None, int]]:
     actions = DeltaTable(str(table)).get_add_actions(flatten=True)
-    sizes = actions.column("size_bytes").to_pylist()
-    for place, size_bytes in zip(actions.column(partition).to_pylist(), sizes, strict=True):
-        if size_bytes < _SMALL_BYTES:
-            yield place
+    columns = (actions.column(name).to_pylist() for name in (partition, "size_bytes"))
+    return list(zip(*columns, strict=True))
 
 
 def _optimize(spark: SparkSession, root: Root, table: str, places: list[str]) -> None:

@@ -6,8 +6,8 @@ compressed files, so the views say it, from the row counts in Delta's logs.
 
 Decision: the counts are those at the time when a view is registered. A view that is used for days
 while what it joins grows a hundredfold needs more memory, and must be registered anew; it is never
-wrong. Rejected: no hint (ten times the time of a plain scan with 10 M entries), and a hint always
-(a tail of tens of millions does not fit into a 2 GiB heap).
+wrong. Rejected: no hint (with 2 M entries both sides were sorted and moved), and a hint always
+(a tail of tens of millions would not fit into a 2 GiB heap).
 """
 
 from __future__ import annotations

@@ -5,20 +5,7 @@ from pathlib import Path
 import pytest
 
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest
-from sparkstore.replicate_plan import (
-    FILE_BYTES,
-    LEAST_FILE_BYTES,
-    Extent,
-    Found,
-    Opening,
-    check_apart,
-    check_not_ahead,
-    check_pair,
-    check_reach,
-    counts,
-    cuts,
-    end_of,
-)
+from sparkstore.replicate_plan import check_apart, check_not_ahead, check_pair, check_reach
 from sparkstore.root import Identity
 
 HERE = Path("/replica")
@@ -28,25 +15,6 @@ PRIMARY = Identity("a", generation=3)
 def replica(**changes: object) -> Identity:
     said = {"role": "replica", "generation": 3, "primary_id": "a", "primary": "/primary"}
     return Identity("b", **(said | changes))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("found", "after", "last"),
-    [
-        (Found(0, 0, None), 7, 7),
-        (Found(3, 8 + 9 + 10, 10), 7, 10),
-        (Found(2, 8 + 10, 10), 7, None),
-        (Found(3, 8 + 10 + 10, 10), 7, None),
-        (Found(3, 8 + 8 + 10, 10), 7, None),
-        (Found(4, 8 + 9 + 10 + 10, 10), 7, None),
-        (Found(2, 9 + 10, 10), 7, None),
-        (Found(0, 0, 5), 7, 7),  # a sparse history ends before it is gapless
-    ],
-)
-def test_records_go_on_only_without_a_gap_and_each_once(
-    found: Found, after: int, last: int | None
-) -> None:
-    assert end_of(found, after) == last
 
 
 def test_a_replica_of_this_primary_and_generation_may_go_on() -> None:
@@ -85,55 +53,6 @@ def test_a_replica_that_knows_more_than_its_primary_is_refused() -> None:
     check_not_ahead(HERE, 7, 7)
     with pytest.raises(CorruptData, match="ends at position 8, its primary at 7"):
         check_not_ahead(HERE, 8, 7)
-
-
-@pytest.mark.parametrize(
-    ("openings", "expected"),
-    [
-        ([], "epoch >= 0"),
-        ([(10, 3), (4, 2)], "epoch >= 3"),
-        ([(10, 3), (12, 4)], "epoch >= CASE WHEN position >= 12 THEN 4 ELSE 3 END"),
-        ([(12, 4)], "epoch >= CASE WHEN position >= 12 THEN 4 ELSE 0 END"),
-        # One of a lower epoch is a ghost itself; of two at one position the higher counts.
-        ([(9, 3), (12, 2), (14, 3)], "epoch >= 3"),
-        (
-            [(15, 7), (9, 3), (12, 4), (12, 5), (13, 4)],
-            "epoch >= CASE WHEN position >= 15 THEN 7 WHEN position >= 12 THEN 5"
-            " WHEN position >= 12 THEN 4 ELSE 3 END",
-        ),
-    ],
-)
-def test_a_row_counts_if_no_higher_epoch_was_opened_before_it(
-    openings: list[tuple[int, int]], expected: str
-) -> None:
-    assert counts([Opening(*opening) for opening in openings], after=10) == expected
-
-
-HALF = FILE_BYTES // 2
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ([], [(10, 40)]),
-        ([Extent(40, 9 * HALF)], [(10, 40)]),
-        ([Extent(20, HALF), Extent(30, HALF), Extent(40, HALF)], [(10, 30), (30, 40)]),
-        ([Extent(40, HALF), Extent(20, 2 * HALF), Extent(30, HALF)], [(10, 20), (20, 40)]),
-        ([Extent(20, 2 * HALF), Extent(20, 2 * HALF), Extent(99, 2 * HALF)], [(10, 20), (20, 40)]),
-    ],
-)
-def test_records_are_cut_where_files_end_and_some_size_is_reached(
-    files: list[Extent], expected: list[tuple[int, int]]
-) -> None:
-    assert cuts(10, 40, files, cores=1) == expected
-
-
-def test_a_task_for_each_core_is_cut_if_it_is_worth_a_file() -> None:
-    files = [Extent(last, LEAST_FILE_BYTES) for last in (20, 30, 40)]
-    assert cuts(10, 40, files, cores=3) == [(10, 20), (20, 30), (30, 40)]
-    assert cuts(10, 40, files, cores=99) == [(10, 20), (20, 30), (30, 40)]
-    small = [Extent(last, LEAST_FILE_BYTES // 3) for last in (20, 30, 40)]
-    assert cuts(10, 40, small, cores=3) == [(10, 40)]
 
 
 @pytest.mark.parametrize("name", ["root", "link", "root/../root", "root/below", "."])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparkstore.retention import Segment, passed, worth_rewriting
-from sparkstore.upkeep import MOST_FILES, crowded, kept_s
+from sparkstore.upkeep import MOST_FILES, SMALL_BYTES, crowded, kept_s
 
 DAY_US = 86_400_000_000
 NOW = 100 * DAY_US
@@ -60,7 +60,9 @@ def test_a_segment_is_rewritten_when_half_of_it_can_go() -> None:
 
 
 def test_a_place_is_crowded_when_it_has_more_small_files_than_it_may() -> None:
-    assert crowded([1] * (MOST_FILES + 1) + [2] * MOST_FILES + [None] * 100) == {1}
+    places = [1] * (MOST_FILES + 1) + [2] * MOST_FILES + [None] * 100
+    large = [(3, SMALL_BYTES)] * (MOST_FILES + 1)
+    assert crowded([*((place, 1) for place in places), *large]) == {1}
 
 
 def _commits(*seconds_ago: int) -> list[dict[str, Any]]:
