@@ -150,7 +150,8 @@ public final class ServiceConnection implements AutoCloseable {
                 delayMs = FIRST_DELAY_MS;
                 listen(to);
             } catch (IOException | ProtocolException lost) {
-                trouble(String.valueOf(lost.getMessage()), wasConnected);
+                trouble(lost.getMessage() == null ? "connection closed, perhaps after no answer"
+                        : lost.getMessage(), wasConnected);
             } catch (GoodbyeException goodbye) {
                 goodbye(goodbye, wasConnected);
             } finally {
@@ -241,7 +242,7 @@ public final class ServiceConnection implements AutoCloseable {
         refusedSinceNanos = refusedSinceNanos == 0 ? now : refusedSinceNanos;
         boolean isSettled = now - refusedSinceNanos > REFUSED_AT_START_MS * 1_000_000;
         if (goodbye.isRefusal() && isSettled) {
-            firstWelcome.completeExceptionally(new StoreException(
+            firstWelcome.completeExceptionally(Failures.away(
                     "the store service at " + settings.address().text() + " refused: " + message));
         }
     }

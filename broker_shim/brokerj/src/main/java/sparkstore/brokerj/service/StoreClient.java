@@ -166,11 +166,11 @@ public final class StoreClient implements AutoCloseable {
         return future;
     }
 
-    /** A message by its id, content and all, from wherever it is. */
+    /** A message by its id, content and all, from wherever it is, also if it is on no queue yet. */
     public Loaded load(long messageId) {
         Loaded.Collector collector = new Loaded.Collector();
-        byte[] rest = new Packer(9).integer(messageId).toBytes();
-        connection.ask(new Read(Frames.LOAD, 1, rest, collector));
+        byte[] rest = new Packer(10).integer(messageId).bool(true).toBytes();
+        connection.ask(new Read(Frames.LOAD, 2, rest, collector));
         return Failures.await(collector.loaded());
     }
 

@@ -149,7 +149,7 @@ final class SparkStoreTransaction implements Transaction {
         RecordBatch batch = new RecordBatch();
         boolean isLarge = isLarge();
         for (Prepared branch : prepared) {
-            branch.messages().forEach(message -> stage(batch, message, isLarge));
+            branch.messages().forEach(message -> stage(batch, message));
             batch.configured(ConfiguredObjects.XID, branch.key(), branch.detail());
         }
         for (Enqueue enqueue : enqueues) {
@@ -192,13 +192,13 @@ final class SparkStoreTransaction implements Transaction {
         batch.enqueued(name, message.getMessageNumber(), bring.header(), body);
     }
 
-    private void stage(RecordBatch batch, EnqueueableMessage<?> message, boolean isLarge) {
+    private void stage(RecordBatch batch, EnqueueableMessage<?> message) {
         SparkStoredMessage<?> stored = ours(message);
         SparkStoredMessage.Brought bring = stored.prepare(message);
         if (bring == null) {
             return;
         }
-        if (isLarge && bring.body().length > StoreClient.PIECE_BYTES) {
+        if (bring.body().length > StoreClient.PIECE_BYTES) {
             pieces().send(message.getMessageNumber(), bring.header(), bring.body());
         } else {
             batch.content(message.getMessageNumber(), bring.header(), bring.body());
