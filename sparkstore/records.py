@@ -37,6 +37,9 @@ class Kind(IntEnum):
     DEQUEUED = 9
     ACQUIRED = 10
     RELEASED = 11
+    CONFIGURED = 12
+    UNCONFIGURED = 13
+    REFUSED = 14
 
     @property
     def column(self) -> str:
@@ -112,11 +115,13 @@ class Record(NamedTuple):
         message: Header, in `enqueued` (`known()` of it after the first queue).
         body: Content, or one piece of it (`content`).
         body_offset: Index in bytes of this piece (`content`).
-        exchange: Name, in wiring records.
-        binding_key: Pattern, in `bound` and `unbound`.
-        detail: JSON: definition of a queue, exchange or binding; outcome of a settlement.
-        member: Which broker instance asked (DESIGN 9).
-        request: Its request number.
+        exchange: Name, in wiring records; category, in `configured` and `unconfigured`.
+        binding_key: Pattern, in `bound` and `unbound`; key, in `configured` and `unconfigured`.
+        detail: JSON: definition of a queue, exchange or binding; a configured object; outcome of
+            a settlement; why a request was refused.
+        member: Which broker instance asked (DESIGN 9). In the last record of a request, with
+            `request`: so the highest number a member has in the journal is the last one decided.
+        request: Its request number; of one member, they only rise.
         xid: XA branch.
     """
 
@@ -191,6 +196,21 @@ def bound(at: int, key: BindingKey, detail: str) -> Record:
 def unbound(at: int, key: BindingKey) -> Record:
     """A binding went."""
     return Record(Kind.UNBOUND, at, key.queue, exchange=key.exchange, binding_key=key.binding_key)
+
+
+def configured(at: int, category: str, key: str, detail: str) -> Record:
+    """An object of a broker's configuration came to be, or was replaced."""
+    return Record(Kind.CONFIGURED, at, exchange=category, binding_key=key, detail=detail)
+
+
+def unconfigured(at: int, category: str, key: str) -> Record:
+    """An object of a broker's configuration went."""
+    return Record(Kind.UNCONFIGURED, at, exchange=category, binding_key=key)
+
+
+def refused(at: int, member: str, request: int, detail: str) -> Record:
+    """A request of a member was refused; `detail` is `{"error": ..., "message": ...}`."""
+    return Record(Kind.REFUSED, at, detail=detail, member=member, request=request)
 
 
 def content_staged(at: int, message_id: int, body_offset: int, body: bytes) -> Record:
