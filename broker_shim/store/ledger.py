@@ -119,6 +119,28 @@ class Ledger:
             header = header._replace(header_bytes=header_bytes, body_bytes=len(body))
         return Message(message_id, header, body), steps
 
+    def reserve(self, count: int) -> tuple[int, list[Step]]:
+        """Give out ids that only a member of the service will use; the first, and the record."""
+        first = self._next_id
+        self._next_id += count
+        if self._next_id <= self.state.next_message_id:
+            return first, []
+        record = records.ids_reserved(self.now_us(), self._next_id)
+        return first, [Step(record, self.durability >= _KEPT_MESSAGES)]
+
+    def is_reserved(self, message_id: int) -> bool:
+        """True if an id was given out, now or before a restart."""
+        return message_id < self._next_id
+
+    def admit(self, message_id: int) -> None:
+        """Trust a member that a reserved id, of no message on a queue, is that of a new one."""
+        if message_id not in self.state.messages:
+            self._fresh[message_id] = True
+
+    def dismiss(self, message_id: int) -> None:
+        """Undo `admit`: the message was refused."""
+        self._fresh.pop(message_id, None)
+
     def begin_content(self, message: Message) -> bool:
         """True if content that comes in pieces goes to the log as it comes.
 
