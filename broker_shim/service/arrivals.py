@@ -39,7 +39,7 @@ _TYPES: Mapping[str, type] = {
     "detail": str,
 }
 """Of the fields that a client may set; the others are nil."""
-_NEEDED: Mapping[Kind, Sequence[str]] = {
+_NEEDED: Mapping[int, Sequence[str]] = {
     Kind.CREATED: ("detail",),
     Kind.DESTROYED: (),
     Kind.BOUND: ("queue", "exchange", "binding_key", "detail"),
@@ -133,7 +133,9 @@ def definition_of(record: Record) -> Queue | Exchange:
     if (record.queue is None) == (record.exchange is None):
         raise InvalidRequest("a definition is of a queue or of an exchange")
     if record.kind is Kind.DESTROYED:
-        return Queue(record.queue) if record.queue is not None else Exchange(record.exchange or "", "")
+        return (
+            Queue(record.queue) if record.queue is not None else Exchange(record.exchange or "", "")
+        )
     content = object_of(record.detail or "{}")
     try:
         durability = TerminusDurability(content.get("durability", 2))

@@ -70,8 +70,9 @@ class Connection:
             self._serve()
         except StoreError as error:
             _log.warning("%s is sent away: %s: %s", self.name, type(error).__name__, error)
+            self._members.sent_away()
             self._outbox.goodbye(error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - one peer's fault must not end the service
             _log.exception("the connection of %s failed and is ended", self.name)
             self._outbox.goodbye(Unavailable("the service failed on this: see its log"))
         finally:

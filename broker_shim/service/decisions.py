@@ -18,17 +18,14 @@ from broker_shim.service.arrivals import (
     object_of,
     record_of,
 )
+from broker_shim.service.configuration import configuration
 from broker_shim.store import transactions
 from broker_shim.store.interface import Message
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.staging import PIECE_BYTES, check_size
 from broker_shim.store.transaction import Step, Transaction
-from broker_shim.store.wiring import check_name
 from sparkstore import records
 from sparkstore.records import Kind, Record
-
-OWN_CATEGORY = "sparkstore."
-"""Configured objects of categories that begin so are written by the service alone."""
 
 _BODY = Record._fields.index("body")
 _WIRING = {Kind.CREATED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
@@ -84,31 +81,36 @@ class Decisions:
         """
         kinds = [check_record(fields)[0] for fields in taken]
         wiring_count = sum(kind in _WIRING for kind in kinds)
-        entries = [kind for kind in kinds if kind not in _WIRING and kind not in _CONFIGURATION]
-        if wiring_count > 1 or (wiring_count and entries):
+        entry_count = sum(kind not in _WIRING and kind not in _CONFIGURATION for kind in kinds)
+        if wiring_count > 1 or (wiring_count and entry_count):
             raise InvalidRequest("together with a wiring record there may be only configuration")
-        content: list[Step] = []
-        steps: list[Step] = []
-        opened, staged = Open(begin()), {**self.staged} if Kind.CONTENT in kinds else {}
-        there: dict[tuple[str, str], bool] = {}
+        opened, staged = Open(begin()), {**self.staged} if Kind.CONTENT in kinds else None
         try:
-            for fields, kind in zip(taken, kinds, strict=True):
-                if kind == Kind.CONTENT:
-                    content += self.piece(fields)
-                elif kind in _CONFIGURATION:
-                    steps += _configuration(self._ledger, record_of(fields), there)
-                elif kind in _WIRING:
-                    steps += self.one(fields)
-                else:
-                    self.added(opened, fields)
-            ended = self.end(opened, commit=True)
+            others = self._together(taken, opened)
+            return [*others[0], *self.end(opened, commit=True), *others[1]]
         except StoreError:
             if opened.transaction.is_open:
                 self.end(opened, commit=False)
-            if Kind.CONTENT in kinds:
+            if staged is not None:
                 self.staged = staged  # its pieces are not in the log
             raise
-        return [*content, *ended, *steps]
+
+    def _together(self, taken: tuple[Fields, ...], opened: Open) -> tuple[list[Step], list[Step]]:
+        """Take entry records into a transaction; steps for what comes before, and after, it."""
+        content: list[Step] = []
+        others: list[Step] = []
+        there: dict[tuple[str, str], bool] = {}
+        for fields in taken:
+            kind = fields[0]
+            if kind == Kind.CONTENT:
+                content += self.piece(fields)
+            elif kind in _CONFIGURATION:
+                others += configuration(self._ledger, record_of(fields), there)
+            elif kind in _WIRING:
+                others += self.one(fields)
+            else:
+                self.added(opened, fields)
+        return content, others
 
     def added(self, opened: Open, fields: Fields) -> None:
         """Take a record into a transaction; if it is refused, so will be the commit.
@@ -156,7 +158,11 @@ class Decisions:
             InvalidRequest: It is no piece, one before it is missing, or the content is too large.
         """
         record = record_of(check_record(fields))
-        message_id, start, body = record.message_id or 0, record.body_offset or 0, record.body or b""
+        message_id, start, body = (
+            record.message_id or 0,
+            record.body_offset or 0,
+            record.body or b"",
+        )
         if record.kind is not Kind.CONTENT or len(body) > PIECE_BYTES:
             message = f"PIECE takes one content record of at most {PIECE_BYTES} bytes"
             raise InvalidRequest(message)
@@ -268,29 +274,7 @@ class Decisions:
 
     def configured(self, record: Record) -> list[Step]:
         """Put or remove a configured object."""
-        return _configuration(self._ledger, record, {})
-
-
-def _configuration(
-    ledger: Ledger, record: Record, there: dict[tuple[str, str], bool]
-) -> list[Step]:
-    """Put or remove a configured object; `there` says what steps before it did to others."""
-    category, key = record.exchange or "", record.binding_key or ""
-    for name in (category, key):
-        check_name(name)
-    if category.startswith(OWN_CATEGORY):
-        message = f"category {category!r} is the service's own"
-        raise InvalidRequest(message)
-    was_there = there.get((category, key), (category, key) in ledger.state.configured)
-    there[category, key] = record.kind is Kind.CONFIGURED
-    if record.kind is Kind.CONFIGURED:
-        object_of(record.detail or "")
-        made = records.configured(ledger.now_us(), category, key, record.detail or "")
-    elif was_there:
-        made = records.unconfigured(ledger.now_us(), category, key)
-    else:
-        return []
-    return [Step(made, is_kept=True)]
+        return configuration(self._ledger, record, {})
 
 
 _ONE: Mapping[Kind, Callable[[Decisions, Record], list[Step]]] = {

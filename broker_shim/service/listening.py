@@ -6,6 +6,7 @@ import os
 import socket
 import stat
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
@@ -13,6 +14,14 @@ from broker_shim.errors import InvalidRequest
 SOCKET_NAME = "service.sock"
 _MAX_SOCKET_PATH_BYTES = 107
 _BACKLOG = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A listening socket, and the token that its peers must know (None: our own user alone)."""
+
+    listening: socket.socket
+    token: str | None = None
 
 
 def default_socket(root: Path) -> Path:

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker_shim.errors import Fenced, InvalidRequest
-from broker_shim.service.decisions import OWN_CATEGORY, Decisions
+from broker_shim.service.configuration import OWN_CATEGORY
+from broker_shim.service.decisions import Decisions
+from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
 from broker_shim.service.requests import Requests
 from broker_shim.store.batch import Batch
@@ -68,11 +70,13 @@ class Members:
         max_message_bytes: Inclusive.
         is_shared: AMQP clients use the store beside the service, so no member can be exclusive.
         by_name: Those that were connected.
+        metrics: What the service counts.
     """
 
     max_message_bytes: int
     is_shared: bool = False
     by_name: dict[str, Member] = field(default_factory=dict)
+    metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def greet(self, batch: Batch, hello: Hello, peer: Peer) -> Member:
@@ -86,25 +90,29 @@ class Members:
         self._check_host(batch, hello)
         self._check_alone(hello)
         member = self.by_name.get(hello.member)
-        if member is not None and member.peer is not None:
-            if member.incarnation != hello.incarnation and not member.peer.is_lost():
-                message = (
-                    f"member {hello.member!r} is connected already, by another process: stop that"
-                    " one, or give this one another name"
-                )
-                raise InvalidRequest(message)
+        peer_there = None if member is None else member.peer
+        if member is not None and peer_there is not None:
+            self._check_other(member, peer_there, hello)
         is_new = self._incarnate(batch, hello)
-        if member is not None and member.peer is not None:
-            member.peer.displace()
+        if peer_there is not None:
+            peer_there.displace()
         if member is None or is_new:
             if member is not None:
                 member.requests.forget()
             decisions = Decisions(batch.ledger, hello.member, self.max_message_bytes)
-            member = Member(hello.member, hello.incarnation, Requests(decisions, hello.member))
+            member = Member(
+                hello.member, hello.incarnation, Requests(decisions, hello.member, self.metrics)
+            )
             self.by_name[hello.member] = member
+        self.metrics.connections += 1
         with self._guard:
             member.peer, member.is_exclusive = peer, hello.exclusive
         return member
+
+    def sent_away(self) -> None:
+        """Count one that was told goodbye for what it did."""
+        with self._guard:
+            self.metrics.sent_away += 1
 
     def leave(self, member: Member, peer: Peer) -> None:
         """A connection ended; what its member holds it keeps, until a new incarnation comes.
@@ -144,6 +152,14 @@ class Members:
                 )
                 raise InvalidRequest(message)
 
+    def _check_other(self, member: Member, peer: Peer, hello: Hello) -> None:
+        if member.incarnation != hello.incarnation and not peer.is_lost():
+            message = (
+                f"member {hello.member!r} is connected already, by another process: stop that one,"
+                " or give this one another name"
+            )
+            raise InvalidRequest(message)
+
     def _incarnate(self, batch: Batch, hello: Hello) -> bool:
         """Note a new incarnation, and release what those before it held; True if it is new."""
         ledger = batch.ledger
@@ -172,9 +188,7 @@ def _releases(batch: Batch, member: str) -> list[Step]:
     prefix, ledger = member + "/", batch.ledger
     return [
         Step(
-            records.message_released(
-                ledger.now_us(), queue, message_id, entry.delivery_count + 1
-            ),
+            records.message_released(ledger.now_us(), queue, message_id, entry.delivery_count + 1),
             entry.position > 0,
         )
         for queue, there in ledger.state.queues.items()

@@ -21,8 +21,10 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
+from broker_shim.service.configuration import OWN_CATEGORY
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.fold import Entry, State
 from sparkstore.message_headers import Headers, message_headers
@@ -39,9 +41,11 @@ def entries(store: DeltaMessageStore, member: str) -> Iterator[Section]:
     with store.batch() as batch:
         state = batch.ledger.state
         found = [*_definitions(state)]
-        for name, queue in state.queues.items():
-            for part in _parts(queue.entries.items()):
-                found.append(("queue", name, *_columns(part), *_held(part, member)))
+        found += [
+            ("queue", name, *_columns(part), *_held(part, member))
+            for name, queue in state.queues.items()
+            for part in _parts(queue.entries.items())
+        ]
     return iter([*found, ("end", 0)])
 
 
@@ -50,13 +54,14 @@ def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
     with store.batch() as batch:
         state = batch.ledger.state
         sections = [*_definitions(state)]
-        queued: list[Section] = []
-        for name, queue in state.queues.items():
-            for part in _parts(sorted(queue.entries.items())):
-                queued.append(("entries", name, _int64(id for id, _ in part), *_held(part, member)))
+        queued: list[Section] = [
+            ("entries", name, _int64(message_id for message_id, _ in part), *_held(part, member))
+            for name, queue in state.queues.items()
+            for part in _parts(sorted(queue.entries.items(), key=itemgetter(0)))
+        ]
         on_queue = sorted(state.messages)
         volatile = {number: message.header for number, message in batch.ledger.volatile.items()}
-        next_id = batch.ledger.next_message_id
+        next_id = state.next_message_id
     yield from sections
     store.settle()
     for found in message_headers(store.root, on_queue, volatile, PART):
@@ -71,7 +76,11 @@ def _definitions(state: State) -> Iterator[Section]:
     wiring += [("binding", [*key], detail) for key, detail in state.bindings.items()]
     for start in range(0, len(wiring), _ROWS):
         yield ("wiring", wiring[start : start + _ROWS])
-    configured = [(*key, detail) for key, detail in state.configured.items()]
+    configured = [
+        (*key, detail)
+        for key, detail in state.configured.items()
+        if not key[0].startswith(OWN_CATEGORY)
+    ]
     for start in range(0, len(configured), _ROWS):
         yield ("configured", configured[start : start + _ROWS])
 

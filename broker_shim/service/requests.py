@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.service.arrivals import check_record
 from broker_shim.service.decisions import Decisions, Open
+from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Body, Frame, Refusal
 from broker_shim.store.batch import Batch
 from broker_shim.store.transaction import Step
@@ -37,16 +38,12 @@ class Decided(NamedTuple):
 
 
 class Requests:
-    """Requests of one member's incarnation, under the store's lock.
+    """Requests of one member's incarnation, under the store's lock."""
 
-    Attributes:
-        decided: How many, and how many of them refused, since the incarnation came.
-    """
-
-    def __init__(self, decisions: Decisions, member: str) -> None:
-        self._decisions, self._member = decisions, member
+    def __init__(self, decisions: Decisions, member: str, metrics: ServiceMetrics) -> None:
+        self._decisions, self._member, self._metrics = decisions, member, metrics
         self._open: dict[int, Open] = {}
-        self.decided = self.refused = self._highest = 0
+        self._highest = 0
 
     def decide(self, batch: Batch, frames: Sequence[Frame]) -> Decided:
         """Decide requests in order and take what they mean into the batch.
@@ -58,19 +55,22 @@ class Requests:
         there = state.members.get(self._member)
         last = through = 0 if there is None else there.last_request
         refusals: list[Refusal] = []
+        self._metrics.batches += 1
         try:
             for kind, body in frames:
                 request = _check_request(kind, body)
                 if request <= last:
+                    self._metrics.replayed += 1
                     through = max(through, request)
                     refusals += self._again(batch, kind, body)
                     continue
                 last = through = request
+                self._metrics.requests += 1
                 try:
                     self._take(batch, kind, body)
                 except StoreError as refusal:
+                    self._metrics.refused += 1
                     refusals.append(self._refuse(batch, request, refusal))
-                self.decided += 1
         finally:
             if last:
                 fold.decided(state, self._member, last)
@@ -96,12 +96,15 @@ class Requests:
                 batch.take(self._piece(batch, body))
             elif kind == wire.OPEN and body[1] > self._highest:
                 self._begin(batch, body)
-            elif kind == wire.ADD and (opened := self._open.get(body[1])) is not None:
-                if request > opened.last_request:
-                    self._add(batch, body)
+            elif kind == wire.ADD and self._is_new_to(body[1], request):
+                self._add(batch, body)
         except StoreError as refusal:
             told = [(request, type(refusal).__name__, _sendable(str(refusal)))]
         return told
+
+    def _is_new_to(self, number: int, request: int) -> bool:
+        opened = self._open.get(number)
+        return opened is not None and request > opened.last_request
 
     def _take(self, batch: Batch, kind: int, body: Body) -> None:
         if kind == wire.DO:
@@ -111,10 +114,10 @@ class Requests:
                 if fields[0] == _ENQUEUED:
                     step = self._decisions.enqueued(fields)
                     if step.is_kept:
-                        step = Step(self._asked(step.record, body[0]), True, step.message)
+                        step = step._replace(record=self._asked(step.record, body[0]))
                     batch.take_enqueued(step)
                     return
-        self._take_steps(batch, _STEPS[kind](self, batch, body), body[0])
+        self._take_steps(batch, self._STEPS[kind](self, batch, body), body[0])
 
     def _take_steps(self, batch: Batch, steps: list[Step], request: int) -> None:
         for index in range(len(steps) - 1, -1, -1):
@@ -129,7 +132,6 @@ class Requests:
 
     def _refuse(self, batch: Batch, request: int, refusal: StoreError) -> Refusal:
         """Put a refusal on record: else a replay could be decided otherwise."""
-        self.refused += 1
         name, message = type(refusal).__name__, _sendable(str(refusal))
         detail = json.dumps({"error": name, "message": message})
         record = records.refused(batch.ledger.now_us(), self._member, request, detail)
@@ -171,14 +173,15 @@ class Requests:
             raise InvalidRequest(message)
         return opened
 
+    _STEPS: ClassVar[Mapping[int, Callable[[Requests, Batch, Body], list[Step]]]] = {
+        wire.DO: _do,
+        wire.OPEN: _begin,
+        wire.ADD: _add,
+        wire.END: _end,
+        wire.PIECE: _piece,
+    }
 
-_STEPS: Mapping[int, Callable[[Requests, Batch, Body], list[Step]]] = {
-    wire.DO: Requests._do,
-    wire.OPEN: Requests._begin,
-    wire.ADD: Requests._add,
-    wire.END: Requests._end,
-    wire.PIECE: Requests._piece,
-}
+
 _BODIES: Mapping[int, tuple[type, ...]] = {
     wire.DO: (int, tuple),
     wire.OPEN: (int, int),

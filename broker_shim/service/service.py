@@ -7,12 +7,11 @@ import socket
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from uuid import uuid4
 
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.service.connection import Connection
-from broker_shim.service.listening import is_our_user
+from broker_shim.service.listening import Door, is_our_user
 from broker_shim.service.members import Members
 from broker_shim.store.delta import DeltaMessageStore
 
@@ -22,20 +21,14 @@ MAX_CONNECTIONS = 256
 _STOP_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
-    """A listening socket, and the token that its peers must know (None: our own user alone)."""
-
-    listening: socket.socket
-    token: str | None = None
-
-
 class Service:
     """Serves one open store until `close`; the store is closed by who opened it.
 
     Attributes:
         instance: UUID of this run.
         members: Who is connected.
+        store: What is served.
+        urls: Where it listens.
     """
 
     def __init__(
@@ -49,7 +42,8 @@ class Service:
         """Serve at once; `is_shared` if others than members use the store, too."""
         self.instance = str(uuid4())
         self.members = Members(max_message_bytes, is_shared)
-        self._store, self._doors = store, doors
+        self.store, self._doors = store, doors
+        self.urls = [_url_of(door.listening) for door in doors]
         self._guard = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
         self._is_closed = False
@@ -94,8 +88,8 @@ class Service:
         if not is_unix:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        identity = (self.instance, self._store.root.identity.root_id)
-        connection = Connection(peer, self._store, self.members, identity, door.token)
+        identity = (self.instance, self.store.root.identity.root_id)
+        connection = Connection(peer, self.store, self.members, identity, door.token)
         thread = threading.Thread(
             target=self._serve, args=(connection,), name="member", daemon=True
         )
@@ -112,3 +106,8 @@ class Service:
         finally:
             with self._guard:
                 self._connections.pop(connection, None)
+
+
+def _url_of(listening: socket.socket) -> str:
+    name = listening.getsockname()
+    return f"unix:{name}" if isinstance(name, str) else f"tcp:{name[0]}:{name[1]}"

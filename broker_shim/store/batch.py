@@ -33,9 +33,7 @@ class PackingSink(Sink, Protocol):
     def pack(self, record: Record) -> bytes:
         """A record as `append_packed` takes it; InvalidRequest if it cannot be written."""
 
-    def append_packed(
-        self, records: list[Record], packed: bytes, on_complete: OnComplete
-    ) -> int:
+    def append_packed(self, records: list[Record], packed: bytes, on_complete: OnComplete) -> int:
         """Take what was packed, after `check`; it refuses nothing."""
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from broker_shim.completion import Completion
 from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
 from broker_shim.store.batch import Batch
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
@@ -37,6 +38,11 @@ class DeltaMessageStore(LocalMessageStore):
     def root(self) -> Root:
         """Where it lives."""
         return self._log.root
+
+    @property
+    def failure(self) -> StoreError | None:
+        """What the log stopped with for good, if it has."""
+        return self._log.failure
 
     def settle(self) -> None:
         """Wait until Delta has all that was decided before.

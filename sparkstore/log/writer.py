@@ -52,7 +52,7 @@ class _Item(NamedTuple):
 
 
 class Log:
-    """An open log; made by `opening.open_log`."""
+    """An open log; made by `opening.open_log`. `failure` is what it stopped with, if it has."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Log:
         self._pack = codec.packer()
         self.next_position = self._synced_below = next_position
         self._taken_bytes = self._done_bytes = 0
-        self._failure: StoreError | None = None
+        self.failure: StoreError | None = None
         self._stalled = ""
         self._has_ended = False
         self._recent = RecentContent(config.cache_bytes)
@@ -170,7 +170,7 @@ class Log:
         self._ending.set()
         self._inbox.put(None)
         self._thread.join()
-        self._failure = self._failure or Closed("the store is closed: open a new one")
+        self.failure = self.failure or Closed("the store is closed: open a new one")
         # In this order: what comes while this is set is refused here or by whoever brought it.
         self._has_ended = True
         self._refuse_the_rest()
@@ -181,8 +181,8 @@ class Log:
 
     def check(self) -> None:
         """Raise what `append` would, whatever the records."""
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
         if self._stalled:
             message = f"{self._stalled}; Delta: {self.metrics.delta_error or 'busy'}; retry later"
             raise Unavailable(message)
@@ -224,7 +224,7 @@ class Log:
         """Make a batch durable as one group, and fire what it completes, in order."""
         first = self._synced_below
         records = [record for item in batch for record in item.records]
-        error = self._failure
+        error = self.failure
         if error is None and self._wal is not None and size:
             error = self._sync(batch, len(records), first)
         self._done_bytes += size
@@ -259,8 +259,8 @@ class Log:
             try:
                 self._wal.append(b"".join([item.packed for item in batch]), count, first)
             except NoRoom as reason:
-                if self._failure is not None:
-                    return self._failure
+                if self.failure is not None:
+                    return self.failure
                 if self._ending.is_set() and self.metrics.delta_error:
                     return Unavailable(f"closed while {reason}")
                 self._stall(str(reason))
@@ -281,7 +281,7 @@ class Log:
             while True:
                 item = self._inbox.get_nowait()
                 if item is not None:
-                    fire_once(item.fire, item.error or self._failure)
+                    fire_once(item.fire, item.error or self.failure)
 
     def _stall(self, reason: str) -> None:
         if not self._stalled:
@@ -290,6 +290,6 @@ class Log:
 
     def fail(self, error: StoreError) -> None:
         """Acknowledge nothing from now on; the first reason counts. From any thread."""
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
             _log.critical("the log stopped acknowledging: %s", error)
