@@ -112,7 +112,8 @@ class Record(NamedTuple):
         holder: Who acquired it (`acquired`) or who took it (`dequeued`).
         delivery_count: Failed deliveries so far, after a `released`.
         transaction: Groups the records that became true together.
-        message: Header, in `enqueued` (`known()` of it after the first queue).
+        message: Header, in `enqueued` (`known()` of it after the first queue); in the first piece
+            of `content`, if the message shall be readable before it is enqueued.
         body: Content, or one piece of it (`content`).
         body_offset: Index in bytes of this piece (`content`).
         exchange: Name, in wiring records; category, in `configured` and `unconfigured`.
@@ -213,9 +214,26 @@ def refused(at: int, member: str, request: int, detail: str) -> Record:
     return Record(Kind.REFUSED, at, detail=detail, member=member, request=request)
 
 
-def content_staged(at: int, message_id: int, body_offset: int, body: bytes) -> Record:
-    """One piece of a large message's content; it is on no queue yet."""
-    return Record(Kind.CONTENT, at, message_id=message_id, body=body, body_offset=body_offset)
+def content_staged(
+    at: int,
+    message_id: int,
+    body_offset: int,
+    body: bytes,
+    message: MessageHeader | None = None,
+) -> Record:
+    """One piece of a large message's content; it is on no queue yet.
+
+    The same piece may be there twice, with the same bytes: a client of the store service that does
+    not know whether it arrived sends it again. Who reads content takes each offset once.
+    """
+    return Record(
+        Kind.CONTENT,
+        at,
+        message_id=message_id,
+        message=message,
+        body=body,
+        body_offset=body_offset,
+    )
 
 
 def message_enqueued(

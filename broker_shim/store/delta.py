@@ -9,6 +9,7 @@ from broker_shim.completion import Completion
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.batch import Batch
+from broker_shim.store.interface import Message
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
@@ -68,3 +69,16 @@ class DeltaMessageStore(LocalMessageStore):
     def metrics(self) -> LogMetrics:
         """Counters since it was opened."""
         return self._log.metrics
+
+    def load_staged(self, message_id: int) -> Message:
+        """`load` of a message that is not enqueued yet, if its pieces brought its header, too.
+
+        For the store service. Its caller knows that the message was never on a queue: of one that
+        left its last queue this would find what history still has.
+
+        Raises:
+            InvalidRequest: There are no pieces of it, not all of them, or none has the header.
+        """
+        with self._lock:
+            self._check_open()
+        return Message(message_id, *self._log.load(message_id))
