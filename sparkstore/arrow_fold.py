@@ -8,7 +8,8 @@ Entries are folded by columns, never one by one. Per queue and message:
 * it is acquired by the holder of the last `acquired` after that `enqueued`, unless a `released`
   came after; the delivery count is that of the last `released` after it.
 
-Wiring and meta records are few: they go through `fold.apply` itself, on a state without entries.
+Wiring, refusals and meta records are few: they go through `fold.apply` itself, on a state without
+entries.
 A property test holds this equal to the oracle for every prefix of generated histories.
 
 Decision: Arrow's own kernels and no NumPy. Making a million Python objects is four fifths of the
@@ -19,6 +20,7 @@ time whatever finds the entries; columns reach Python through `memoryview.tolist
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -29,7 +31,7 @@ import pyarrow.compute as pc
 
 from sparkstore import fold
 from sparkstore.errors import CorruptData
-from sparkstore.fold import Entry, Queue, State
+from sparkstore.fold import Entry, Member, Queue, State
 from sparkstore.records import ENTRY_KINDS, BindingKey, Kind
 from sparkstore.rows import to_records
 from sparkstore.schema import STATE
@@ -75,6 +77,7 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
     """
     state = _meta_and_wiring(state_rows)
     destroyed = _apply_wiring(state, rows)
+    _decide(state, rows)
     if rows.num_rows:
         state.position = rows["position"][-1].as_py()
     base = state_rows.filter(pc.equal(state_rows["part"], "entry"))
@@ -92,6 +95,10 @@ def _meta_and_wiring(state_rows: pa.Table) -> State:
         if row["part"] == "meta":
             state.position, state.epoch = row["position"], row["epoch"]
             state.next_message_id = row["message_id"]
+        elif row["part"] == "member":
+            state.members[row["member"]] = Member(row["request"], _refusals(row["detail"]))
+        elif row["part"] == "wiring" and row["binding_key"] is not None and row["queue"] is None:
+            state.configured[row["exchange"], row["binding_key"]] = row["detail"]
         elif row["part"] == "wiring" and row["binding_key"] is not None:
             key = BindingKey(row["exchange"], row["queue"], row["binding_key"])
             state.bindings[key] = row["detail"]
@@ -115,6 +122,19 @@ def _apply_wiring(state: State, rows: pa.Table) -> dict[str, int]:
         if record.kind is Kind.DESTROYED and record.queue is not None:
             destroyed[record.queue] = position
     return destroyed
+
+
+def _refusals(detail: str) -> dict[int, str]:
+    """Refusals of a member by request, rising, from its row of `state`."""
+    return dict(sorted((int(request), why) for request, why in json.loads(detail).items()))
+
+
+def _decide(state: State, rows: pa.Table) -> None:
+    """The last request of each member that the records name."""
+    asked = rows.select(["member", "request"]).filter(rows["request"].is_valid()).drop_null()
+    last = asked.group_by("member").aggregate([("request", "max")])
+    for member, request in zip(*(_list(last[name]) for name in last.column_names), strict=True):
+        fold.decided(state, member, request)
 
 
 def _base_entries(base: pa.Table) -> pa.Table:

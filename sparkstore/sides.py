@@ -31,9 +31,14 @@ ENTRY_VALUES = (
 )
 WIRING_KEY = ("queue", "exchange", "binding_key")
 WIRING_VALUES = ("detail",)
+MEMBER_KEY = ("member",)
+MEMBER_VALUES = ("request", "refused")
+REFUSED = "array_join(array_sort(json_object_keys(detail)), ' ')"
+"""The column `refused`, from the refusals of a member: which of its requests were."""
 
 _BUCKETS = 256
 _ENTRIES = pa.schema([STATE.field(name) for name in (*ENTRY_KEY, *ENTRY_VALUES)])
+_MEMBERS = pa.schema([("member", pa.string()), ("request", pa.int64()), ("refused", pa.string())])
 _WIRING = pa.schema([STATE.field(name) for name in (*WIRING_KEY, *WIRING_VALUES)])
 
 
@@ -56,12 +61,18 @@ def entries(spark: SparkSession, side: Side) -> DataFrame:
 
 
 def wiring(spark: SparkSession, side: Side) -> DataFrame:
-    """Every queue, exchange and binding, by the steps of the view `bindings`."""
+    """Every queue, exchange, binding and configured object, by the steps of the view `bindings`."""
     return spark.sql(text("reconcile_wiring", VIEWS["bindings"], side.names()))
 
 
-def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame]:
-    """Entries and wiring of a state in memory."""
+def members(spark: SparkSession, side: Side) -> DataFrame:
+    """Every member, by the steps of the view `members`: (member, request, detail, refused)."""
+    values = side.names() | {"refused": REFUSED}
+    return spark.sql(text("reconcile_members", VIEWS["members"], values))
+
+
+def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """Entries, wiring and members of a state in memory."""
     entry_rows = [
         (name, message_id, *(getattr(entry, field) for field in ENTRY_VALUES))
         for name, queue in state.queues.items()
@@ -71,10 +82,16 @@ def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame]:
         *((name, None, None, queue.detail) for name, queue in state.queues.items()),
         *((None, name, None, detail) for name, detail in state.exchanges.items()),
         *((key.queue, key.exchange, key.binding_key, d) for key, d in state.bindings.items()),
+        *((None, *key, detail) for key, detail in state.configured.items()),
+    ]
+    member_rows = [
+        (name, member.last_request, " ".join(sorted(map(str, member.refusals))))
+        for name, member in state.members.items()
     ]
     return (
         spark.createDataFrame(_table(entry_rows, _ENTRIES)),
         spark.createDataFrame(_table(wiring_rows, _WIRING)),
+        spark.createDataFrame(_table(member_rows, _MEMBERS)),
     )
 
 
