@@ -53,7 +53,7 @@ public final class BrokerProcess {
         Files.writeString(configuration, JSON.writeValueAsString(configuration(port)));
         System.setProperty("qpid.work_dir", workDir.toString());
         Map<String, Object> attributes = new HashMap<>();
-        attributes.put(SystemConfig.TYPE, "Memory");
+        attributes.put(SystemConfig.TYPE, "JSON");
         attributes.put(SystemConfig.INITIAL_CONFIGURATION_LOCATION, configuration.toString());
         attributes.put(SystemConfig.STARTUP_LOGGED_TO_SYSTEM_OUT, false);
         attributes.put("context", Map.of("qpid.work_dir", workDir.toString()));
