@@ -125,6 +125,7 @@ public final class SparkStoreMessageStore implements MessageStore {
 
     /** Write a message that is on no queue, and wait until it is durable. */
     void stage(long messageId, byte[] header, byte[] body) {
+        session().changing();
         StoreClient.Pieces pieces = session().client().newPieces();
         try {
             Failures.await(pieces.send(messageId, header, body));

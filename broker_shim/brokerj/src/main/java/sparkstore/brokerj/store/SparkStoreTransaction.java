@@ -109,6 +109,7 @@ final class SparkStoreTransaction implements Transaction {
             if (batch.count() == 0) {
                 return CompletableFuture.completedFuture(null);
             }
+            session.changing();
             brought.keySet().forEach(SparkStoredMessage::sent);
             try {
                 decided = session.client().submit(batch, pieces, isUrgent);

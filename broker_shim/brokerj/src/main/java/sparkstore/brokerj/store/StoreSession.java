@@ -19,7 +19,7 @@ public final class StoreSession implements AutoCloseable {
     private final QueueNames queues = new QueueNames();
     private final ConfiguredObjects configured = new ConfiguredObjects();
     private final MessageIds ids;
-    private StoreContents unread;
+    private volatile StoreContents unread;
 
     /** Connects and reads definitions; see {@link StoreClient} for what can go wrong. */
     public StoreSession(ServiceSettings settings) {
@@ -48,10 +48,12 @@ public final class StoreSession implements AutoCloseable {
         return ids.next();
     }
 
-    /**
-     * What is in the store. The first caller gets the rest of what the start began to read: nothing
-     * else was written since but configuration, for the messages' store opens after it.
-     */
+    /** Messages are about to change: what the start began to read is not what is there any more. */
+    void changing() {
+        unread = null;  // volatile: no lock on the path of each commit
+    }
+
+    /** What is in the store; what the start began to read, as long as no message changed since. */
     synchronized StoreContents contents() {
         StoreContents contents = unread;
         unread = null;
