@@ -29,13 +29,14 @@ from broker_shim.store.interface import (
     Recovered,
     TransactionContext,
 )
-from broker_shim.store.remote_connection import Answer, RemoteConnection
+from broker_shim.store.remote_connection import RemoteConnection
 from broker_shim.store.remote_greeting import Greeting, parse_address
 from broker_shim.store.remote_messages import RemoteMessages
+from broker_shim.store.remote_reads import Answer
+from broker_shim.store.remote_records import binding_record, definition_record
 from broker_shim.store.remote_recovery import recovered_of
 from broker_shim.store.remote_transaction import RemoteTransaction, check_usable
 from sparkstore.records import Kind, Record
-from sparkstore.records import MessageHeader as Header
 
 RETRY_S = 60.0
 """How long a request waits for a service that is gone."""
@@ -58,7 +59,7 @@ class RemoteMessageStore:
             address: As the service's READY line tells it, or the path of its socket.
             greeting: Who we are; by default member `remote`, of a new incarnation.
             retry_s: How long a request waits for a service that is gone.
-            max_message_bytes: Of a message's content.
+            max_message_bytes: Of content.
 
         Raises:
             Unavailable: No service for `retry_s` seconds.
@@ -78,15 +79,15 @@ class RemoteMessageStore:
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.create`."""
         try:
-            detail = definitions.detail_of(wiring)
+            record = definition_record(Kind.CREATED, wiring, definitions.detail_of(wiring))
         except InvalidRequest as refusal:
             self._refuse(on_complete, refusal)
         else:
-            self._do(_definition(Kind.CREATED, wiring, detail), on_complete)
+            self._do(record, on_complete)
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.destroy`."""
-        self._do(_definition(Kind.DESTROYED, wiring, None), on_complete)
+        self._do(definition_record(Kind.DESTROYED, wiring, None), on_complete)
 
     def bind(self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete) -> None:
         """See `MessageStore.bind`."""
@@ -95,11 +96,11 @@ class RemoteMessageStore:
         except InvalidRequest as refusal:
             self._refuse(on_complete, refusal)
         else:
-            self._do(_binding(Kind.BOUND, key, detail), on_complete)
+            self._do(binding_record(Kind.BOUND, key, detail), on_complete)
 
     def unbind(self, key: BindingKey, on_complete: OnComplete) -> None:
         """See `MessageStore.unbind`."""
-        self._do(_binding(Kind.UNBOUND, key, None), on_complete)
+        self._do(binding_record(Kind.UNBOUND, key, None), on_complete)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
@@ -219,7 +220,7 @@ class RemoteMessageStore:
         """See `MessageStore.flush`."""
 
         def answered(answer: Answer) -> None:
-            self._connection.later(on_complete, answer[2])
+            self._connection.completions.put(on_complete, answer[2])
 
         self._connection.start_read(answered, wire.FLUSH)
 
@@ -230,7 +231,7 @@ class RemoteMessageStore:
     def load(self, message_id: int) -> Message:
         """See `MessageStore.load`."""
         answers = self._connection.read(wire.LOAD, message_id)
-        header = Header(*answers[0][0])
+        header = MessageHeader(*answers[0][0])
         return Message(message_id, header, b"".join(piece for _, piece in answers))
 
     def close(self) -> None:
@@ -288,17 +289,6 @@ class RemoteMessageStore:
         if isinstance(transaction, RemoteTransaction):
             transaction.spoiled = True
         self._connection.ask(wire.DO, ((),), on_complete, refusal)
-
-
-def _definition(kind: Kind, wiring: Queue | Exchange, detail: str | None) -> Record:
-    if isinstance(wiring, Queue):
-        return Record(kind, 0, wiring.name, detail=detail)
-    return Record(kind, 0, exchange=wiring.name, detail=detail)
-
-
-def _binding(kind: Kind, key: BindingKey, detail: str | None) -> Record:
-    exchange, queue, binding_key = key
-    return Record(kind, 0, queue, exchange=exchange, binding_key=binding_key, detail=detail)
 
 
 def _nothing(_error: StoreError | None) -> None:

@@ -24,18 +24,23 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
-from broker_shim.store.remote_greeting import Address, Greeting, greet
+from broker_shim.store.remote_greeting import (
+    FIRST_BACKOFF_S,
+    LAST_BACKOFF_S,
+    Address,
+    Greeted,
+    Greeting,
+    greet,
+    greet_patiently,
+)
+from broker_shim.store.remote_reads import Answer, Completions, OnAnswer, Reads, answer_of, collect
 from broker_shim.store.remote_requests import Completed, Requests, Waiting
-from broker_shim.store.sink import fire
+from broker_shim.store.remote_sending import Sending, framed
 
 _log = logging.getLogger(__name__)
 
-_READ_BYTES = _SEND_BYTES = 1 << 18
+_READ_BYTES = 1 << 18
 _MAX_WAITING_BYTES = 256 << 20
-_FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.02, 1.0
-
-Answer = tuple[bool, tuple[Any, ...], StoreError | None]
-"""Of a read: if it is the last one, what it brings, or the error instead."""
 
 
 class RemoteConnection:
@@ -52,28 +57,23 @@ class RemoteConnection:
             Unavailable: The service did not answer in `retry_s` seconds.
             StoreError: It sent us away, and why.
         """
+        greeted = greet_patiently(address, greeting, retry_s)
         self._address, self._greeting, self._retry_s = address, greeting, retry_s
         self.requests = Requests()
         self.guard = threading.RLock()
         self._frame = wire.frame_packer()
-        self._reads: dict[int, Callable[[Answer], None]] = {}
-        self._last_read = 0
-        self._peer: socket.socket | None = None
+        self._reads = Reads()
+        self._sending: Sending | None = None
         self._decoder = wire.Decoder(1 << 24)
-        self._rest = memoryview(b"")
         self._failure: StoreError | None = None
         self._is_closing = False
         self._has_ended = threading.Event()
         self._is_idle = threading.Condition(self.guard)
+        self.completions = Completions()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._fired: SimpleQueue[tuple[OnComplete, StoreError | None] | None] = SimpleQueue()
-        self._connect_first()
-        self._threads = [
-            threading.Thread(target=self._run, name="remote store", daemon=True),
-            threading.Thread(target=self._fire, name="completions", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._adopt(greeted)
+        self._thread = threading.Thread(target=self._run, name="remote store", daemon=True)
+        self._thread.start()
 
     def ask(
         self,
@@ -101,22 +101,14 @@ class RemoteConnection:
         with self.guard:
             self.check_open()
             if self._failure is not None:
-                self._fired.put((on_complete, refusal or self._failure))
+                self.completions.put(on_complete, refusal or self._failure)
                 return
             request = self.requests.next_request
             if refusal is None and self.requests.waiting_bytes > _MAX_WAITING_BYTES:
                 refusal = Unavailable("too much waits for the store service: retry later")
             frame = b""
             if refusal is None:
-                try:
-                    frame = self._frame(kind, (request, *body))
-                except InvalidRequest as too_large:
-                    refusal = too_large
-                except (OverflowError, ValueError) as reason:
-                    refusal = InvalidRequest(f"a record cannot be written: {reason}")
-                    if on_unwritable is not None:
-                        on_unwritable()
-                        refusal, frame = None, self._frame(wire.DO, (request, ()))
+                frame, refusal = framed(self._frame, kind, (request, *body), on_unwritable)
             if refusal is not None:
                 frame = self._frame(wire.DO, (request, ()))
             elif keep_for:
@@ -132,31 +124,18 @@ class RemoteConnection:
         """
         answers: SimpleQueue[Answer] = SimpleQueue()
         self.start_read(answers.put, kind, *body)
-        found: list[tuple[Any, ...]] = []
-        while True:
-            is_last, answer, error = answers.get()
-            if error is not None:
-                raise error
-            found.append(answer)
-            if is_last:
-                return found
+        return collect(answers)
 
-    def start_read(self, on_answer: Callable[[Answer], None], kind: int, *body: Any) -> None:
+    def start_read(self, on_answer: OnAnswer, kind: int, *body: Any) -> None:
         """Send a read; `on_answer` is called for each answer, on the reading thread."""
         with self.guard:
             self.check_open()
             if self._failure is not None:
                 on_answer((True, (), self._failure))
                 return
-            self._last_read += 1
-            frame = self._frame(kind, (self._last_read, *body))
-            self._reads[self._last_read] = on_answer
-            self.requests.add_read(self._last_read, frame)
+            read = self._reads.add(on_answer)
+            self.requests.add_read(read, self._frame(kind, (read, *body)))
             self._pump()
-
-    def later(self, on_complete: OnComplete, error: StoreError | None) -> None:
-        """Fire a completion after those that were given before."""
-        self._fired.put((on_complete, error))
 
     def close(self) -> None:
         """Wait until everything asked has its answer, then hang up."""
@@ -167,12 +146,11 @@ class RemoteConnection:
             self._is_idle.wait_for(lambda: not self.requests)
             self._failure = self._failure or Closed("the store is closed: open a new one")
             self._has_ended.set()
-            if self._peer is not None:
+            if self._sending is not None:
                 with suppress(OSError):
-                    self._peer.shutdown(socket.SHUT_RDWR)
-        self._threads[0].join()
-        self._fired.put(None)
-        self._threads[1].join()
+                    self._sending.peer.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self.completions.close()
         os.close(self._wake)
 
     def check_open(self) -> None:
@@ -180,39 +158,22 @@ class RemoteConnection:
         if self._is_closing:
             raise Closed("the store is closed: open a new one")
 
-    def _connect_first(self) -> None:
-        until, backoff_s = time.monotonic() + self._retry_s, _FIRST_BACKOFF_S
-        while True:
-            try:
-                self._connect()
-            except Unavailable:
-                if time.monotonic() >= until:
-                    os.close(self._wake)
-                    raise
-                time.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
-            except StoreError:
-                os.close(self._wake)
-                raise
-            else:
-                return
-
-    def _connect(self) -> None:
-        """One try; then all that has no answer is sent again."""
-        peer, decoder, welcome, frames = greet(self._address, self._greeting)
+    def _adopt(self, greeted: Greeted) -> None:
+        """A new connection: all that has no answer is sent again."""
+        peer, decoder, welcome, frames = greeted
         with self.guard:
             self._settle(self.requests.welcome(welcome))
-            self._peer, self._decoder, self._rest = peer, decoder, memoryview(b"")
+            self._sending, self._decoder = Sending(peer), decoder
             self._pump()
         for frame in frames:
             self._take(frame)
 
     def _run(self) -> None:
         while self._failure is None:
-            if self._peer is None:
+            if self._sending is None:
                 self._connect_again()
             else:
-                self._serve(self._peer)
+                self._serve(self._sending)
         with self.guard:
             failure = self._failure
             assert failure is not None
@@ -220,18 +181,18 @@ class RemoteConnection:
             self._fail_reads(failure)
             self._hang_up()
 
-    def _serve(self, peer: socket.socket) -> None:
+    def _serve(self, sending: Sending) -> None:
         """Read, and send what waits, until the connection is lost."""
-        poll = select.poll()
+        poll, peer = select.poll(), sending.peer
         poll.register(self._wake, select.POLLIN)
-        while self._peer is peer:
-            poll.register(peer, select.POLLIN | (select.POLLOUT if self._rest else 0))
+        while self._sending is sending:
+            poll.register(peer, select.POLLIN | (select.POLLOUT if sending.is_blocked else 0))
             ready = dict(poll.poll())
             if self._wake in ready:
                 with suppress(BlockingIOError):
                     os.eventfd_read(self._wake)
             with self.guard:
-                self._pump(is_writable=True)
+                sending.pump(self.requests)
             if ready.get(peer.fileno(), 0) & ~select.POLLOUT:
                 self._receive(peer)
 
@@ -255,10 +216,8 @@ class RemoteConnection:
             with self.guard:
                 self._settle(self.requests.done(*body))
                 self._pump()
-        elif kind == wire.ANSWER:
-            self._answered(body[0], (body[1], body[2:], None))
-        elif kind == wire.FAILED:
-            self._answered(body[0], (True, (), wire.error_of(*body[1:])))
+        elif kind in {wire.ANSWER, wire.FAILED}:
+            self._answered(body[0], answer_of(frame))
         elif kind == wire.GOODBYE:
             error = wire.error_of(*body)
             if not isinstance(error, Unavailable):
@@ -267,58 +226,49 @@ class RemoteConnection:
 
     def _answered(self, read: int, answer: Answer) -> None:
         with self.guard:
-            on_answer = self._reads.get(read)
+            on_answer = self._reads.find(read, is_last=answer[0])
             if answer[0]:
-                self._reads.pop(read, None)
                 self.requests.end_read(read)
         if on_answer is not None:
             on_answer(answer)
 
     def _settle(self, completed: Completed) -> None:
         for one in completed:
-            self._fired.put(one)
+            self.completions.put(*one)
         if not self.requests:
             self._is_idle.notify_all()
 
-    def _pump(self, *, is_writable: bool = False) -> None:
-        """Under the guard: send what may be sent, as far as the socket takes it."""
-        if self._peer is None or (self._rest and not is_writable):
-            return
-        while self._rest or (content := self.requests.take(_SEND_BYTES)):
-            if not self._rest:
-                self._rest = memoryview(content)
-            try:
-                sent = self._peer.send(self._rest, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-            except BlockingIOError:
-                if not is_writable:
-                    self._notify()
-                return
-            except OSError:
-                self._rest = memoryview(b"")
-                return  # the reading thread finds the end, and what was said before it
-            self._rest = self._rest[sent:]
+    def _pump(self) -> None:
+        """Under the guard, by callers: if the socket takes no more, the reading thread goes on."""
+        sending = self._sending
+        if sending is not None and not sending.is_blocked:
+            sending.pump(self.requests)
+            self._notify_if_blocked(sending)
+
+    def _notify_if_blocked(self, sending: Sending) -> None:
+        if sending.is_blocked:
+            self._notify()
 
     def _lose(self, reason: str) -> None:
         with self.guard:
-            if self._peer is not None and not self._is_closing:
+            if self._sending is not None and not self._is_closing:
                 _log.warning("lost the store service at %s: %s", self._address, reason)
             self._hang_up()
 
     def _hang_up(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
-        self._rest = memoryview(b"")
+        if self._sending is not None:
+            self._sending.peer.close()
+            self._sending = None
 
     def _connect_again(self) -> None:
-        lost_s, backoff_s = time.monotonic(), _FIRST_BACKOFF_S
+        lost_s, backoff_s = time.monotonic(), FIRST_BACKOFF_S
         while self._failure is None:
             try:
-                self._connect()
+                self._adopt(greet(self._address, self._greeting))
             except Unavailable as reason:
                 self._give_up(reason, lost_s)
                 self._has_ended.wait(backoff_s)
-                backoff_s = min(2 * backoff_s, _LAST_BACKOFF_S)
+                backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
             except StoreError as error:
                 self._fail(error)
             else:
@@ -341,15 +291,10 @@ class RemoteConnection:
                 _log.critical("the store service sent us away: %s", error)
 
     def _fail_reads(self, error: StoreError) -> None:
-        reads, self._reads = self._reads, {}
-        for read, on_answer in reads.items():
+        for read, on_answer in self._reads.end_all().items():
             self.requests.end_read(read)
             on_answer((True, (), error))
 
     def _notify(self) -> None:
         with suppress(OSError):
             os.eventfd_write(self._wake, 1)
-
-    def _fire(self) -> None:
-        while (turn := self._fired.get()) is not None:
-            fire(*turn)

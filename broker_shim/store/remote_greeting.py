@@ -10,6 +10,10 @@ from pathlib import Path
 from broker_shim.errors import InvalidRequest, Unavailable
 from broker_shim.service import protocol as wire
 
+Greeted = tuple[socket.socket, wire.Decoder, wire.Welcome, list[wire.Frame]]
+"""A connection: its socket, its decoder, the welcome, and what came after that."""
+
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.02, 1.0
 _CONNECT_S = 5.0
 _WELCOME_S = 30.0
 """The service may have a long batch in hand, or recover a root."""
@@ -64,9 +68,25 @@ def parse_address(text: str | Path) -> Address:
     return Address(Path(text))
 
 
-def greet(
-    address: Address, greeting: Greeting
-) -> tuple[socket.socket, wire.Decoder, wire.Welcome, list[wire.Frame]]:
+def greet_patiently(address: Address, greeting: Greeting, retry_s: float) -> Greeted:
+    """`greet`, tried again for so long while the service is not there.
+
+    Raises:
+        Unavailable: It never was.
+        StoreError: It sent us away.
+    """
+    until, backoff_s = time.monotonic() + retry_s, FIRST_BACKOFF_S
+    while True:
+        try:
+            return greet(address, greeting)
+        except Unavailable:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(backoff_s)
+        backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+
+
+def greet(address: Address, greeting: Greeting) -> Greeted:
     """Connect and be welcomed: the socket, its decoder, and what came after the welcome.
 
     Raises:
