@@ -24,6 +24,21 @@ _NIL = type(None)
 _HEADER_FIELDS = len(MessageHeader._fields)
 _AT = {name: index for index, name in enumerate(Record._fields)}
 _QUEUE, _ID, _MESSAGE, _BODY = (_AT[name] for name in ("queue", "message_id", "message", "body"))
+_IN_HEADER = {name: index for index, name in enumerate(MessageHeader._fields)}
+_PROTOCOL, _HEADER, _PRIORITY, _CREATED_AT, _EXPIRES_AT, _HEADER_BYTES, _BODY_BYTES, _PROPERTIES = (
+    _IN_HEADER[name]
+    for name in (
+        "protocol",
+        "header",
+        "priority",
+        "created_at",
+        "expires_at",
+        "header_bytes",
+        "body_bytes",
+        "properties",
+    )
+)
+_new = tuple.__new__
 _TYPES: Mapping[str, type] = {
     "kind": int,
     "at": int,
@@ -76,12 +91,15 @@ def check_record(fields: Any) -> Fields:
     """
     if type(fields) is not tuple or not fields:
         raise InvalidRequest("a record is an array of 16 fields")
-    shape = (fields[0] if type(fields[0]) is int else None, *map(type, fields))
-    if shape not in _shapes:
+    try:
+        is_known = (fields[0], *map(type, fields)) in _shapes
+    except TypeError as reason:  # an empty map is no kind
+        raise InvalidRequest("the kind of a record is a number") from reason
+    if not is_known:
         _look_at(fields)
         if len(_shapes) >= _MAX_SHAPES:
             _shapes.clear()
-        _shapes.add(shape)
+        _shapes.add((fields[0], *map(type, fields)))
     message_id = fields[_ID]
     if message_id is not None and not 0 < message_id <= _MAX_INT:
         message = f"message id {message_id}: from 1 to {_MAX_INT}"
@@ -99,23 +117,22 @@ def message_of(fields: Fields) -> Message:
     shape = tuple(map(type, header))
     if shape not in _header_shapes:
         _look_at_header(shape)
-    made: MessageHeader = MessageHeader._make(header)
-    _, encoded, _, priority, created_at, expires_at, *_ = header
-    body_bytes = made.body_bytes
+    made: MessageHeader = _new(MessageHeader, header)  # as `_make`, which counts the fields again
+    body_bytes, header_bytes = header[_BODY_BYTES], header[_HEADER_BYTES]
     if not (
-        0 <= priority <= 9
-        and -_MAX_INT <= (created_at or 0) <= _MAX_INT
-        and -_MAX_INT <= (expires_at or 0) <= _MAX_INT
+        0 <= header[_PRIORITY] <= 9
+        and -_MAX_INT <= (header[_CREATED_AT] or 0) <= _MAX_INT
+        and -_MAX_INT <= (header[_EXPIRES_AT] or 0) <= _MAX_INT
         and 0 <= body_bytes <= _MAX_INT
-        and 0 <= made.header_bytes <= _MAX_INT
+        and 0 <= header_bytes <= _MAX_INT
     ):
         raise InvalidRequest("a header's priority is 0 to 9, its times and lengths fit in 63 bits")
-    if made.properties:
-        _check_properties(made.properties)
-    if made.protocol is None:
+    if header[_PROPERTIES]:
+        _check_properties(header[_PROPERTIES])
+    if header[_PROTOCOL] is None:
         return Message(fields[_ID], made, b"")
-    if made.header_bytes != len(encoded or b""):
-        made = made._replace(header_bytes=len(encoded or b""))
+    if header_bytes != len(header[_HEADER] or b""):
+        made = made._replace(header_bytes=len(header[_HEADER] or b""))
     if body is None:
         return Message(fields[_ID], made, b"", is_staged=body_bytes > 0)
     if len(body) != body_bytes:

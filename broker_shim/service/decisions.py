@@ -193,11 +193,10 @@ class Decisions:
                 raise InvalidRequest(refusal)
             return known or message
         check_size(message.header.body_bytes, self._max_message_bytes)
-        if message_id not in ledger.state.messages:
+        if message.is_staged and message_id not in ledger.state.messages:
+            self._check_staged(message)
+        if not ledger.admit(message_id):
             self._check_id(message_id)
-            if message.is_staged:
-                self._check_staged(message)
-            ledger.admit(message_id)
         return message
 
     def _check_staged(self, message: Message) -> None:

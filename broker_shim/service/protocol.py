@@ -46,7 +46,8 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from broker_shim.errors import InvalidRequest
+from broker_shim import errors
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 
 VERSION = 1
 MAX_FRAME_BYTES = 8 << 20
@@ -153,6 +154,14 @@ class Decoder:
             message = f"frame of {length} bytes: from 2 to {self._max_frame_bytes} are allowed"
             raise InvalidRequest(message)
         return length - 1
+
+
+def error_of(name: str, message: str) -> StoreError:
+    """The error that the service named, of the same class if this side knows it."""
+    kind: object = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, StoreError):
+        return kind(message)
+    return Unavailable(f"{name}: {message}")
 
 
 class Hello(NamedTuple):

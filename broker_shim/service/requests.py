@@ -28,6 +28,7 @@ from sparkstore.records import Kind, Record
 _MEMBER = Record._fields.index("member")
 _MAX_NUMBER = (1 << 63) - 1
 _ENQUEUED = int(Kind.ENQUEUED)
+_new = tuple.__new__
 
 
 class Decided(NamedTuple):
@@ -112,10 +113,10 @@ class Requests:
             if len(taken) == 1:
                 fields = check_record(taken[0])
                 if fields[0] == _ENQUEUED:
-                    step = self._decisions.enqueued(fields)
-                    if step.is_kept:
-                        step = step._replace(record=self._asked(step.record, body[0]))
-                    batch.take_enqueued(step)
+                    record, is_kept, message = self._decisions.enqueued(fields)
+                    if is_kept:
+                        record = self._asked(record, body[0])
+                    batch.take_enqueued(Step(record, is_kept, message))
                     return
         self._take_steps(batch, self._STEPS[kind](self, batch, body), body[0])
 
@@ -128,7 +129,7 @@ class Requests:
         batch.take(steps)
 
     def _asked(self, record: Record, request: int) -> Record:
-        return Record._make((*record[:_MEMBER], self._member, request, None))
+        return _new(Record, (*record[:_MEMBER], self._member, request, None))
 
     def _refuse(self, batch: Batch, request: int, refusal: StoreError) -> Refusal:
         """Put a refusal on record: else a replay could be decided otherwise."""
