@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tests.system.conftest import BrokerProcess
+from tests.system.conftest import CHECKOUT, BrokerProcess
 
-MODULE = Path(__file__).parents[2] / "broker_shim" / "brokerj"
+MODULE = CHECKOUT / "broker_shim" / "brokerj"
 START_S, STOP_S, CLIENT_S = 90.0, 30.0, 240.0
 _JVM = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 
@@ -144,5 +144,6 @@ class Setup:
         self.service.terminate()
 
     def journal(self, *columns: str) -> pa.Table:
-        """Columns of every record in the journal."""
-        return DeltaTable(self.root / "journal").to_pyarrow_table(columns=list(columns))
+        """Columns of every record in the journal, in order."""
+        table = DeltaTable(self.root / "journal")
+        return table.to_pyarrow_table(columns=["position", *columns]).sort_by("position")

@@ -31,7 +31,6 @@ _BODY = bytes([1, 2, 3, 4, 5])
 
 
 def _records() -> dict[str, Record]:
-    configured, unconfigured = 12, 13  # spelt, so that this holds for a codec that has them not yet
     return {
         "created": Record(Kind.CREATED, 0, "q", detail="{}"),
         "destroyed": Record(Kind.DESTROYED, 0, "q"),
@@ -42,13 +41,9 @@ def _records() -> dict[str, Record]:
         "content_with_header": Record(
             Kind.CONTENT, 0, message_id=7, message=_KNOWN, body=_BODY, body_offset=0
         ),
-        "configured": _configured(configured, "{}"),
-        "unconfigured": _configured(unconfigured, None),
+        "configured": Record(Kind.CONFIGURED, 0, exchange="link", binding_key="k", detail="{}"),
+        "unconfigured": Record(Kind.UNCONFIGURED, 0, exchange="link", binding_key="k"),
     }
-
-
-def _configured(kind: int, detail: str | None) -> Record:
-    return Record(kind, 0, exchange="link", binding_key="k", detail=detail)  # type: ignore[arg-type]
 
 
 def vectors() -> dict[str, str]:

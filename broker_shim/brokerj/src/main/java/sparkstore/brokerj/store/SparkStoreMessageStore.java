@@ -17,6 +17,7 @@ import org.apache.qpid.server.store.StoreException;
 import org.apache.qpid.server.store.Transaction;
 import sparkstore.brokerj.service.Failures;
 import sparkstore.brokerj.service.StoreClient;
+import sparkstore.brokerj.wire.RecordBatch;
 
 /**
  * The broker's message store, over the session that the node's configuration store opened.
@@ -132,6 +133,12 @@ public final class SparkStoreMessageStore implements MessageStore {
         } finally {
             pieces.abandon();
         }
+    }
+
+    /** What was staged of a message will not be enqueued; nobody waits for that to be recorded. */
+    void unstage(long messageId) {
+        session().changing();
+        session().client().submit(new RecordBatch().stagingAborted(messageId), null, false);
     }
 
     void inMemory(long change) {

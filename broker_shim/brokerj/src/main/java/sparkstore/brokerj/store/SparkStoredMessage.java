@@ -230,7 +230,8 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
 
     /**
      * It is on no queue any more. The service forgets a message with its last dequeue, so there is
-     * nothing to send: an id that was never stored is no error, and nothing goes on in background.
+     * nothing to send, unless it was staged and never enqueued (its XA branch was rolled back). An
+     * id that was never stored is no error.
      */
     @Override
     public synchronized void remove() {
@@ -240,6 +241,9 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
         }
         getMetaData();
         store.removed(this);
+        if (kept == Kept.STAGED) {
+            store.unstage(messageId);
+        }
         isRemoved = true;
         store.inMemory(-drop(true));
     }

@@ -66,6 +66,11 @@ public final class RecordBatch {
         return end();
     }
 
+    public RecordBatch stagingAborted(long messageId) {
+        Records.stagingAborted(packer, messageId);
+        return end();
+    }
+
     /** Does it hold configured objects, which a transaction in parts may not? */
     public boolean hasConfigured() {
         return hasConfigured;

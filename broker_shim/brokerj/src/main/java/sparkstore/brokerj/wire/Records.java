@@ -17,6 +17,7 @@ public final class Records {
     static final int DEQUEUED = 9;
     static final int CONFIGURED = 12;
     static final int UNCONFIGURED = 13;
+    static final int STAGING_ABORTED = 15;
 
     private static final int FIELDS = 16;
 
@@ -86,6 +87,12 @@ public final class Records {
         begin(to, UNCONFIGURED, null, null);
         nils(to, 6).text(category).text(key);
         nils(to, 4);
+    }
+
+    /** A message that is on no queue will not be put on one: forget what was kept of it. */
+    public static void stagingAborted(Packer to, long messageId) {
+        begin(to, STAGING_ABORTED, null, messageId);
+        nils(to, 12);
     }
 
     private static void begin(Packer to, int kind, String queue, Long messageId) {
