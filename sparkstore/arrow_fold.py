@@ -13,16 +13,13 @@ entries.
 A property test holds this equal to the oracle for every prefix of generated histories.
 
 Decision: Arrow's own kernels and no NumPy. Making a million Python objects is four fifths of the
-time whatever finds the entries; columns reach Python through `memoryview.tolist` (5 ns a value,
-`to_pylist` takes 50 times that), and the collector is off meanwhile, since nothing is garbage yet.
+time whatever finds the entries (`arrow_values`), and the collector is off meanwhile, since nothing
+is garbage yet.
 """
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -30,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkstore import fold
+from sparkstore.arrow_values import as_list, no_collection
 from sparkstore.errors import CorruptData
 from sparkstore.fold import Entry, Member, Queue, State
 from sparkstore.records import ENTRY_KINDS, BindingKey, Kind
@@ -39,7 +37,7 @@ from sparkstore.schema import STATE
 _ENTRY_COLUMNS = ["queue", "message_id", "position", "at", "priority", "expires_at"]
 _HELD_COLUMNS = ["message_bytes", "acquired_by", "delivery_count"]
 _ENTRIES = pa.schema([STATE.field(name) for name in (*_ENTRY_COLUMNS, *_HELD_COLUMNS)])
-_FEW = [kind for kind in Kind if kind not in {*ENTRY_KINDS, Kind.CONTENT}]
+_FEW = [kind for kind in Kind if kind not in {*ENTRY_KINDS, Kind.CONTENT, Kind.STAGING_ABORTED}]
 """Kinds that go through the oracle, one by one."""
 _KEY_BITS = 62
 
@@ -52,7 +50,7 @@ def rows_that_count(rows: pa.Table, *, epoch: int = 0) -> pa.Table:
         epoch: Of the newest `opened` before all of them; 0 if there is none.
     """
     opened = rows.filter(pc.equal(rows["kind"], Kind.OPENED.column))
-    openings = list(zip(_list(opened["position"]), _list(opened["epoch"]), strict=True))
+    openings = list(zip(as_list(opened["position"]), as_list(opened["epoch"]), strict=True))
     counts: Any = None
     for old in pc.unique(rows["epoch"]).to_pylist():
         newer = [position for position, other in openings if other > old]
@@ -78,6 +76,7 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
     state = _meta_and_wiring(state_rows)
     destroyed = _apply_wiring(state, rows)
     _decide(state, rows)
+    state.staged = _staged(state_rows, rows)
     if rows.num_rows:
         state.position = rows["position"][-1].as_py()
     base = state_rows.filter(pc.equal(state_rows["part"], "entry"))
@@ -133,8 +132,27 @@ def _decide(state: State, rows: pa.Table) -> None:
     """The last request of each member that the records name."""
     asked = rows.select(["member", "request"]).filter(rows["request"].is_valid()).drop_null()
     last = asked.group_by("member").aggregate([("request", "max")])
-    for member, request in zip(*(_list(last[name]) for name in last.column_names), strict=True):
+    for member, request in zip(*(as_list(last[name]) for name in last.column_names), strict=True):
         fold.decided(state, member, request)
+
+
+def _staged(state_rows: pa.Table, rows: pa.Table) -> dict[int, int]:
+    """Messages whose header came with content, and that nothing ended since."""
+    before = state_rows.filter(pc.equal(state_rows["part"], "staged"))
+    content = _of_kind(rows, Kind.CONTENT)
+    brought = content.filter(content["body_bytes"].is_valid())  # null: a piece without a header
+    columns = ["message_id", "position"]
+    last: dict[int, int] = {}
+    for table in (before, brought):
+        last |= zip(*(as_list(table[name]) for name in columns), strict=True)
+    if not last:
+        return {}
+    ends = _of_kind(rows, Kind.ENQUEUED, Kind.STAGING_ABORTED)
+    ends = ends.filter(pc.is_in(ends["message_id"], pa.array([*last], pa.int64())))
+    for message_id, position in zip(*(as_list(ends[name]) for name in columns), strict=True):
+        if position > last.get(message_id, position):
+            del last[message_id]
+    return last
 
 
 def _base_entries(base: pa.Table) -> pa.Table:
@@ -239,9 +257,9 @@ def _fill(state: State, entries: pa.Table) -> None:
     entries = entries.append_column("by_queue", by_queue)
     entries = entries.sort_by([("by_queue", "ascending"), ("position", "ascending")])
     counts = pc.value_counts(entries["by_queue"].combine_chunks())
-    with _no_collection():
-        message_ids = _list(entries["message_id"])
-        objects = map(Entry, *(_list(entries[name]) for name in Entry.__dataclass_fields__))
+    with no_collection():
+        message_ids = as_list(entries["message_id"])
+        objects = map(Entry, *(as_list(entries[name]) for name in Entry.__dataclass_fields__))
         pairs = zip(message_ids, objects, strict=True)
         for index, count in zip(
             counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True
@@ -258,37 +276,4 @@ def _on_queues(column: pa.ChunkedArray, message_ids: list[Any]) -> dict[int, int
     if pc.count_distinct(column).as_py() == len(column):
         return dict.fromkeys(message_ids, 1)
     counted = pc.value_counts(column.combine_chunks())
-    return dict(zip(_list(counted.field(0)), _list(counted.field(1)), strict=True))
-
-
-def _list(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """Values as Python objects; integers and times (as µs) without a detour by scalars."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if column.null_count == len(column):
-        return [None] * len(column)
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    if pa.types.is_integer(column.type) and not column.null_count:
-        buffer = column.cast(pa.int64()).buffers()[1]
-        start = column.offset if column.type == pa.int64() else 0
-        return memoryview(buffer).cast("q")[start : start + len(column)].tolist()
-    if pa.types.is_string(column.type):
-        encoded = column.dictionary_encode()
-        names = [*encoded.dictionary.to_pylist(), None]
-        codes = pc.fill_null(encoded.indices, len(names) - 1)
-        return list(map(names.__getitem__, _list(codes)))
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """No garbage collection while a million objects that all stay are made."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    return dict(zip(as_list(counted.field(0)), as_list(counted.field(1)), strict=True))

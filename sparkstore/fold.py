@@ -74,6 +74,8 @@ class State:
         bindings: Definition (JSON) by key.
         configured: Objects of a broker's configuration (JSON) by category and key.
         members: By name.
+        staged: Messages whose header came with a piece of their content and that were not enqueued
+            since; the position of the last such piece.
         messages: On how many queues each message is; one on none is not here.
     """
 
@@ -85,6 +87,7 @@ class State:
     bindings: dict[BindingKey, str] = field(default_factory=dict)
     configured: dict[tuple[str, str], str] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
+    staged: dict[int, int] = field(default_factory=dict)
     messages: dict[int, int] = field(default_factory=dict)
 
 
@@ -159,8 +162,16 @@ def _refused(state: State, _position: int, record: Record, _epoch: int) -> None:
     member.refusals[record.request] = record.detail or "{}"
 
 
-def _content(_state: State, _position: int, _record: Record, _epoch: int) -> None:
-    """Content changes nothing until a record enqueues it."""
+def _content(state: State, position: int, record: Record, _epoch: int) -> None:
+    """Content changes nothing until a record enqueues it, unless it brings the header."""
+    if record.message is not None and record.message.protocol is not None:
+        assert record.message_id is not None
+        state.staged[record.message_id] = position
+
+
+def _staging_aborted(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.message_id is not None
+    del state.staged[record.message_id]
 
 
 def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> None:
@@ -170,6 +181,8 @@ def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> No
     assert message_id is not None
     assert header is not None
     messages[message_id] = messages.get(message_id, 0) + 1
+    if state.staged:
+        state.staged.pop(message_id, None)
     state.queues[record.queue].entries[message_id] = Entry(
         position,
         record.at,
@@ -238,4 +251,5 @@ APPLY = {
     Kind.CONFIGURED: _configured,
     Kind.UNCONFIGURED: _unconfigured,
     Kind.REFUSED: _refused,
+    Kind.STAGING_ABORTED: _staging_aborted,
 }

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     CONFIGURED = 12
     UNCONFIGURED = 13
     REFUSED = 14
+    STAGING_ABORTED = 15
 
     @property
     def column(self) -> str:
@@ -223,6 +224,9 @@ def content_staged(
 ) -> Record:
     """One piece of a large message's content; it is on no queue yet.
 
+    If the first piece brings the header, the message is *staged*: the state remembers it, also over
+    a restart, until it is enqueued or its staging is aborted.
+
     The same piece may be there twice, with the same bytes: a client of the store service that does
     not know whether it arrived sends it again. Who reads content takes each offset once.
     """
@@ -234,6 +238,11 @@ def content_staged(
         body=body,
         body_offset=body_offset,
     )
+
+
+def staging_aborted(at: int, message_id: int) -> Record:
+    """A message that was staged with its header will not be enqueued."""
+    return Record(Kind.STAGING_ABORTED, at, message_id=message_id)
 
 
 def message_enqueued(

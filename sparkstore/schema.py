@@ -12,6 +12,7 @@ partitioned by `part` and `block`:
              binding_key (key)
     member   member                             request (the last decided), detail (refusals: JSON
                                                 object of the last `fold.WINDOW`, by request)
+    staged   message_id                         position
     meta     (one row)                          position P, epoch, segment of P, message_id (least
                                                 id never reserved), history_start
 

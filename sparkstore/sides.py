@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore.fold import State
+from sparkstore.fold import Member, State
 from sparkstore.schema import ROW, STATE
 from sparkstore.tables import text
-from sparkstore.views import VIEWS
+from sparkstore.views import STEPS_OF_OTHERS, VIEWS
 
 ENTRY_KEY = ("queue", "message_id")
 ENTRY_VALUES = (
@@ -31,14 +31,19 @@ ENTRY_VALUES = (
 )
 WIRING_KEY = ("queue", "exchange", "binding_key")
 WIRING_VALUES = ("detail",)
-MEMBER_KEY = ("member",)
-MEMBER_VALUES = ("request", "refused")
+OTHER_KEY = ("part", "member", "message_id")
+OTHER_VALUES = ("position", "request", "refused")
 REFUSED = "array_join(array_sort(json_object_keys(detail)), ' ')"
 """The column `refused`, from the refusals of a member: which of its requests were."""
 
 _BUCKETS = 256
 _ENTRIES = pa.schema([STATE.field(name) for name in (*ENTRY_KEY, *ENTRY_VALUES)])
-_MEMBERS = pa.schema([("member", pa.string()), ("request", pa.int64()), ("refused", pa.string())])
+_OTHERS = pa.schema(
+    [
+        *(STATE.field(name) for name in (*OTHER_KEY, *OTHER_VALUES[:-1])),
+        pa.field("refused", pa.string()),
+    ]
+)
 _WIRING = pa.schema([STATE.field(name) for name in (*WIRING_KEY, *WIRING_VALUES)])
 
 
@@ -65,14 +70,14 @@ def wiring(spark: SparkSession, side: Side) -> DataFrame:
     return spark.sql(text("reconcile_wiring", VIEWS["bindings"], side.names()))
 
 
-def members(spark: SparkSession, side: Side) -> DataFrame:
-    """Every member, by the steps of the view `members`: (member, request, detail, refused)."""
+def others(spark: SparkSession, side: Side) -> DataFrame:
+    """Every member and every staged message: the columns of `OTHER_KEY`, `OTHER_VALUES`, detail."""
     values = side.names() | {"refused": REFUSED}
-    return spark.sql(text("reconcile_members", VIEWS["members"], values))
+    return spark.sql(text("reconcile_others", STEPS_OF_OTHERS, values))
 
 
 def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame, DataFrame]:
-    """Entries, wiring and members of a state in memory."""
+    """Entries, wiring, and the others of a state in memory."""
     entry_rows = [
         (name, message_id, *(getattr(entry, field) for field in ENTRY_VALUES))
         for name, queue in state.queues.items()
@@ -84,15 +89,23 @@ def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame, 
         *((key.queue, key.exchange, key.binding_key, d) for key, d in state.bindings.items()),
         *((None, *key, detail) for key, detail in state.configured.items()),
     ]
-    member_rows = [
-        (name, member.last_request, " ".join(sorted(map(str, member.refusals))))
-        for name, member in state.members.items()
+    other_rows: list[tuple[object, ...]] = [
+        *(
+            ("member", name, None, None, found.last_request, _refused(found))
+            for name, found in state.members.items()
+        ),
+        *(("staged", None, *place, None, None) for place in state.staged.items()),
     ]
     return (
         spark.createDataFrame(_table(entry_rows, _ENTRIES)),
         spark.createDataFrame(_table(wiring_rows, _WIRING)),
-        spark.createDataFrame(_table(member_rows, _MEMBERS)),
+        spark.createDataFrame(_table(other_rows, _OTHERS)),
     )
+
+
+def _refused(member: Member) -> str:
+    """As `REFUSED` makes it."""
+    return " ".join(sorted(map(str, member.refusals)))
 
 
 def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:

@@ -18,6 +18,7 @@ from sparkstore.tables import table_names, text
 TAIL_VIEW = "sparkstore_fold_tail"
 """Name of the temporary view that the records of a step are registered under."""
 
+_NULL = "CAST(NULL AS BIGINT)"
 _WIRING_KINDS = {"created", "destroyed", "bound", "unbound", "configured", "unconfigured"}
 
 
@@ -27,10 +28,13 @@ class Told(NamedTuple):
     Attributes:
         kinds: Of the records, as the tables spell them.
         has_requests: Some of them name a request of a member.
+        has_staged: Some of them bring the header of a staged message, or `state` has one that they
+            may end.
     """
 
     kinds: frozenset[str]
     has_requests: bool
+    has_staged: bool
 
 
 def tail_of(spark: SparkSession, root: Root, step: Step) -> DataFrame:
@@ -66,17 +70,20 @@ def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
         found = found.unionByName(
             _shaped(membered.selectExpr("*", "'member' part", "'put' change"))
         )
+    if told.has_staged:
+        staged = spark.sql(text("staged", ("fold_tail", "brought"), names))
+        found = found.unionByName(_shaped(staged.selectExpr("*", "'staged' part"), has_block=False))
     return found
 
 
-def _shaped(frame: DataFrame) -> DataFrame:
+def _shaped(frame: DataFrame, *, has_block: bool = True) -> DataFrame:
     """The columns of `state`, null where `frame` has none, and what the MERGE decides by."""
     types = {"string": "string", "int64": "bigint", "int32": "int"}
     has_id = "message_id" in frame.columns
     computed = {
-        "block": F.expr(f"message_id div {BLOCK_IDS}" if has_id else "CAST(NULL AS BIGINT)"),
+        "block": F.expr(f"message_id div {BLOCK_IDS}" if has_id and has_block else _NULL),
         "was_there": F.expr("was_there" if "was_there" in frame.columns else "false"),
-        "match_id": F.expr("message_id" if has_id else "CAST(NULL AS BIGINT)"),
+        "match_id": F.expr("message_id" if has_id else _NULL),
     }
     columns = [
         F.col(field.name)

@@ -23,6 +23,7 @@ from sparkstore.compact_plan import Limits, Step, steps, target_condition
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.root import Root
 from sparkstore.schema import STATE
+from sparkstore.snapshot import snapshot
 from sparkstore.state_changes import TAIL_VIEW, Told, changes_of, tail_of, touched_by
 from sparkstore.tables import settings, statement, table_names
 
@@ -123,6 +124,8 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
         tail_of(spark, root, step).createOrReplaceTempView(TAIL_VIEW)
         kept.callback(spark.catalog.dropTempView, TAIL_VIEW)
         new_meta, told = _new_meta(spark.table(TAIL_VIEW), meta, step)
+        if not told.has_staged:
+            told = told._replace(has_staged=_has_staged(root))
         changes = kept.enter_context(_kept(changes_of(spark, root, told)))
         touched = touched_by(changes)
         changes.unionByName(_meta_row(changes, meta, new_meta)).createOrReplaceTempView(
@@ -135,6 +138,11 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
     check_is_newest(root, "state", metadata)
     _log.info("folded up to position %d: %d entries changed", step.last, touched.row_count)
     return touched.row_count
+
+
+def _has_staged(root: Root) -> bool:
+    """True if `state` has staged messages, by Delta's log."""
+    return any(file.partition == "staged" for file in snapshot(root.state))
 
 
 @contextmanager
@@ -170,9 +178,14 @@ def _new_meta(tail: DataFrame, old: Meta, step: Step) -> tuple[Meta, Told]:
         last("message_id", "ids_reserved").alias("message_id"),
         F.collect_set("kind").alias("kinds"),
         F.count("request").alias("request_count"),
+        F.count(F.when(F.col("kind") == "content", F.col("body_bytes"))).alias("header_count"),
     ).first()
     assert found is not None
-    told = Told(frozenset(found.kinds), has_requests=found.request_count > 0)
+    told = Told(
+        frozenset(found.kinds),
+        has_requests=found.request_count > 0,
+        has_staged=found.header_count > 0,
+    )
     length = step.last - step.after
     total = length * (step.after + step.last + 1) // 2
     if (found.row_count, found.total, found.last) != (length, total, step.last):

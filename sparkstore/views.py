@@ -41,6 +41,8 @@ _TAIL = ("opening", "tail", "changes", "guard")
 _ENTRIES = ("dropped", "folded", "entries")
 _WIRING = ("wired", "wiring")
 _MEMBERS = ("decided", "refusals", "membered")
+STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "brought", "staged")
+"""With these, what is neither entry nor wiring can be named: members and staged messages."""
 
 VIEWS: Mapping[str, tuple[str, ...]] = {
     "queues": (*_TAIL, *_ENTRIES, *_WIRING),

@@ -27,6 +27,7 @@ from sparkstore.records import (
     queue_created,
     queue_destroyed,
     refused,
+    staging_aborted,
     unbound,
     unconfigured,
 )
@@ -162,6 +163,23 @@ class HistoryBuilder:
         """A new message whose content came in pieces before; for some it ends there."""
         self._enqueue_new(self._queue(a) if b % 4 else [], a, b, staged=True)
 
+    def stage(self, a: int, b: int) -> None:
+        """A new message whose header comes with its first piece, perhaps twice; on no queue yet."""
+        message_id, header, body = self._new_message(a, b)
+        for _ in range(1 + b % 2):
+            self.add(content_staged(self.at(b), message_id, 0, body[:2], header))
+        if body[2:]:
+            self.add(content_staged(self.at(), message_id, 2, body[2:]))
+
+    def end_staging(self, a: int, b: int) -> None:
+        """A staged message goes on a queue, or nowhere."""
+        for message_id in _pick(sorted(self.state.staged), a):
+            header = self._headers[message_id]
+            for queue in self._queue(a) if b % 3 else []:
+                self.add(message_enqueued(self.at(b), queue, message_id, header, None))
+            if b % 3 == 0:
+                self.add(staging_aborted(self.at(), message_id))
+
     def enqueue_again(self, a: int, b: int) -> None:
         """A message that is on a queue goes on another, or back to one that it left."""
         for message_id in _pick(sorted(self.state.messages), a):
@@ -198,17 +216,12 @@ class HistoryBuilder:
             self.add(message_enqueued(self.at(b), queue, message_id, known, None, number))
 
     def _enqueue_new(self, queues: list[str], a: int, b: int, *, staged: bool) -> None:
-        if self._next_id >= self.state.next_message_id:
-            self.reserve(0, 0)
-        message_id, self._next_id = self._next_id, self._next_id + 1
+        message_id, header, body = self._new_message(a, b)
         self._transaction += 1
-        body = bytes([message_id % 256]) * (b % 7)
-        header = _header(a, b)._replace(body_bytes=len(body))
         if staged:
             for offset in range(0, len(body), 2):
                 piece = body[offset : offset + 2]
                 self.add(content_staged(self.at(), message_id, offset, piece))
-        self._headers[message_id] = header
         first, inline = header, None if staged else body
         for queue in queues:
             self.add(
@@ -220,6 +233,14 @@ class HistoryBuilder:
         assert self._member is not None
         self._requests[self._member] += 1
         return self._requests[self._member]
+
+    def _new_message(self, a: int, b: int) -> tuple[int, MessageHeader, bytes]:
+        if self._next_id >= self.state.next_message_id:
+            self.reserve(0, 0)
+        message_id, self._next_id = self._next_id, self._next_id + 1
+        body = bytes([message_id % 256]) * (b % 7)
+        header = self._headers[message_id] = _header(a, b)._replace(body_bytes=len(body))
+        return message_id, header, body
 
     def _unbind_all(self, *, queue: str | None = None, exchange: str | None = None) -> None:
         for key in sorted(self.state.bindings):
@@ -287,6 +308,9 @@ STEPS: list[Callable[[HistoryBuilder, int, int], None]] = [
     HistoryBuilder.configure,
     HistoryBuilder.configure,
     HistoryBuilder.unconfigure,
+    HistoryBuilder.stage,
+    HistoryBuilder.stage,
+    HistoryBuilder.end_staging,
 ]
 
 

@@ -59,6 +59,8 @@ def state_table(state: fold.State, *, segment: int = 0, history_start: int = 1) 
         rows.append(
             {"part": "member", "member": name, "request": member.last_request, "detail": refusals}
         )
+    for message_id, position in state.staged.items():
+        rows.append({"part": "staged", "message_id": message_id, "position": position})
     for exchange, detail in state.exchanges.items():
         rows.append({"part": "wiring", "exchange": exchange, "detail": detail})
     for binding, detail in state.bindings.items():

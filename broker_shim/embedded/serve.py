@@ -51,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         address = parse_listen(options.listen)
         settings, config = settings_of(options)
         doors = doors_of(options)
+        if doors is not None and doors.listen is not None:
+            parse_listen(doors.listen, "--store-listen")
     except InvalidRequest as reason:
         return _complain(str(reason), EXIT_USAGE)
     try:
@@ -203,7 +205,7 @@ def _service(
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
     assert isinstance(store, DeltaMessageStore)
-    opened = doors.open(lambda text: listening_socket(parse_listen(text)))
+    opened = doors.open(lambda text: listening_socket(parse_listen(text, "--store-listen")))
     return Service(store, opened, max_message_bytes, is_shared=is_shared)
 
 

@@ -39,12 +39,7 @@ def listen_on_path(path: Path) -> socket.socket:
         InvalidRequest: The path is too long, its folder is open to others, or it is no socket.
         OSError: It cannot be bound.
     """
-    if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
-        message = (
-            f"the path of a socket has at most {_MAX_SOCKET_PATH_BYTES} bytes, {path} has more:"
-            " give a shorter one with --store-socket"
-        )
-        raise InvalidRequest(message)
+    check_path(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_folder(path.parent)
     if path.exists() and not path.is_socket():
@@ -60,6 +55,16 @@ def listen_on_path(path: Path) -> socket.socket:
         listening.close()
         raise
     return listening
+
+
+def check_path(path: Path) -> None:
+    """Raises InvalidRequest if a path is too long for a socket."""
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
+        message = (
+            f"the path of a socket has at most {_MAX_SOCKET_PATH_BYTES} bytes, {path} has more:"
+            " give a shorter one with --store-socket"
+        )
+        raise InvalidRequest(message)
 
 
 def read_token(path: Path) -> str:

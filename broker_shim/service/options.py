@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.service.listening import Door, default_socket, listen_on_path, read_token
+from broker_shim.service.listening import (
+    Door,
+    check_path,
+    default_socket,
+    listen_on_path,
+    read_token,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ def doors_of(options: argparse.Namespace) -> Doors | None:
     path, listen = options.store_socket, options.store_listen
     if options.no_amqp and path is None and listen is None and options.root:
         path = default_socket(Path(options.root))
-    if path is None and listen is None:
+    if path is None and listen is None and not options.no_amqp:
         if options.token_file is not None:
             raise InvalidRequest("--token-file is for --store-listen HOST:PORT: give that, too")
         return None
@@ -93,5 +99,7 @@ def doors_of(options: argparse.Namespace) -> Doors | None:
     if listen is not None and options.token_file is None:
         message = f"--store-listen {listen} needs --token-file FILE: any user can reach a TCP port"
         raise InvalidRequest(message)
+    if path is not None:
+        check_path(path)
     token = None if options.token_file is None else read_token(options.token_file)
     return Doors(path, listen, token)

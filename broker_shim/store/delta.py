@@ -71,14 +71,14 @@ class DeltaMessageStore(LocalMessageStore):
         return self._log.metrics
 
     def load_staged(self, message_id: int) -> Message:
-        """`load` of a message that is not enqueued yet, if its pieces brought its header, too.
-
-        For the store service. Its caller knows that the message was never on a queue: of one that
-        left its last queue this would find what history still has.
+        """`load`, also of a message that was staged with its header and is on no queue yet.
 
         Raises:
-            InvalidRequest: There are no pieces of it, not all of them, or none has the header.
+            InvalidRequest: It is neither; or not all pieces of it came.
         """
         with self._lock:
             self._check_open()
-        return Message(message_id, *self._log.load(message_id))
+            is_staged = message_id in self._ledger.state.staged
+        return (
+            Message(message_id, *self._log.load(message_id)) if is_staged else self.load(message_id)
+        )

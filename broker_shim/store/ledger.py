@@ -110,6 +110,17 @@ class Ledger(WiringLedger):
         self._fresh[message.message_id] = True
         return []
 
+    def abort_staging(self, message_id: int) -> Step:
+        """A message that was staged with its header will not be enqueued.
+
+        Raises:
+            InvalidRequest: It is not staged.
+        """
+        if message_id not in self.state.staged:
+            refusal = f"message {message_id} is not staged"
+            raise InvalidRequest(refusal)
+        return Step(records.staging_aborted(self.now_us(), message_id), is_kept=True)
+
     def enqueue(
         self,
         message: Message,
@@ -133,10 +144,10 @@ class Ledger(WiringLedger):
             raise InvalidRequest(refusal)
         is_logged = message_id in brought
         if not is_logged and message_id not in self._fresh and message_id not in self.volatile:
-            if message_id not in self.state.messages:
+            if message_id not in self.state.messages and message_id not in self.state.staged:
                 refusal = f"message {message_id} left its last queue: make a new message"
                 raise InvalidRequest(refusal)
-            is_logged = True
+            is_logged = message_id in self.state.messages
         is_kept, arguments = self._terms[queue]
         is_kept = is_kept and header.durable
         if message.is_staged and not is_kept:

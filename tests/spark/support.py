@@ -163,6 +163,15 @@ def stored(
     return meta[0]["position"], entries, queues, bindings, configured, members
 
 
+def stored_staged(root: Root) -> dict[int, int]:
+    """Staged messages in `state`: the position that brought the header, by message id."""
+    rows = DeltaTable(str(root.state)).to_pyarrow_table(filters=[("part", "=", "staged")])
+    found = {row["message_id"]: row["position"] for row in rows.to_pylist()}
+    assert len(found) == rows.num_rows
+    assert rows["block"].null_count == rows.num_rows
+    return found
+
+
 def _wiring(
     rows: list[dict[str, Any]],
 ) -> tuple[dict[str, str], dict[BindingKey, str], Configured]:

@@ -1,2 +1,0 @@
--- Every member of one side, as the views fold it; `refused` names the requests that were.
-SELECT member, request, detail, {refused} AS refused FROM membered
