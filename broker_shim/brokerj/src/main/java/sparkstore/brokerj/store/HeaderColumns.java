@@ -6,7 +6,6 @@ import java.util.ArrayList;
 import java.util.Date;
 import java.util.List;
 import org.apache.qpid.server.message.AMQMessageHeader;
-import org.apache.qpid.server.message.ServerMessage;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import sparkstore.brokerj.wire.Packer;
@@ -40,18 +39,21 @@ final class HeaderColumns {
      * @param protocol how {@code encoded} is encoded
      * @param encoded type and metadata, the protocol's own encoding
      * @param bodyBytes length of the content
-     * @param message for its columns; a header that cannot be read leaves them empty, because it
+     * @param header for the columns; null, or one that cannot be read, leaves them empty, because it
      *     must not stop its message
+     * @param to where the message was sent, if that is known
      */
-    HeaderColumns(String protocol, byte[] encoded, int bodyBytes, ServerMessage<?> message) {
+    HeaderColumns(
+            String protocol, byte[] encoded, int bodyBytes, AMQMessageHeader header, String to) {
         this.protocol = protocol;
         this.encoded = encoded;
         this.bodyBytes = bodyBytes;
         try {
-            read(message, message.getMessageHeader());
+            if (header != null) {
+                read(header, to);
+            }
         } catch (RuntimeException unreadable) {
-            LOGGER.debug("message {} has a header that cannot be read",
-                    message.getMessageNumber(), unreadable);
+            LOGGER.debug("a message has a header that cannot be read", unreadable);
             texts.clear();
             properties.clear();
         }
@@ -60,7 +62,7 @@ final class HeaderColumns {
         }
     }
 
-    private void read(ServerMessage<?> message, AMQMessageHeader header) {
+    private void read(AMQMessageHeader header, String to) {
         priority = Math.max(0, Math.min(MAX_PRIORITY, header.getPriority()));
         createdAt = micros(header.getTimestamp());
         expiresAt = micros(header.getExpiration());
@@ -69,7 +71,7 @@ final class HeaderColumns {
         texts.add(header.getCorrelationId());
         texts.add(header.getReplyTo());
         texts.add(Subject.of(header));
-        texts.add(message.getTo());
+        texts.add(to);
         texts.add(header.getUserId());
         texts.add(header.getAppId());
         texts.add(header.getType());

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import org.apache.qpid.server.model.ConfiguredObject;
 import org.apache.qpid.server.model.Queue;
@@ -135,19 +136,27 @@ public final class SparkStoreConfigurationStore
         records().forEach(handler::handle);
     }
 
+    /**
+     * All records. A parent that is not in the store itself is left out, as the broker's own stores
+     * do: that is the node, which may have another id after the broker was set up again.
+     */
     private List<ConfiguredObjectRecord> records() {
         List<ConfiguredObjectRecord> records = new ArrayList<>();
-        session.configured().all(ConfiguredObjects.CONFIGURATION)
-                .forEach((key, detail) -> records.add(record(key, detail)));
+        Map<String, String> all = session.configured().all(ConfiguredObjects.CONFIGURATION);
+        all.forEach((key, detail) -> records.add(record(key, detail, all.keySet())));
         return records;
     }
 
     @SuppressWarnings("unchecked")
-    private static ConfiguredObjectRecord record(String key, String detail) {
+    private static ConfiguredObjectRecord record(String key, String detail, Set<String> stored) {
         Map<String, Object> content = Json.read(detail);
         Map<String, UUID> parents = new LinkedHashMap<>();
         ((Map<String, String>) content.get("parents"))
-                .forEach((category, id) -> parents.put(category, UUID.fromString(id)));
+                .forEach((category, id) -> {
+                    if (stored.contains(id)) {
+                        parents.put(category, UUID.fromString(id));
+                    }
+                });
         return new ConfiguredObjectRecordImpl(UUID.fromString(key), (String) content.get("type"),
                 (Map<String, Object>) content.get("attributes"), parents);
     }

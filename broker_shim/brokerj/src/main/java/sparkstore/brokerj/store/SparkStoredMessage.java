@@ -4,6 +4,7 @@ import java.util.List;
 import org.apache.qpid.server.bytebuffer.QpidByteBuffer;
 import org.apache.qpid.server.message.EnqueueableMessage;
 import org.apache.qpid.server.message.ServerMessage;
+import org.apache.qpid.server.message.internal.InternalMessageMetaData;
 import org.apache.qpid.server.plugin.MessageMetaDataType;
 import org.apache.qpid.server.store.MessageHandle;
 import org.apache.qpid.server.store.StorableMessageMetaData;
@@ -206,18 +207,27 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
 
     private HeaderColumns columns(EnqueueableMessage<?> message) {
         T present = getMetaData();
+        ServerMessage<?> whole = message instanceof ServerMessage<?> known
+                ? known : serverMessage(present);
         HeaderColumns columns = new HeaderColumns(MetaData.protocol(present),
-                MetaData.encode(present), contentSize, serverMessage(message, present));
+                MetaData.encode(present), contentSize,
+                whole == null ? null : whole.getMessageHeader(),
+                whole == null ? null : whole.getTo());
         knownHeader = columns.known();
         return columns;
     }
 
+    /** The message as its protocol sees it; null if it cannot be made of metadata and content. */
     @SuppressWarnings("unchecked")
-    private ServerMessage<?> serverMessage(EnqueueableMessage<?> message, T present) {
-        if (message instanceof ServerMessage<?> whole) {
-            return whole;
+    private ServerMessage<?> serverMessage(T present) {
+        if (present instanceof InternalMessageMetaData) {
+            return null;  // it would decode the content; what the broker enqueues is a ServerMessage
         }
-        return ((MessageMetaDataType<T>) present.getType()).createMessage(this);
+        try {
+            return ((MessageMetaDataType<T>) present.getType()).createMessage(this);
+        } catch (RuntimeException garbled) {
+            return null;
+        }
     }
 
     private byte[] contentBytes() {

@@ -34,7 +34,8 @@ class ConfigurationContractTest {
     private RealService service;
     private SparkStoreConfigurationStore store;
     private final ConfiguredObjectRecord host =
-            record("VirtualHost", "host", Map.of("modelVersion", BrokerModel.MODEL_VERSION), Map.of());
+            record("VirtualHost", "host", Map.of("modelVersion", BrokerModel.MODEL_VERSION),
+                    Map.of("VirtualHostNode", UUID.randomUUID()));
 
     @BeforeEach
     void open() throws Exception {
@@ -84,6 +85,7 @@ class ConfigurationContractTest {
         assertEquals(Set.of(host), found);
         restart();
         assertEquals(Set.of(host), found);
+        assertEquals(Map.of(), byId(host.getId()).getParents(), "the node may have another id now");
     }
 
     @Test
