@@ -1,6 +1,7 @@
 package sparkstore.brokerj.store;
 
 import java.io.File;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
@@ -32,7 +33,7 @@ public final class SparkStoreMessageStore implements MessageStore {
     private final Location location;
     private final AtomicLong inMemory = new AtomicLong();
     private final AtomicLong evacuated = new AtomicLong();
-    private final Set<SparkStoredMessage<?>> messages = ConcurrentHashMap.newKeySet();
+    private final Map<Long, SparkStoredMessage<?>> messages = new ConcurrentHashMap<>();
     private final Set<MessageDeleteListener> deleteListeners = ConcurrentHashMap.newKeySet();
     private final Quota quota = new Quota();
     private volatile StoreSession session;
@@ -73,7 +74,7 @@ public final class SparkStoreMessageStore implements MessageStore {
         if (session != null) {
             session = null;
             quota.stop();
-            messages.forEach(SparkStoredMessage::clear);
+            messages.values().forEach(SparkStoredMessage::clear);
             messages.clear();
             inMemory.set(0);
             evacuated.set(0);
@@ -112,7 +113,7 @@ public final class SparkStoreMessageStore implements MessageStore {
     <T extends StorableMessageMetaData> SparkStoredMessage<T> message(
             long messageId, T metaData, SparkStoredMessage.Kept kept) {
         SparkStoredMessage<T> message = new SparkStoredMessage<>(this, messageId, metaData, kept);
-        messages.add(message);
+        messages.put(messageId, message);
         return message;
     }
 
@@ -149,9 +150,17 @@ public final class SparkStoreMessageStore implements MessageStore {
         evacuated.addAndGet(bytes);
     }
 
+    /** A message is about to leave a queue, perhaps its last: see {@link SparkStoredMessage#leaving}. */
+    void leaving(long messageId) {
+        SparkStoredMessage<?> message = messages.get(messageId);
+        if (message != null) {
+            message.leaving();
+        }
+    }
+
     /** A message goes for good; its metadata can still be read. */
     void removed(SparkStoredMessage<?> message) {
-        messages.remove(message);
+        messages.remove(message.getMessageNumber(), message);
         deleteListeners.forEach(listener -> listener.messageDeleted(message));
     }
 

@@ -159,6 +159,7 @@ final class SparkStoreTransaction implements Transaction {
         for (MessageEnqueueRecord entry : dequeues) {
             String queue = session.queueName(entry.getQueueId());
             if (queue != null) {  // else its queue was destroyed, and the entry with it
+                store.leaving(entry.getMessageNumber());
                 batch.dequeued(queue, entry.getMessageNumber());
             }
         }

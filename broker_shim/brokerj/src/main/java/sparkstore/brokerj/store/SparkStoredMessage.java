@@ -52,6 +52,7 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
     private Kept kept;
     private int inFlight;
     private boolean isRemoved;
+    private boolean isLeaving;
     private byte[] knownHeader;
 
     SparkStoredMessage(SparkStoreMessageStore store, long messageId, T metaData, Kept kept) {
@@ -150,10 +151,19 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
             store.stage(messageId, columns(null).whole(), contentBytes());
             kept = Kept.STAGED;
         }
-        long cleared = drop(false);
+        long cleared = isLeaving ? dropContent() : drop(false);
         store.inMemory(-cleared);
         store.evacuated(cleared);
         return true;
+    }
+
+    /**
+     * A dequeue of it is about to be sent, after which the service may have forgotten it, while
+     * delete listeners shall still read its metadata: it stays in memory from now on.
+     */
+    synchronized void leaving() {
+        isLeaving = true;
+        getMetaData();
     }
 
     /** A transaction that puts it on a queue is built: what its record has to bring. */
@@ -274,11 +284,7 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
 
     /** Bytes that were let go of. */
     private long drop(boolean forGood) {
-        long bytes = getInMemorySize();
-        if (content != null) {
-            content.dispose();
-            content = null;
-        }
+        long bytes = dropContent() + (metaData == null ? 0 : metadataSize);
         if (metaData != null) {
             if (forGood) {
                 metaData.dispose();
@@ -286,6 +292,15 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
                 metaData.clearEncodedForm();
             }
             metaData = null;
+        }
+        return bytes;
+    }
+
+    private long dropContent() {
+        long bytes = contentBytesInMemory();
+        if (content != null) {
+            content.dispose();
+            content = null;
         }
         return bytes;
     }
