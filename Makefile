@@ -7,7 +7,7 @@ SETUP := $(VENV)/.setup-done
 JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
-.PHONY: help check setup demo test test-all test-fast lint types contracts bench bench-jobs soak wheel check-schedules \
+.PHONY: help check setup demo test test-all test-fast lint types contracts bench bench-service bench-jobs soak wheel check-schedules \
     lock clean
 
 help:  ## this list
@@ -59,11 +59,16 @@ bench: setup  ## the figures of the README, beside the machine's own
 	@$(BIN)/python -m tests.benchmarks.bench_log all
 	@$(BIN)/python -m tests.benchmarks.bench_sql
 
+bench-service: setup  ## requests a second of the store service, beside the machine's own figures
+	@$(BIN)/python -m tests.benchmarks.bench_service
+
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
+	@SPARKSTORE_SERVICE_KILLS=$(or $(KILLS),300) \
+	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
 	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_replicate_killed.py
 

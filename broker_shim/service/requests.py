@@ -165,7 +165,7 @@ class Requests:
         return self._decisions.end(opened, commit=body[2])
 
     def _piece(self, _batch: Batch, body: Body) -> list[Step]:
-        return self._decisions.piece(body[1])
+        return self._decisions.staged.piece(body[1])
 
     def _opened(self, number: int) -> Open:
         opened = self._open.get(number)
