@@ -39,7 +39,13 @@ _ONCE = frozenset({"changes", "guard"})
 """Steps that are computed once in a query, however often they are named."""
 
 GUARD = "(SELECT whole FROM guard)"
-_DEFAULTS = {"touchedhint": "", "entryhint": "", "entriesguard": GUARD, "eventsguard": "true"}
+_DEFAULTS = {
+    "touchedhint": "",
+    "entryhint": "",
+    "least": "0",
+    "entriesguard": GUARD,
+    "eventsguard": "true",
+}
 """Hints to the optimiser, which whoever knows sizes fills in (`view_hints`), and where the guard
 stands: once in a query, since all of it reads each table at one version."""
 

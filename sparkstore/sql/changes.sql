@@ -24,4 +24,4 @@ SELECT
   max(position) FILTER (WHERE kind IN ('destroyed', 'unbound')) AS unmade,
   max_by(detail, position) FILTER (WHERE kind IN ('created', 'bound')) AS detail
 FROM tail
-GROUP BY queue, message_id, exchange, binding_key
+GROUP BY message_id, queue, exchange, binding_key
