@@ -8,19 +8,18 @@ Entries are folded by columns, never one by one. Per queue and message:
 * it is acquired by the holder of the last `acquired` after that `enqueued`, unless a `released`
   came after; the delivery count is that of the last `released` after it.
 
-Wiring and meta records are few: they go through `fold.apply` itself, on a state without entries.
+Wiring, refusals and meta records are few: they go through `fold.apply` itself, on a state without
+entries.
 A property test holds this equal to the oracle for every prefix of generated histories.
 
 Decision: Arrow's own kernels and no NumPy. Making a million Python objects is four fifths of the
-time whatever finds the entries; columns reach Python through `memoryview.tolist` (5 ns a value,
-`to_pylist` takes 50 times that), and the collector is off meanwhile, since nothing is garbage yet.
+time whatever finds the entries (`arrow_values`), and the collector is off meanwhile, since nothing
+is garbage yet.
 """
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
 from itertools import islice
 from typing import Any
 
@@ -28,8 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkstore import fold
+from sparkstore.arrow_values import as_list, no_collection
 from sparkstore.errors import CorruptData
-from sparkstore.fold import Entry, Queue, State
+from sparkstore.fold import Entry, Member, Queue, State
 from sparkstore.records import ENTRY_KINDS, BindingKey, Kind
 from sparkstore.rows import to_records
 from sparkstore.schema import STATE
@@ -37,7 +37,7 @@ from sparkstore.schema import STATE
 _ENTRY_COLUMNS = ["queue", "message_id", "position", "at", "priority", "expires_at"]
 _HELD_COLUMNS = ["message_bytes", "acquired_by", "delivery_count"]
 _ENTRIES = pa.schema([STATE.field(name) for name in (*_ENTRY_COLUMNS, *_HELD_COLUMNS)])
-_FEW = [kind for kind in Kind if kind not in {*ENTRY_KINDS, Kind.CONTENT}]
+_FEW = [kind for kind in Kind if kind not in {*ENTRY_KINDS, Kind.CONTENT, Kind.STAGING_ABORTED}]
 """Kinds that go through the oracle, one by one."""
 _KEY_BITS = 62
 
@@ -50,7 +50,7 @@ def rows_that_count(rows: pa.Table, *, epoch: int = 0) -> pa.Table:
         epoch: Of the newest `opened` before all of them; 0 if there is none.
     """
     opened = rows.filter(pc.equal(rows["kind"], Kind.OPENED.column))
-    openings = list(zip(_list(opened["position"]), _list(opened["epoch"]), strict=True))
+    openings = list(zip(as_list(opened["position"]), as_list(opened["epoch"]), strict=True))
     counts: Any = None
     for old in pc.unique(rows["epoch"]).to_pylist():
         newer = [position for position, other in openings if other > old]
@@ -75,6 +75,8 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
     """
     state = _meta_and_wiring(state_rows)
     destroyed = _apply_wiring(state, rows)
+    _decide(state, rows)
+    state.staged = _staged(state_rows, rows)
     if rows.num_rows:
         state.position = rows["position"][-1].as_py()
     base = state_rows.filter(pc.equal(state_rows["part"], "entry"))
@@ -92,6 +94,10 @@ def _meta_and_wiring(state_rows: pa.Table) -> State:
         if row["part"] == "meta":
             state.position, state.epoch = row["position"], row["epoch"]
             state.next_message_id = row["message_id"]
+        elif row["part"] == "member":
+            state.members[row["member"]] = Member(row["request"], _refusals(row["detail"]))
+        elif row["part"] == "wiring" and row["binding_key"] is not None and row["queue"] is None:
+            state.configured[row["exchange"], row["binding_key"]] = row["detail"]
         elif row["part"] == "wiring" and row["binding_key"] is not None:
             key = BindingKey(row["exchange"], row["queue"], row["binding_key"])
             state.bindings[key] = row["detail"]
@@ -115,6 +121,38 @@ def _apply_wiring(state: State, rows: pa.Table) -> dict[str, int]:
         if record.kind is Kind.DESTROYED and record.queue is not None:
             destroyed[record.queue] = position
     return destroyed
+
+
+def _refusals(detail: str) -> dict[int, str]:
+    """Refusals of a member by request, rising, from its row of `state`."""
+    return dict(sorted((int(request), why) for request, why in json.loads(detail).items()))
+
+
+def _decide(state: State, rows: pa.Table) -> None:
+    """The last request of each member that the records name."""
+    asked = rows.select(["member", "request"]).filter(rows["request"].is_valid()).drop_null()
+    last = asked.group_by("member").aggregate([("request", "max")])
+    for member, request in zip(*(as_list(last[name]) for name in last.column_names), strict=True):
+        fold.decided(state, member, request)
+
+
+def _staged(state_rows: pa.Table, rows: pa.Table) -> dict[int, int]:
+    """Messages whose header came with content, and that nothing ended since."""
+    before = state_rows.filter(pc.equal(state_rows["part"], "staged"))
+    content = _of_kind(rows, Kind.CONTENT)
+    brought = content.filter(content["body_bytes"].is_valid())  # null: a piece without a header
+    columns = ["message_id", "position"]
+    last: dict[int, int] = {}
+    for table in (before, brought):
+        last |= zip(*(as_list(table[name]) for name in columns), strict=True)
+    if not last:
+        return {}
+    ends = _of_kind(rows, Kind.ENQUEUED, Kind.STAGING_ABORTED)
+    ends = ends.filter(pc.is_in(ends["message_id"], pa.array([*last], pa.int64())))
+    for message_id, position in zip(*(as_list(ends[name]) for name in columns), strict=True):
+        if position > last.get(message_id, position):
+            del last[message_id]
+    return last
 
 
 def _base_entries(base: pa.Table) -> pa.Table:
@@ -219,9 +257,9 @@ def _fill(state: State, entries: pa.Table) -> None:
     entries = entries.append_column("by_queue", by_queue)
     entries = entries.sort_by([("by_queue", "ascending"), ("position", "ascending")])
     counts = pc.value_counts(entries["by_queue"].combine_chunks())
-    with _no_collection():
-        message_ids = _list(entries["message_id"])
-        objects = map(Entry, *(_list(entries[name]) for name in Entry.__dataclass_fields__))
+    with no_collection():
+        message_ids = as_list(entries["message_id"])
+        objects = map(Entry, *(as_list(entries[name]) for name in Entry.__dataclass_fields__))
         pairs = zip(message_ids, objects, strict=True)
         for index, count in zip(
             counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True
@@ -238,37 +276,4 @@ def _on_queues(column: pa.ChunkedArray, message_ids: list[Any]) -> dict[int, int
     if pc.count_distinct(column).as_py() == len(column):
         return dict.fromkeys(message_ids, 1)
     counted = pc.value_counts(column.combine_chunks())
-    return dict(zip(_list(counted.field(0)), _list(counted.field(1)), strict=True))
-
-
-def _list(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """Values as Python objects; integers and times (as µs) without a detour by scalars."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if column.null_count == len(column):
-        return [None] * len(column)
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    if pa.types.is_integer(column.type) and not column.null_count:
-        buffer = column.cast(pa.int64()).buffers()[1]
-        start = column.offset if column.type == pa.int64() else 0
-        return memoryview(buffer).cast("q")[start : start + len(column)].tolist()
-    if pa.types.is_string(column.type):
-        encoded = column.dictionary_encode()
-        names = [*encoded.dictionary.to_pylist(), None]
-        codes = pc.fill_null(encoded.indices, len(names) - 1)
-        return list(map(names.__getitem__, _list(codes)))
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """No garbage collection while a million objects that all stay are made."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    return dict(zip(as_list(counted.field(0)), as_list(counted.field(1)), strict=True))

@@ -130,6 +130,17 @@ def transactions_are_whole(seen: Look) -> list[Finding]:
     return listed(check, seen.rows("reconcile_transactions"), finding)
 
 
+def requests_rise(seen: Look) -> list[Finding]:
+    """Each request of a member was decided once, and after those before it."""
+    check = "requests_rise"
+    advice = "a request was done twice: see the records around it, and undo one of them"
+    return listed(
+        check,
+        seen.rows("reconcile_requests"),
+        lambda row: Finding(check, ERROR, f"member {row.member!r}", told(row), advice),
+    )
+
+
 def message_ids_were_reserved(seen: Look) -> list[Finding]:
     """No message has an id that a store might give out again."""
     (row,) = seen.rows("reconcile_ids").collect()

@@ -17,6 +17,9 @@ from sparkstore.schema import STATE
 from sparkstore.sides import (
     ENTRY_KEY,
     ENTRY_VALUES,
+    OTHER_KEY,
+    OTHER_VALUES,
+    REFUSED,
     WIRING_KEY,
     WIRING_VALUES,
     Side,
@@ -24,6 +27,7 @@ from sparkstore.sides import (
     differing,
     entries,
     frames_of,
+    others,
     wiring,
 )
 from sparkstore.state_fold import Meta
@@ -31,14 +35,15 @@ from sparkstore.tables import statement
 
 
 class Folded(NamedTuple):
-    """What a fold made: every entry, and every queue, exchange and binding."""
+    """What a fold made; `wiring` is every queue, exchange, binding and configured object."""
 
     entries: DataFrame
     wiring: DataFrame
+    others: DataFrame
 
 
 def compared(check: str, advice: str, left: Folded, right: Folded) -> list[Finding]:
-    """Findings about entries and wiring that are not the same on two sides.
+    """Findings about what is not the same on two sides: entries, wiring, members, staged messages.
 
     Args:
         check: Its name.
@@ -55,9 +60,15 @@ def compared(check: str, advice: str, left: Folded, right: Folded) -> list[Findi
         what = " ".join(repr(row[name]) for name in WIRING_KEY if row[name] is not None)
         return Finding(check, ERROR, f"wiring {what}", _both(row), advice, PROPOSED)
 
+    def other(row: Row) -> Finding:
+        is_member = row.part == "member"
+        subject = f"member {row.member!r}" if is_member else f"staged message {row.message_id}"
+        return Finding(check, ERROR, subject, _both(row), advice, PROPOSED)
+
     return [
         *listed(check, _differing(left.entries, right.entries, ENTRY_KEY, ENTRY_VALUES), entry),
         *listed(check, _differing(left.wiring, right.wiring, WIRING_KEY, WIRING_VALUES), wired),
+        *listed(check, _differing(left.others, right.others, OTHER_KEY, OTHER_VALUES), other),
     ]
 
 
@@ -96,7 +107,7 @@ def recovery_agrees(seen: Look) -> list[Finding]:
         advice = "not compared: too much for this process; the other folds were"
         return [Finding(check, INFO, "recovery", evidence, advice)]
     spark = seen.names.spark
-    shown = Folded(spark.table(seen.entries), spark.table(seen.wiring))
+    shown = Folded(*(spark.table(name) for name in (seen.entries, seen.wiring, seen.others)))
     advice = "views and recovery fold the same records differently: call the operator"
     return compared(check, advice, shown, Folded(*frames_of(spark, seen.recovered.state)))
 
@@ -145,9 +156,13 @@ def state_is_the_fold_of_history(seen: Look) -> list[Finding]:
         advice = "history lost its end: run compact, it brings it again from the journal"
         return [Finding(check, ERROR, "history", evidence, advice, PROPOSED)]
     stored = spark.table(seen.side.state)
-    found = Folded(stored.where("part = 'entry'"), stored.where("part = 'wiring'"))
+    found = Folded(
+        stored.where("part = 'entry'"),
+        stored.where("part = 'wiring'"),
+        stored.where("part IN ('member', 'staged')").withColumn("refused", F.expr(REFUSED)),
+    )
     side = history_side(seen.names, seen.side, seen.meta, seen.meta.position)
-    expected = Folded(entries(spark, side), wiring(spark, side))
+    expected = Folded(entries(spark, side), wiring(spark, side), others(spark, side))
     advice = REPAIR + ": it is rebuilt from history"
     return [*_meta(seen, check, advice), *compared(check, advice, found, expected)]
 

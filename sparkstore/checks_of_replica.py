@@ -16,7 +16,7 @@ from sparkstore.checks import (
 from sparkstore.checks_of_folds import Folded, compared, state_is_the_fold_of_history
 from sparkstore.findings import ERROR, INFO, PROPOSED, Finding
 from sparkstore.look import Look, digests
-from sparkstore.sides import Side, by_position, differing, entries, wiring
+from sparkstore.sides import Side, by_position, differing, entries, others, wiring
 
 AGREES = "replica_agrees"
 _AGAIN = "keep the one that is right; make the replica anew from it, in an empty folder"
@@ -76,7 +76,7 @@ def _part(records: DataFrame, first: int, last: int) -> DataFrame:
 
 
 def _folds(seen: Look, replica: Look) -> list[Finding]:
-    """Both fold to the same entries and wiring, at the last position that both have."""
+    """Both fold to the same wiring, entries and the others, at the last position of both."""
     check, last = "replica_folds_agree", min(seen.end, replica.end)
     if last < max(seen.meta.position, replica.meta.position) or seen.refusal or replica.refusal:
         evidence = {"replica": replica.end, "state_position": seen.meta.position}
@@ -87,13 +87,13 @@ def _folds(seen: Look, replica: Look) -> list[Finding]:
 
 
 def _folded(seen: Look, last: int) -> Folded:
-    """Entries and wiring as they were at a position, P or later."""
+    """What the views fold as it was at a position, P or later."""
     spark, names = seen.names.spark, seen.names
     if last == seen.end:
-        return Folded(spark.table(seen.entries), spark.table(seen.wiring))
+        return Folded(*(spark.table(name) for name in (seen.entries, seen.wiring, seen.others)))
     side = Side(
         seen.side.state,
         names.add("history_at", spark.table(seen.side.history).where(f"position <= {last}")),
         names.add("journal_at", spark.table(seen.side.journal).where(f"position <= {last}")),
     )
-    return Folded(entries(spark, side), wiring(spark, side))
+    return Folded(entries(spark, side), wiring(spark, side), others(spark, side))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -92,25 +92,21 @@ class ContentReader:
         self._reader.forget_all_but({file.path for file in self._files})
 
     def _assemble(self, message_id: int) -> Content:
-        header: MessageHeader | None = None
-        pieces: dict[int, bytes] = {}
+        found = _Found()
+        for record in self._records_of(message_id):
+            content = _whole_content(record)
+            if content is not None:
+                return content
+            found.add(record)
+        return found.content(message_id)
+
+    def _records_of(self, message_id: int) -> Iterator[Record]:
+        """The records that bring a message, or pieces of it, and count."""
         for file in self._files or ():
-            if not file.message_ids[0] <= message_id <= file.message_ids[1]:
-                continue
-            for placed in self._reader.rows_of(file.path, message_id):
-                record = placed[2]
-                if record.message_id != message_id or not self._counts(placed):
-                    continue
-                content = _whole_content(record)
-                if content is not None:
-                    return content
-                header = _whole_header(record) or header
-                if record.kind is Kind.CONTENT:
-                    pieces[record.body_offset or 0] = record.body or b""
-        if header is None:
-            message = f"message {message_id} is not in the store"
-            raise InvalidRequest(message)
-        return header, _joined(message_id, header, pieces)
+            if file.message_ids[0] <= message_id <= file.message_ids[1]:
+                for placed in self._reader.rows_of(file.path, message_id):
+                    if placed[2].message_id == message_id and self._counts(placed):
+                        yield placed[2]
 
     def _counts(self, placed: Placed) -> bool:
         """False for a row of a fenced writer (Rule 3): its ids may have been given out again."""
@@ -174,7 +170,9 @@ def _openings(files: Iterable[FileStats]) -> set[tuple[int, int]]:
 def _whole_content(record: Record) -> Content | None:
     """Header and body, if this one row brings both; pieces and staged messages need more."""
     header, body = record.message, record.body
-    if header is None or header.protocol is None or body is None:
+    if record.kind is not Kind.ENQUEUED or header is None or header.protocol is None:
+        return None
+    if body is None:
         return None
     return (header, body) if len(body) == header.body_bytes else None
 
@@ -185,17 +183,45 @@ def _whole_header(record: Record) -> MessageHeader | None:
     return None if header is None or header.protocol is None else header
 
 
-def _joined(message_id: int, header: MessageHeader, pieces: dict[int, bytes]) -> bytes:
-    """The body of a staged message."""
-    body = bytearray()
-    for offset in sorted(pieces):
-        if offset != len(body):
-            break
-        body += pieces[offset]
-    if len(body) != header.body_bytes:
+class _Found:
+    """What the rows of one message brought so far: each piece once, by its offset."""
+
+    def __init__(self) -> None:
+        self._header: MessageHeader | None = None
+        self._staged: MessageHeader | None = None
+        self._pieces: dict[int, bytes] = {}
+
+    def add(self, record: Record) -> None:
+        """A row that brings a header or a piece; the one that enqueues has the better header."""
+        if record.kind is Kind.CONTENT:
+            self._staged = _whole_header(record) or self._staged
+            self._pieces[record.body_offset or 0] = record.body or b""
+        else:
+            self._header = _whole_header(record) or self._header
+
+    def content(self, message_id: int) -> Content:
+        """The message that they make.
+
+        Raises:
+            InvalidRequest: They make none; or it is not enqueued yet, and more of it may come.
+            CorruptData: A piece is missing.
+        """
+        header = self._header or self._staged
+        if header is None:
+            message = f"message {message_id} is not in the store"
+            raise InvalidRequest(message)
+        body = bytearray()
+        for offset in sorted(self._pieces):
+            if offset != len(body):
+                break
+            body += self._pieces[offset]
+        if len(body) == header.body_bytes:
+            return header, bytes(body)
+        if self._header is None:
+            message = f"message {message_id}: of {header.body_bytes} bytes came {len(body)} so far"
+            raise InvalidRequest(message)
         message = (
             f"message {message_id}: its content has {header.body_bytes} bytes, but what follows"
             f" byte {len(body)} is missing: restore it from a replica"
         )
         raise CorruptData(message)
-    return bytes(body)

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 
 from sparkstore.records import BindingKey, Kind, Record
 
+WINDOW = 16_384
+"""How many of a member's last requests the state can say of that they were refused: a member may
+not have more of them unanswered (the store protocol's `max_waiting_requests`)."""
+
 
 @dataclass(slots=True, eq=True)
 class Entry:
@@ -45,6 +49,19 @@ class Queue:
 
 
 @dataclass(slots=True)
+class Member:
+    """What was decided for one broker instance (DESIGN 9).
+
+    Attributes:
+        last_request: The highest number decided. Each lower one is decided, too.
+        refusals: Why (JSON), by request in rising order: those refused among the last `WINDOW`.
+    """
+
+    last_request: int = 0
+    refusals: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class State:
     """The fold of all records up to `position`.
 
@@ -55,6 +72,10 @@ class State:
         queues: By name.
         exchanges: Definition (JSON) by name.
         bindings: Definition (JSON) by key.
+        configured: Objects of a broker's configuration (JSON) by category and key.
+        members: By name.
+        staged: Messages whose header came with a piece of their content and that were not enqueued
+            since; the position of the last such piece.
         messages: On how many queues each message is; one on none is not here.
     """
 
@@ -64,13 +85,32 @@ class State:
     queues: dict[str, Queue] = field(default_factory=dict)
     exchanges: dict[str, str] = field(default_factory=dict)
     bindings: dict[BindingKey, str] = field(default_factory=dict)
+    configured: dict[tuple[str, str], str] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict)
+    staged: dict[int, int] = field(default_factory=dict)
     messages: dict[int, int] = field(default_factory=dict)
 
 
 def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
     """Make one record true. `epoch` is that of the record's row; only `opened` uses it."""
     APPLY[record.kind](state, position, record, epoch)
+    if record.request is not None and record.member is not None:
+        decided(state, record.member, record.request)
     state.position = position
+
+
+def decided(state: State, member: str, request: int) -> None:
+    """A request of a member is decided, and each before it; one that was already changes nothing.
+
+    Public, because a store that takes many requests at once need say so only of the last.
+    """
+    there = state.members.get(member)
+    if there is None:
+        there = state.members[member] = Member()
+    there.last_request = max(there.last_request, request)
+    refusals = there.refusals
+    while refusals and (oldest := next(iter(refusals))) <= there.last_request - WINDOW:
+        del refusals[oldest]
 
 
 def _opened(state: State, _position: int, _record: Record, epoch: int) -> None:
@@ -107,8 +147,31 @@ def _unbound(state: State, _position: int, record: Record, _epoch: int) -> None:
     del state.bindings[_binding_key(record)]
 
 
-def _content(_state: State, _position: int, _record: Record, _epoch: int) -> None:
-    """Content changes nothing until a record enqueues it."""
+def _configured(state: State, _position: int, record: Record, _epoch: int) -> None:
+    state.configured[_configured_key(record)] = record.detail or "{}"
+
+
+def _unconfigured(state: State, _position: int, record: Record, _epoch: int) -> None:
+    del state.configured[_configured_key(record)]
+
+
+def _refused(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.member is not None
+    assert record.request is not None
+    member = state.members.setdefault(record.member, Member())
+    member.refusals[record.request] = record.detail or "{}"
+
+
+def _content(state: State, position: int, record: Record, _epoch: int) -> None:
+    """Content changes nothing until a record enqueues it, unless it brings the header."""
+    if record.message is not None and record.message.protocol is not None:
+        assert record.message_id is not None
+        state.staged[record.message_id] = position
+
+
+def _staging_aborted(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.message_id is not None
+    del state.staged[record.message_id]
 
 
 def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> None:
@@ -118,6 +181,8 @@ def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> No
     assert message_id is not None
     assert header is not None
     messages[message_id] = messages.get(message_id, 0) + 1
+    if state.staged:
+        state.staged.pop(message_id, None)
     state.queues[record.queue].entries[message_id] = Entry(
         position,
         record.at,
@@ -165,6 +230,12 @@ def _binding_key(record: Record) -> BindingKey:
     return BindingKey(record.exchange, record.queue, record.binding_key)
 
 
+def _configured_key(record: Record) -> tuple[str, str]:
+    assert record.exchange is not None
+    assert record.binding_key is not None
+    return record.exchange, record.binding_key
+
+
 APPLY = {
     Kind.OPENED: _opened,
     Kind.IDS_RESERVED: _ids_reserved,
@@ -177,4 +248,8 @@ APPLY = {
     Kind.DEQUEUED: _dequeued,
     Kind.ACQUIRED: _acquired,
     Kind.RELEASED: _released,
+    Kind.CONFIGURED: _configured,
+    Kind.UNCONFIGURED: _unconfigured,
+    Kind.REFUSED: _refused,
+    Kind.STAGING_ABORTED: _staging_aborted,
 }

@@ -30,7 +30,7 @@ from sparkstore.root import TABLES, Root
 from sparkstore.schema import FOLD_COLUMNS, ROW
 from sparkstore.snapshot import columns_of, read_files, snapshot
 
-_NARROW = ["position", "epoch", "kind", "message_id"]
+_NARROW = ["position", "epoch", "kind", "message_id", "member", "request"]
 _MAX_EVIDENCE = 5
 
 
@@ -158,6 +158,23 @@ def _epochs_rise(facts: _Facts) -> str:
     return f"{len(opened)} epochs opened, the newest is {facts.state.epoch}"
 
 
+def _requests_rise(facts: _Facts) -> str:
+    rows = facts.records
+    asked = rows.filter(rows["request"].is_valid()).sort_by(
+        [("member", "ascending"), ("position", "ascending")]
+    )
+    members, requests = (asked[name].combine_chunks() for name in ("member", "request"))
+    is_same = pc.equal(members[:-1], members[1:])
+    falls = pc.and_(is_same, pc.greater_equal(requests[:-1], requests[1:]))
+    place = pc.index(falls, True).as_py()
+    _none(
+        [f"{members[place]} asked {requests[place + 1]} after {requests[place]}"]
+        if place >= 0
+        else []
+    )
+    return f"{asked.num_rows} requests of {len(facts.state.members)} members"
+
+
 def _message_ids_were_reserved(facts: _Facts) -> str:
     rows = facts.records
     used = rows.filter(pc.not_equal(rows["kind"], Kind.IDS_RESERVED.column))["message_id"]
@@ -245,6 +262,7 @@ CHECKS: dict[str, Callable[[_Facts], str]] = {
     "marks_are_not_ahead": _marks_are_not_ahead,
     "positions_are_gapless": _positions_are_gapless,
     "epochs_rise": _epochs_rise,
+    "requests_rise": _requests_rise,
     "message_ids_were_reserved": _message_ids_were_reserved,
     "entries_have_queues": _entries_have_queues,
     "bindings_join_what_is_there": _bindings_join_what_is_there,

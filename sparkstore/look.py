@@ -24,7 +24,7 @@ from sparkstore.lost_files import lost_files, without
 from sparkstore.recovery import Recovered, recover
 from sparkstore.root import TABLES, Root
 from sparkstore.schema import NARROW_COLUMNS
-from sparkstore.sides import Side, entries, record_digest, wiring
+from sparkstore.sides import Side, entries, others, record_digest, wiring
 from sparkstore.snapshot import FileStats, snapshot
 from sparkstore.state_fold import Meta, read_meta
 from sparkstore.tables import statement, translated
@@ -83,7 +83,8 @@ class Look:
         fenced: Rows of the journal that do not count.
         records: Every record up to F once, narrow.
         entries: Every entry at F, by the views' fold; empty if they refuse to answer.
-        wiring: Every queue, exchange and binding at F, the same.
+        wiring: Every queue, exchange, binding and configured object at F, the same.
+        others: Every member and every staged message at F, the same.
         refusal: Why the views refuse; empty if they answer.
         is_written: A store may have the root open, so what is staged or held may be in use.
     """
@@ -102,6 +103,7 @@ class Look:
     records: str
     entries: str
     wiring: str
+    others: str
     refusal: str
     is_written: bool
 
@@ -165,7 +167,7 @@ def _look(root: Root, names: Names) -> Look:
     part = names.add("journal_part", spark.table(rows).where(up_to_end))
     side = Side(tables["state"], tables["history"], part)
     values = {"history": side.history, "journal": counting, "after": str(ends.history)}
-    (entries_name, wiring_name), refusal = _folds(names, side)
+    folds, refusal = _folds(names, side)
     return Look(
         root=root,
         names=names,
@@ -179,8 +181,9 @@ def _look(root: Root, names: Names) -> Look:
         counting=counting,
         fenced=fenced,
         records=names.add("records", spark.sql(statement("reconcile_records", values))),
-        entries=entries_name,
-        wiring=wiring_name,
+        entries=folds[0],
+        wiring=folds[1],
+        others=folds[2],
         refusal=refusal,
         is_written=is_held(root.path / "writer.lock") is not False,
     )
@@ -235,8 +238,8 @@ def _journal(names: Names, tables: dict[str, str]) -> tuple[str, str, str]:
 
 
 def _folds(names: Names, side: Side) -> tuple[list[str], str]:
-    """Names of entries and wiring as the views fold them; empty, and why, if they refuse."""
-    frames = [fold(names.spark, side) for fold in (entries, wiring)]
+    """Names of entries, wiring, others as the views fold them; empty, and why, if they refuse."""
+    frames = [fold(names.spark, side) for fold in (entries, wiring, others)]
     try:
         with translated("the views do not answer"):
             return [names.keep("folded", frame) for frame in frames], ""

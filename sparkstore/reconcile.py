@@ -47,6 +47,7 @@ ALWAYS: Mapping[str, checks.Check] = {
     "positions_are_gapless": checks.positions_are_gapless,
     "epochs_rise": checks.epochs_rise,
     "transactions_are_whole": checks.transactions_are_whole,
+    "requests_rise": checks.requests_rise,
     "message_ids_were_reserved": checks.message_ids_were_reserved,
     "layers_agree": checks.layers_agree,
     "staged_content_is_used": checks.staged_content_is_used,

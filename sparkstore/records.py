@@ -37,6 +37,10 @@ class Kind(IntEnum):
     DEQUEUED = 9
     ACQUIRED = 10
     RELEASED = 11
+    CONFIGURED = 12
+    UNCONFIGURED = 13
+    REFUSED = 14
+    STAGING_ABORTED = 15
 
     @property
     def column(self) -> str:
@@ -109,14 +113,17 @@ class Record(NamedTuple):
         holder: Who acquired it (`acquired`) or who took it (`dequeued`).
         delivery_count: Failed deliveries so far, after a `released`.
         transaction: Groups the records that became true together.
-        message: Header, in `enqueued` (`known()` of it after the first queue).
+        message: Header, in `enqueued` (`known()` of it after the first queue); in the first piece
+            of `content`, if the message shall be readable before it is enqueued.
         body: Content, or one piece of it (`content`).
         body_offset: Index in bytes of this piece (`content`).
-        exchange: Name, in wiring records.
-        binding_key: Pattern, in `bound` and `unbound`.
-        detail: JSON: definition of a queue, exchange or binding; outcome of a settlement.
-        member: Which broker instance asked (DESIGN 9).
-        request: Its request number.
+        exchange: Name, in wiring records; category, in `configured` and `unconfigured`.
+        binding_key: Pattern, in `bound` and `unbound`; key, in `configured` and `unconfigured`.
+        detail: JSON: definition of a queue, exchange or binding; a configured object; outcome of
+            a settlement; why a request was refused.
+        member: Which broker instance asked (DESIGN 9). In the last record of a request, with
+            `request`: so the highest number a member has in the journal is the last one decided.
+        request: Its request number; of one member, they only rise.
         xid: XA branch.
     """
 
@@ -193,9 +200,49 @@ def unbound(at: int, key: BindingKey) -> Record:
     return Record(Kind.UNBOUND, at, key.queue, exchange=key.exchange, binding_key=key.binding_key)
 
 
-def content_staged(at: int, message_id: int, body_offset: int, body: bytes) -> Record:
-    """One piece of a large message's content; it is on no queue yet."""
-    return Record(Kind.CONTENT, at, message_id=message_id, body=body, body_offset=body_offset)
+def configured(at: int, category: str, key: str, detail: str) -> Record:
+    """An object of a broker's configuration came to be, or was replaced."""
+    return Record(Kind.CONFIGURED, at, exchange=category, binding_key=key, detail=detail)
+
+
+def unconfigured(at: int, category: str, key: str) -> Record:
+    """An object of a broker's configuration went."""
+    return Record(Kind.UNCONFIGURED, at, exchange=category, binding_key=key)
+
+
+def refused(at: int, member: str, request: int, detail: str) -> Record:
+    """A request of a member was refused; `detail` is `{"error": ..., "message": ...}`."""
+    return Record(Kind.REFUSED, at, detail=detail, member=member, request=request)
+
+
+def content_staged(
+    at: int,
+    message_id: int,
+    body_offset: int,
+    body: bytes,
+    message: MessageHeader | None = None,
+) -> Record:
+    """One piece of a large message's content; it is on no queue yet.
+
+    If the first piece brings the header, the message is *staged*: the state remembers it, also over
+    a restart, until it is enqueued or its staging is aborted.
+
+    The same piece may be there twice, with the same bytes: a client of the store service that does
+    not know whether it arrived sends it again. Who reads content takes each offset once.
+    """
+    return Record(
+        Kind.CONTENT,
+        at,
+        message_id=message_id,
+        message=message,
+        body=body,
+        body_offset=body_offset,
+    )
+
+
+def staging_aborted(at: int, message_id: int) -> Record:
+    """A message that was staged with its header will not be enqueued."""
+    return Record(Kind.STAGING_ABORTED, at, message_id=message_id)
 
 
 def message_enqueued(

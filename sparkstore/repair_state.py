@@ -16,7 +16,7 @@ from sparkstore.errors import CorruptData
 from sparkstore.look import Look
 from sparkstore.marks import mark_durable
 from sparkstore.schema import BLOCK_IDS, STATE
-from sparkstore.sides import entries, wiring
+from sparkstore.sides import entries, others, wiring
 from sparkstore.state_fold import check_is_newest, commit_metadata
 
 
@@ -70,7 +70,8 @@ def _rebuilt(seen: Look, last: int) -> DataFrame:
     block = F.expr(f"message_id div {BLOCK_IDS}")
     entry_rows = entries(spark, side).selectExpr("'entry' AS part", "*").withColumn("block", block)
     wiring_rows = wiring(spark, side).selectExpr("'wiring' AS part", "*")
-    rows = entry_rows.unionByName(wiring_rows, allowMissingColumns=True).unionByName(
-        meta, allowMissingColumns=True
-    )
+    other_rows = others(spark, side).drop("refused")
+    rows = entry_rows
+    for more in (wiring_rows, other_rows, meta):
+        rows = rows.unionByName(more, allowMissingColumns=True)
     return rows.select(*STATE.names)

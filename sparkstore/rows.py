@@ -65,8 +65,8 @@ def _record(kind: Kind, header: tuple[Any, ...], rest: tuple[Any, ...]) -> Recor
 
 
 def _header(kind: Kind, values: tuple[Any, ...]) -> MessageHeader | None:
-    if kind is not Kind.ENQUEUED:
-        return None
+    if kind is not Kind.ENQUEUED and (kind is not Kind.CONTENT or values[0] is None):
+        return None  # a piece of content brings a header only if it says its protocol
     header = MessageHeader(*values)
     return header._replace(
         durable=bool(header.durable),

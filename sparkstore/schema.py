@@ -7,7 +7,12 @@ partitioned by `part` and `block`:
     entry    queue, message_id                  position, at, acquired_by, delivery_count,
                                                 priority, expires_at, message_bytes
     wiring   queue | exchange | exchange,       position, detail
-             queue, binding_key
+             queue, binding_key |
+             exchange (category),
+             binding_key (key)
+    member   member                             request (the last decided), detail (refusals: JSON
+                                                object of the last `fold.WINDOW`, by request)
+    staged   message_id                         position
     meta     (one row)                          position P, epoch, segment of P, message_id (least
                                                 id never reserved), history_start
 
@@ -22,8 +27,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
-"""Of records and tables. 1, which no release wrote, had a state without blocks."""
+SCHEMA_VERSION = 3
+"""Of records and tables. No release wrote 1 (a state without blocks) or 2 (one without members)."""
 
 _TIME = pa.timestamp("us", tz="UTC")
 
@@ -104,6 +109,8 @@ STATE = pa.schema(
         pa.field("epoch", pa.int64()),
         pa.field("segment", pa.int32()),
         pa.field("history_start", pa.int64()),
+        pa.field("member", pa.string()),
+        pa.field("request", pa.int64()),
     ]
 )
 """A row of `state`; partitioned by `part` and `block`."""
@@ -126,6 +133,8 @@ FOLD_COLUMNS = [
     "exchange",
     "binding_key",
     "detail",
+    "member",
+    "request",
 ]
 """The columns that decide the fold."""
 

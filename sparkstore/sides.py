@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore.fold import State
+from sparkstore.fold import Member, State
 from sparkstore.schema import ROW, STATE
 from sparkstore.tables import text
-from sparkstore.views import VIEWS
+from sparkstore.views import STEPS_OF_OTHERS, VIEWS
 
 ENTRY_KEY = ("queue", "message_id")
 ENTRY_VALUES = (
@@ -31,9 +31,19 @@ ENTRY_VALUES = (
 )
 WIRING_KEY = ("queue", "exchange", "binding_key")
 WIRING_VALUES = ("detail",)
+OTHER_KEY = ("part", "member", "message_id")
+OTHER_VALUES = ("position", "request", "refused")
+REFUSED = "array_join(array_sort(json_object_keys(detail)), ' ')"
+"""The column `refused`, from the refusals of a member: which of its requests were."""
 
 _BUCKETS = 256
 _ENTRIES = pa.schema([STATE.field(name) for name in (*ENTRY_KEY, *ENTRY_VALUES)])
+_OTHERS = pa.schema(
+    [
+        *(STATE.field(name) for name in (*OTHER_KEY, *OTHER_VALUES[:-1])),
+        pa.field("refused", pa.string()),
+    ]
+)
 _WIRING = pa.schema([STATE.field(name) for name in (*WIRING_KEY, *WIRING_VALUES)])
 
 
@@ -56,12 +66,18 @@ def entries(spark: SparkSession, side: Side) -> DataFrame:
 
 
 def wiring(spark: SparkSession, side: Side) -> DataFrame:
-    """Every queue, exchange and binding, by the steps of the view `bindings`."""
+    """Every queue, exchange, binding and configured object, by the steps of the view `bindings`."""
     return spark.sql(text("reconcile_wiring", VIEWS["bindings"], side.names()))
 
 
-def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame]:
-    """Entries and wiring of a state in memory."""
+def others(spark: SparkSession, side: Side) -> DataFrame:
+    """Every member and every staged message: the columns of `OTHER_KEY`, `OTHER_VALUES`, detail."""
+    values = side.names() | {"refused": REFUSED}
+    return spark.sql(text("reconcile_others", STEPS_OF_OTHERS, values))
+
+
+def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """Entries, wiring, and the others of a state in memory."""
     entry_rows = [
         (name, message_id, *(getattr(entry, field) for field in ENTRY_VALUES))
         for name, queue in state.queues.items()
@@ -71,11 +87,25 @@ def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame]:
         *((name, None, None, queue.detail) for name, queue in state.queues.items()),
         *((None, name, None, detail) for name, detail in state.exchanges.items()),
         *((key.queue, key.exchange, key.binding_key, d) for key, d in state.bindings.items()),
+        *((None, *key, detail) for key, detail in state.configured.items()),
+    ]
+    other_rows: list[tuple[object, ...]] = [
+        *(
+            ("member", name, None, None, found.last_request, _refused(found))
+            for name, found in state.members.items()
+        ),
+        *(("staged", None, *place, None, None) for place in state.staged.items()),
     ]
     return (
         spark.createDataFrame(_table(entry_rows, _ENTRIES)),
         spark.createDataFrame(_table(wiring_rows, _WIRING)),
+        spark.createDataFrame(_table(other_rows, _OTHERS)),
     )
+
+
+def _refused(member: Member) -> str:
+    """As `REFUSED` makes it."""
+    return " ".join(sorted(map(str, member.refusals)))
 
 
 def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
 from uuid import uuid4
 
 from deltalake import DeltaTable
@@ -23,12 +22,13 @@ from sparkstore.boundaries import At
 from sparkstore.compact_plan import Limits, Step, steps, target_condition
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.root import Root
-from sparkstore.schema import BLOCK_IDS, FOLD_COLUMNS, STATE
-from sparkstore.tables import settings, statement, table_names, text
+from sparkstore.schema import STATE
+from sparkstore.snapshot import snapshot
+from sparkstore.state_changes import TAIL_VIEW, Told, changes_of, tail_of, touched_by
+from sparkstore.tables import settings, statement, table_names
 
 _log = logging.getLogger(__name__)
 
-_TAIL_VIEW = "sparkstore_fold_tail"
 _CHANGES_VIEW = "sparkstore_fold_changes"
 _TXN = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -121,11 +121,13 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
     """
     metadata = commit_metadata("compact", step.last)
     with ExitStack() as kept:
-        _tail(spark, root, step).createOrReplaceTempView(_TAIL_VIEW)
-        kept.callback(spark.catalog.dropTempView, _TAIL_VIEW)
-        new_meta, kinds = _new_meta(spark.table(_TAIL_VIEW), meta, step)
-        changes = kept.enter_context(_kept(_changes(spark, root, kinds)))
-        touched = _touched(changes)
+        tail_of(spark, root, step).createOrReplaceTempView(TAIL_VIEW)
+        kept.callback(spark.catalog.dropTempView, TAIL_VIEW)
+        new_meta, told = _new_meta(spark.table(TAIL_VIEW), meta, step)
+        if not told.has_staged:
+            told = told._replace(has_staged=_has_staged(root))
+        changes = kept.enter_context(_kept(changes_of(spark, root, told)))
+        touched = touched_by(changes)
         changes.unionByName(_meta_row(changes, meta, new_meta)).createOrReplaceTempView(
             _CHANGES_VIEW
         )
@@ -138,12 +140,9 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
     return touched.row_count
 
 
-def _tail(spark: SparkSession, root: Root, step: Step) -> DataFrame:
-    columns = ", ".join(f"`{name}`" for name in [*FOLD_COLUMNS, "segment"])
-    history = table_names(root)["history"]
-    return spark.sql(f"SELECT {columns} FROM {history}").where(  # noqa: S608
-        f"position > {step.after} AND position <= {step.last}"
-    )
+def _has_staged(root: Root) -> bool:
+    """True if `state` has staged messages, by Delta's log."""
+    return any(file.partition == "staged" for file in snapshot(root.state))
 
 
 @contextmanager
@@ -160,8 +159,8 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
         kept._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001, FBT003
 
 
-def _new_meta(tail: DataFrame, old: Meta, step: Step) -> tuple[Meta, set[str]]:
-    """The meta row after a step, and the kinds of its records.
+def _new_meta(tail: DataFrame, old: Meta, step: Step) -> tuple[Meta, Told]:
+    """The meta row after a step, and what its records are about.
 
     Raises:
         CorruptData: A position is missing, or there twice.
@@ -178,8 +177,15 @@ def _new_meta(tail: DataFrame, old: Meta, step: Step) -> tuple[Meta, set[str]]:
         last("epoch", "opened").alias("epoch"),
         last("message_id", "ids_reserved").alias("message_id"),
         F.collect_set("kind").alias("kinds"),
+        F.count("request").alias("request_count"),
+        F.count(F.when(F.col("kind") == "content", F.col("body_bytes"))).alias("header_count"),
     ).first()
     assert found is not None
+    told = Told(
+        frozenset(found.kinds),
+        has_requests=found.request_count > 0,
+        has_staged=found.header_count > 0,
+    )
     length = step.last - step.after
     total = length * (step.after + step.last + 1) // 2
     if (found.row_count, found.total, found.last) != (length, total, step.last):
@@ -195,66 +201,7 @@ def _new_meta(tail: DataFrame, old: Meta, step: Step) -> tuple[Meta, set[str]]:
         old.message_id if found.message_id is None else found.message_id,
         old.history_start,
     )
-    return meta, set(found.kinds)
-
-
-def _changes(spark: SparkSession, root: Root, kinds: set[str]) -> DataFrame:
-    """Rows for the MERGE, but for meta."""
-    names = table_names(root) | {"tailview": _TAIL_VIEW, "blocksize": str(BLOCK_IDS)}
-    steps = ("fold_tail", "changes", "dropped" if "destroyed" in kinds else "none_dropped")
-    folded = spark.sql(text("folded", steps, names)).where("change <> 'drop' OR was_there")
-    found = _shaped(folded.withColumn("part", F.lit("entry")))
-    if "destroyed" in kinds:
-        emptied = spark.sql(text("emptied", (*steps, "folded"), names))
-        found = found.unionByName(
-            _shaped(emptied.selectExpr("*", "'entry' part", "'drop' change", "true was_there"))
-        )
-    if kinds & {"created", "destroyed", "bound", "unbound"}:
-        wired = spark.sql(text("wired", ("fold_tail", "changes"), names))
-        found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
-    return found
-
-
-def _shaped(frame: DataFrame) -> DataFrame:
-    """The columns of `state`, null where `frame` has none, and what the MERGE decides by."""
-    types = {"string": "string", "int64": "bigint", "int32": "int"}
-    has_id = "message_id" in frame.columns
-    computed = {
-        "block": F.expr(f"message_id div {BLOCK_IDS}" if has_id else "CAST(NULL AS BIGINT)"),
-        "was_there": F.expr("was_there" if "was_there" in frame.columns else "false"),
-        "match_id": F.expr("message_id" if has_id else "CAST(NULL AS BIGINT)"),
-    }
-    columns = [
-        F.col(field.name)
-        if field.name in frame.columns
-        else F.lit(None).cast(types.get(str(field.type), "timestamp")).alias(field.name)
-        for field in STATE
-        if field.name not in computed
-    ]
-    named = [column.alias(name) for name, column in computed.items()]
-    return frame.select(*columns, "change", *named)
-
-
-class _Touched(NamedTuple):
-    """Rows that change; the parts they are in; blocks that may hold what they change."""
-
-    row_count: int
-    parts: set[str]
-    blocks: set[int]
-
-
-def _touched(changes: DataFrame) -> _Touched:
-    """One row for each block of a step comes to the driver: a few, as ids rise."""
-    rows = (
-        changes.groupBy("part", "block")
-        .agg(F.count("*").alias("row_count"), F.max("was_there").alias("was_there"))
-        .collect()
-    )
-    return _Touched(
-        sum(row["row_count"] for row in rows),
-        {row["part"] for row in rows} - {"entry"},
-        {row["block"] for row in rows if row["part"] == "entry" and row["was_there"]},
-    )
+    return meta, told
 
 
 def _meta_row(like: DataFrame, old: Meta, new: Meta) -> DataFrame:

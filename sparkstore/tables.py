@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.fold import WINDOW
 from sparkstore.root import TABLES, Root
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
@@ -44,7 +45,9 @@ _DEFAULTS = {
     "entryhint": "",
     "least": "0",
     "entriesguard": GUARD,
+    "membersguard": GUARD,
     "eventsguard": "true",
+    "window": str(WINDOW),
 }
 """Hints to the optimiser, which whoever knows sizes fills in (`view_hints`), and where the guard
 stands: once in a query, since all of it reads each table at one version."""

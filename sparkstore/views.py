@@ -6,6 +6,8 @@
     queue_messages    one row for each message on each queue: typed header, properties, body
     message_history   one row for each event of each message
     bindings          one row for each binding
+    configuration     one row for each object of a broker's configuration
+    members           one row for each broker instance that asks by numbered requests
     job_runs          one row for each run of a job, once there was one (`log_views`)
     findings          one row for each thing that `reconcile` found, once there was one
 
@@ -38,12 +40,17 @@ from sparkstore.view_hints import hints
 _TAIL = ("opening", "tail", "changes", "guard")
 _ENTRIES = ("dropped", "folded", "entries")
 _WIRING = ("wired", "wiring")
+_MEMBERS = ("decided", "refusals", "membered")
+STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "brought", "staged")
+"""With these, what is neither entry nor wiring can be named: members and staged messages."""
 
 VIEWS: Mapping[str, tuple[str, ...]] = {
     "queues": (*_TAIL, *_ENTRIES, *_WIRING),
     "queue_messages": (*_TAIL, *_ENTRIES, "events"),
     "message_history": (*_TAIL, "events"),
     "bindings": (*_TAIL, *_WIRING),
+    "configuration": (*_TAIL, *_WIRING),
+    "members": (*_TAIL, *_MEMBERS),
 }
 """What users query, and the steps that each is made of, a step after those that it names."""
 

@@ -23,6 +23,7 @@ QUEUE_NAMES = [
 """Names that may never become a path or SQL."""
 EXCHANGE_NAMES = ["amq.topic", "e/../x", "fan out"]
 HOLDERS = ["consumer-1", "m2/link ' 7", "🦊"]
+MEMBERS = ["brokerj", "member 'ü'"]
 EPOCH_MICROS = 1_750_000_000_000_000
 """UTC µs of position 0; the clock of a history runs backwards now and then."""
 ID_BLOCK = 10

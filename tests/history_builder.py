@@ -14,6 +14,7 @@ from sparkstore.records import (
     MessageHeader,
     Record,
     bound,
+    configured,
     content_staged,
     exchange_created,
     exchange_destroyed,
@@ -25,13 +26,17 @@ from sparkstore.records import (
     opened,
     queue_created,
     queue_destroyed,
+    refused,
+    staging_aborted,
     unbound,
+    unconfigured,
 )
 from tests.histories import (
     EPOCH_MICROS,
     EXCHANGE_NAMES,
     HOLDERS,
     ID_BLOCK,
+    MEMBERS,
     QUEUE_NAMES,
     History,
     Row,
@@ -51,12 +56,16 @@ class HistoryBuilder:
         self._epoch = 0
         self._next_id = 1
         self._transaction = 0
+        self._member: str | None = None
+        self._requests: dict[str, int] = {}
         self._headers: dict[int, MessageHeader] = {}
         self.open(0, 0)
         self.create_queue(0, 0)
 
     def add(self, record: Record) -> None:
-        """Append one record that counts."""
+        """Append one record that counts, asked for by the member that is connected."""
+        if self._member is not None:
+            record = record._replace(member=self._member, request=self._next_request())
         row = Row(len(self.history.rows) + 1, self._epoch, record)
         fold.apply(self.state, row.position, record, row.epoch)
         self.history.rows.append(row)
@@ -75,6 +84,7 @@ class HistoryBuilder:
                 Row(position + index, old, record) for index, record in enumerate(ghosts)
             ]
         self._epoch += 1 + b % 2
+        self._member = None
         self.add(opened(self.at(), f"{self._epoch:032x}"))
         self._next_id = self.state.next_message_id
         self.reserve(0, 0)
@@ -82,6 +92,29 @@ class HistoryBuilder:
     def reserve(self, _a: int, _b: int) -> None:
         """Reserve the next block of message ids."""
         self.add(ids_reserved(self.at(), self._next_id + ID_BLOCK))
+
+    def connect(self, a: int, b: int) -> None:
+        """From now on another member asks, or none; a few of its requests left no record."""
+        self._member = [*MEMBERS, None][a % (len(MEMBERS) + 1)]
+        if self._member is not None:
+            gap = fold.WINDOW - 2 if b % 4 == 0 else b % 3
+            self._requests[self._member] = self._requests.get(self._member, 0) + gap
+
+    def refuse(self, _a: int, b: int) -> None:
+        """A request of the member is refused."""
+        if self._member is not None:
+            detail = f'{{"error": "InvalidRequest", "message": "no \\"ü\\" {b}"}}'
+            self.add(refused(self.at(b), self._member, 0, detail))
+
+    def configure(self, a: int, b: int) -> None:
+        """An object is put into the configuration, or replaced there."""
+        category, key = EXCHANGE_NAMES[a % len(EXCHANGE_NAMES)], ["", "#", "a.*.ü"][a // 3 % 3]
+        self.add(configured(self.at(), category, key, f'{{"n": {b}}}'))
+
+    def unconfigure(self, a: int, _b: int) -> None:
+        """An object of the configuration goes."""
+        for key in _pick(sorted(self.state.configured), a):
+            self.add(unconfigured(self.at(), *key))
 
     def create_queue(self, a: int, b: int) -> None:
         """Create, or create again after it was destroyed."""
@@ -130,6 +163,23 @@ class HistoryBuilder:
         """A new message whose content came in pieces before; for some it ends there."""
         self._enqueue_new(self._queue(a) if b % 4 else [], a, b, staged=True)
 
+    def stage(self, a: int, b: int) -> None:
+        """A new message whose header comes with its first piece, perhaps twice; on no queue yet."""
+        message_id, header, body = self._new_message(a, b)
+        for _ in range(1 + b % 2):
+            self.add(content_staged(self.at(b), message_id, 0, body[:2], header))
+        if body[2:]:
+            self.add(content_staged(self.at(), message_id, 2, body[2:]))
+
+    def end_staging(self, a: int, b: int) -> None:
+        """A staged message goes on a queue, or nowhere."""
+        for message_id in _pick(sorted(self.state.staged), a):
+            header = self._headers[message_id]
+            for queue in self._queue(a) if b % 3 else []:
+                self.add(message_enqueued(self.at(b), queue, message_id, header, None))
+            if b % 3 == 0:
+                self.add(staging_aborted(self.at(), message_id))
+
     def enqueue_again(self, a: int, b: int) -> None:
         """A message that is on a queue goes on another, or back to one that it left."""
         for message_id in _pick(sorted(self.state.messages), a):
@@ -166,23 +216,31 @@ class HistoryBuilder:
             self.add(message_enqueued(self.at(b), queue, message_id, known, None, number))
 
     def _enqueue_new(self, queues: list[str], a: int, b: int, *, staged: bool) -> None:
-        if self._next_id >= self.state.next_message_id:
-            self.reserve(0, 0)
-        message_id, self._next_id = self._next_id, self._next_id + 1
+        message_id, header, body = self._new_message(a, b)
         self._transaction += 1
-        body = bytes([message_id % 256]) * (b % 7)
-        header = _header(a, b)._replace(body_bytes=len(body))
         if staged:
             for offset in range(0, len(body), 2):
                 piece = body[offset : offset + 2]
                 self.add(content_staged(self.at(), message_id, offset, piece))
-        self._headers[message_id] = header
         first, inline = header, None if staged else body
         for queue in queues:
             self.add(
                 message_enqueued(self.at(a), queue, message_id, first, inline, self._transaction)
             )
             first, inline = header.known(), None
+
+    def _next_request(self) -> int:
+        assert self._member is not None
+        self._requests[self._member] += 1
+        return self._requests[self._member]
+
+    def _new_message(self, a: int, b: int) -> tuple[int, MessageHeader, bytes]:
+        if self._next_id >= self.state.next_message_id:
+            self.reserve(0, 0)
+        message_id, self._next_id = self._next_id, self._next_id + 1
+        body = bytes([message_id % 256]) * (b % 7)
+        header = self._headers[message_id] = _header(a, b)._replace(body_bytes=len(body))
+        return message_id, header, body
 
     def _unbind_all(self, *, queue: str | None = None, exchange: str | None = None) -> None:
         for key in sorted(self.state.bindings):
@@ -243,6 +301,16 @@ STEPS: list[Callable[[HistoryBuilder, int, int], None]] = [
     HistoryBuilder.unbind,
     HistoryBuilder.open,
     HistoryBuilder.requeue,
+    HistoryBuilder.connect,
+    HistoryBuilder.connect,
+    HistoryBuilder.refuse,
+    HistoryBuilder.refuse,
+    HistoryBuilder.configure,
+    HistoryBuilder.configure,
+    HistoryBuilder.unconfigure,
+    HistoryBuilder.stage,
+    HistoryBuilder.stage,
+    HistoryBuilder.end_staging,
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -51,10 +52,19 @@ def state_table(state: fold.State, *, segment: int = 0, history_start: int = 1) 
         rows.append(
             {"part": "wiring", "queue": name, "position": queue.position, "detail": queue.detail}
         )
+    for (category, key), detail in state.configured.items():
+        rows.append({"part": "wiring", "exchange": category, "binding_key": key, "detail": detail})
+    for name, member in state.members.items():
+        refusals = json.dumps({str(request): why for request, why in member.refusals.items()})
+        rows.append(
+            {"part": "member", "member": name, "request": member.last_request, "detail": refusals}
+        )
+    for message_id, position in state.staged.items():
+        rows.append({"part": "staged", "message_id": message_id, "position": position})
     for exchange, detail in state.exchanges.items():
         rows.append({"part": "wiring", "exchange": exchange, "detail": detail})
-    for key, detail in state.bindings.items():
-        rows.append({"part": "wiring", **key._asdict(), "detail": detail})
+    for binding, detail in state.bindings.items():
+        rows.append({"part": "wiring", **binding._asdict(), "detail": detail})
     return pa.Table.from_pylist(rows, STATE)
 
 

@@ -73,17 +73,18 @@ class RecordingSink(MemorySink):
 
     def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
         """Header and content, from the records that brought them."""
-        pieces, header = [], None
+        header = None
+        pieces: dict[int, bytes] = {}  # by offset: one may be there twice
         for record in read(self.log):
             if record.message_id == message_id and record.kind is Kind.CONTENT:
-                pieces.append(record.body or b"")
+                pieces[record.body_offset or 0] = record.body or b""
             elif record.message_id == message_id and record.message and record.message.protocol:
                 header = record.message
-                pieces.append(record.body or b"")
+                pieces.setdefault(0, record.body or b"")
         if header is None:
             message = f"unknown message {message_id}"
             raise InvalidRequest(message)
-        return header, b"".join(pieces)
+        return header, b"".join(pieces[offset] for offset in sorted(pieces))
 
 
 class RecordedMessageStore(LocalMessageStore):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker_shim.durability import TerminusDurability
+from broker_shim.store.interface import Message
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
@@ -34,3 +35,16 @@ class DeltaMessageStore(LocalMessageStore):
     def metrics(self) -> LogMetrics:
         """Counters since it was opened."""
         return self._log.metrics
+
+    def load_staged(self, message_id: int) -> Message:
+        """`load`, also of a message that was staged with its header and is on no queue yet.
+
+        Raises:
+            InvalidRequest: It is neither; or not all pieces of it came.
+        """
+        with self._lock:
+            self._check_open()
+            is_staged = message_id in self._ledger.state.staged
+        return (
+            Message(message_id, *self._log.load(message_id)) if is_staged else self.load(message_id)
+        )

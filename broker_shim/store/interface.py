@@ -101,12 +101,14 @@ class Recovered:
         entries: (message id, entry) by queue, in queue order; a live view, so that a million
             entries are not copied: walk through it before the first call that changes something.
             A single entry may be looked up in it at any time by who makes the calls.
+        configured: Objects of the broker's configuration by category and key.
     """
 
     queues: list[Queue]
     exchanges: list[Exchange]
     bindings: dict[BindingKey, Mapping[str, Any]]
     entries: Mapping[str, Mapping[int, Entry]]
+    configured: dict[tuple[str, str], Mapping[str, Any]]
 
 
 class MessageStore(Protocol):
@@ -144,6 +146,17 @@ class MessageStore(Protocol):
 
         Completes with:
             InvalidRequest: There is no such binding.
+        """
+
+    def configure(
+        self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
+    ) -> None:
+        """Keep an object of the broker's configuration; None removes it, if it is there.
+
+        The store asks nothing of it. It is durable as wiring is.
+
+        Completes with:
+            InvalidRequest: JSON cannot hold it; category or key is not valid Unicode.
         """
 
     def message(self, header: MessageHeader, body: bytes = b"") -> Message:

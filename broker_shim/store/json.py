@@ -173,6 +173,10 @@ def packed(state: fold.State) -> bytes:
             {**key._asdict(), "definition": json.loads(detail)}
             for key, detail in state.bindings.items()
         ],
+        "configured": [
+            {"category": category, "key": key, "object": json.loads(detail)}
+            for (category, key), detail in state.configured.items()
+        ],
     }
     return json.dumps(content, indent=1).encode()
 
@@ -217,5 +221,8 @@ def _state_of(content: dict[str, Any]) -> fold.State:
     for item in content["bindings"]:
         key = BindingKey(*(item[name] for name in BindingKey._fields))
         state.bindings[key] = as_json(item["definition"])
-    state.position = len(state.queues) + len(state.exchanges) + len(state.bindings)
+    for item in content.get("configured", []):  # a file of before has none
+        state.configured[item["category"], item["key"]] = as_json(item["object"])
+    wired = len(state.queues) + len(state.exchanges) + len(state.bindings)
+    state.position = wired + len(state.configured)
     return state

@@ -17,93 +17,36 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store import wiring as definitions
 from broker_shim.store.holders import check_holder, held
-from broker_shim.store.interface import Exchange, Message, Queue
+from broker_shim.store.interface import Message
 from broker_shim.store.transaction import Step, Transaction
+from broker_shim.store.wiring_ledger import WiringLedger
 from sparkstore import fold, records
 from sparkstore.queue_arguments import Terms, terms_of
-from sparkstore.records import BindingKey, Kind, MessageHeader
+from sparkstore.records import Kind, MessageHeader
 
 ID_BLOCK = 100_000
 """Message ids are reserved in blocks; the reservation comes before every use of it in the log, so
 a power cut that loses it loses all records of messages with these ids too."""
 
 _KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
-_KEPT_WIRING = TerminusDurability.CONFIGURATION
 
 
-class Ledger:
+class Ledger(WiringLedger):
     """State of one store, and the rules of its calls. Methods that return steps change nothing.
 
     Attributes:
-        state: The fold of every step applied.
-        durability: The highest tier the store keeps.
         volatile: Messages on a queue whose content is not in the log.
     """
 
     def __init__(
         self, state: fold.State, durability: TerminusDurability, now_us: Callable[[], int]
     ) -> None:
-        self.state = state
-        self.durability = durability
+        super().__init__(state, durability, now_us)
         self.volatile: dict[int, Message] = {}
         self.claims: dict[tuple[str, int], Transaction] = {}
-        self.now_us = now_us
         self._next_id = state.next_message_id
         self._fresh: dict[int, bool] = {}  # never enqueued; True once the content was given
         self._terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
-
-    def create(self, wiring: Queue | Exchange) -> list[Step]:
-        """No step if it is there with the same arguments."""
-        definitions.check_name(wiring.name)
-        there, detail = self._definition(wiring), definitions.detail_of(wiring)
-        if there is None:
-            is_queue = isinstance(wiring, Queue)
-            make = records.queue_created if is_queue else records.exchange_created
-            record = make(self.now_us(), wiring.name, detail)
-            return [Step(record, self._keeps(detail, _KEPT_WIRING))]
-        if there != detail:
-            message = f"{definitions.what(wiring)} exists as {there}, not as {detail}"
-            raise InvalidRequest(message)
-        return []
-
-    def destroy(self, wiring: Queue | Exchange) -> list[Step]:
-        """Its bindings go first, by records of their own."""
-        detail = self._definition(wiring)
-        if detail is None:
-            message = f"unknown {definitions.what(wiring)}"
-            raise InvalidRequest(message)
-        is_queue = isinstance(wiring, Queue)
-        steps = [
-            Step(records.unbound(self.now_us(), key), self._keeps_binding(key))
-            for key in self.state.bindings
-            if (key.queue if is_queue else key.exchange) == wiring.name
-        ]
-        make = records.queue_destroyed if is_queue else records.exchange_destroyed
-        last = Step(make(self.now_us(), wiring.name), self._keeps(detail, _KEPT_WIRING))
-        return [*steps, last]
-
-    def bind(self, key: BindingKey, arguments: Mapping[str, Any]) -> list[Step]:
-        """No step if it is there with the same arguments."""
-        definitions.check_name(key.binding_key)
-        if key.exchange not in self.state.exchanges:
-            message = f"unknown exchange {key.exchange!r}"
-            raise InvalidRequest(message)
-        self._queue(key.queue)
-        there = self.state.bindings.get(key)
-        detail = definitions.as_json({"arguments": dict(arguments)})
-        if there is None:
-            return [Step(records.bound(self.now_us(), key, detail), self._keeps_binding(key))]
-        if there != detail:
-            message = f"binding {tuple(key)} exists as {there}, not as {detail}"
-            raise InvalidRequest(message)
-        return []
-
-    def unbind(self, key: BindingKey) -> list[Step]:
-        """The binding goes."""
-        if key not in self.state.bindings:
-            message = f"unknown binding {tuple(key)}"
-            raise InvalidRequest(message)
-        return [Step(records.unbound(self.now_us(), key), self._keeps_binding(key))]
 
     def message(self, header: MessageHeader, body: bytes) -> tuple[Message, list[Step]]:
         """A new message, and the reservation of ids if one is due."""
@@ -118,6 +61,28 @@ class Ledger:
         if header.body_bytes != len(body) or header.header_bytes != header_bytes:
             header = header._replace(header_bytes=header_bytes, body_bytes=len(body))
         return Message(message_id, header, body), steps
+
+    def reserve(self, count: int) -> tuple[int, list[Step]]:
+        """Give out ids that only a member of the service will use; the first, and the record."""
+        first = self._next_id
+        self._next_id += count
+        if self._next_id <= self.state.next_message_id:
+            return first, []
+        record = records.ids_reserved(self.now_us(), self._next_id)
+        return first, [Step(record, self.durability >= _KEPT_MESSAGES)]
+
+    def is_reserved(self, message_id: int) -> bool:
+        """True if an id was given out, now or before a restart."""
+        return 0 < message_id < self._next_id
+
+    def admit(self, message_id: int) -> None:
+        """Trust a member that a reserved id, of no message on a queue, is that of a new one."""
+        if message_id not in self.state.messages:
+            self._fresh[message_id] = True
+
+    def dismiss(self, message_id: int) -> None:
+        """Undo `admit`: the message was refused."""
+        self._fresh.pop(message_id, None)
 
     def begin_content(self, message: Message) -> bool:
         """True if content that comes in pieces goes to the log as it comes.
@@ -138,6 +103,17 @@ class Ledger:
         self._fresh[message.message_id] = True
         return []
 
+    def abort_staging(self, message_id: int) -> Step:
+        """A message that was staged with its header will not be enqueued.
+
+        Raises:
+            InvalidRequest: It is not staged.
+        """
+        if message_id not in self.state.staged:
+            refusal = f"message {message_id} is not staged"
+            raise InvalidRequest(refusal)
+        return Step(records.staging_aborted(self.now_us(), message_id), is_kept=True)
+
     def enqueue(
         self,
         message: Message,
@@ -156,15 +132,15 @@ class Ledger:
             taken: Entries that an earlier step of the same call dequeues.
         """
         message_id, header, now_us = message.message_id, message.header, self.now_us()
-        if message_id in self._queue(queue).entries and (queue, message_id) not in taken:
+        if message_id in self.queue(queue).entries and (queue, message_id) not in taken:
             refusal = f"message {message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)
         is_logged = message_id in brought
         if not is_logged and message_id not in self._fresh and message_id not in self.volatile:
-            if message_id not in self.state.messages:
+            if message_id not in self.state.messages and message_id not in self.state.staged:
                 refusal = f"message {message_id} left its last queue: make a new message"
                 raise InvalidRequest(refusal)
-            is_logged = True
+            is_logged = message_id in self.state.messages
         is_kept, arguments = self._terms[queue]
         is_kept = is_kept and header.durable
         if message.is_staged and not is_kept:
@@ -236,7 +212,7 @@ class Ledger:
         Raises:
             InvalidRequest: Unknown queue; the message is not on it.
         """
-        entry = self._queue(queue).entries.get(message_id)
+        entry = self.queue(queue).entries.get(message_id)
         if entry is None:
             message = f"message {message_id} is not on queue {queue!r}"
             raise InvalidRequest(message)
@@ -248,28 +224,8 @@ class Ledger:
             raise held(queue, message_id, "a transaction")
         return entry
 
-    def _queue(self, queue: str) -> fold.Queue:
-        there = self.state.queues.get(queue)
-        if there is None:
-            message = f"unknown queue {queue!r}"
-            raise InvalidRequest(message)
-        return there
-
-    def _definition(self, wiring: Queue | Exchange) -> str | None:
-        if isinstance(wiring, Exchange):
-            return self.state.exchanges.get(wiring.name)
-        queue = self.state.queues.get(wiring.name)
-        return None if queue is None else queue.detail
-
-    def _keeps(self, detail: str, least: TerminusDurability) -> bool:
-        return min(definitions.durability_of(detail), self.durability) >= least
-
     def _terms_of(self, detail: str) -> Terms:
-        return terms_of(detail)._replace(keeps_messages=self._keeps(detail, _KEPT_MESSAGES))
-
-    def _keeps_binding(self, key: BindingKey) -> bool:
-        ends = (self.state.queues[key.queue].detail, self.state.exchanges[key.exchange])
-        return all(self._keeps(detail, _KEPT_WIRING) for detail in ends)
+        return terms_of(detail)._replace(keeps_messages=self.keeps(detail, _KEPT_MESSAGES))
 
     def _after_created(self, step: Step) -> None:
         record = step.record

@@ -9,7 +9,6 @@ the records before the state shows them, and refuses by raising before either ch
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -19,7 +18,6 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import transactions
-from broker_shim.store.entries import LiveEntries
 from broker_shim.store.interface import (
     BindingKey,
     Exchange,
@@ -33,7 +31,7 @@ from broker_shim.store.ledger import Ledger
 from broker_shim.store.sink import Sink
 from broker_shim.store.staging import check_size, hand_on
 from broker_shim.store.transaction import Step, Transaction
-from broker_shim.store.wiring import exchange_of, queue_of
+from broker_shim.store.wiring import recovered_of
 from sparkstore import records
 
 Decide = Callable[..., list[Step] | Step]
@@ -70,6 +68,12 @@ class LocalMessageStore:
     def unbind(self, key: BindingKey, on_complete: OnComplete) -> None:
         """See `MessageStore.unbind`."""
         self._decide(on_complete, self._ledger.unbind, key)
+
+    def configure(
+        self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
+    ) -> None:
+        """See `MessageStore.configure`."""
+        self._decide(on_complete, self._ledger.configure, category, key, detail)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> Message:
         """See `MessageStore.message`.
@@ -206,13 +210,7 @@ class LocalMessageStore:
         """See `MessageStore.recover`."""
         with self._lock:
             self._check_open()
-            state = self._ledger.state
-            return Recovered(
-                [queue_of(name, queue.detail) for name, queue in state.queues.items()],
-                [exchange_of(name, detail) for name, detail in state.exchanges.items()],
-                {key: json.loads(detail)["arguments"] for key, detail in state.bindings.items()},
-                LiveEntries(state.queues),
-            )
+            return recovered_of(self._ledger.state)
 
     def load(self, message_id: int) -> Message:
         """See `MessageStore.load`."""

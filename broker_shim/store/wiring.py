@@ -8,7 +8,9 @@ from typing import Any
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import Exchange, Queue
+from broker_shim.store.entries import LiveEntries
+from broker_shim.store.interface import Exchange, Queue, Recovered
+from sparkstore.fold import State
 from sparkstore.queue_arguments import check_arguments
 
 
@@ -58,6 +60,17 @@ def exchange_of(name: str, detail: str) -> Exchange:
     content = json.loads(detail)
     durability = TerminusDurability(content["durability"])
     return Exchange(name, content["type"], durability, content["arguments"])
+
+
+def recovered_of(state: State) -> Recovered:
+    """What is in a store; entries are a live view of the state."""
+    return Recovered(
+        [queue_of(name, queue.detail) for name, queue in state.queues.items()],
+        [exchange_of(name, detail) for name, detail in state.exchanges.items()],
+        {key: json.loads(detail)["arguments"] for key, detail in state.bindings.items()},
+        LiveEntries(state.queues),
+        {key: json.loads(detail) for key, detail in state.configured.items()},
+    )
 
 
 def what(wiring: Queue | Exchange) -> str:

@@ -24,7 +24,7 @@ class RecentContent:
         self._uncommitted: dict[int, Content] = {}
         self._cached: OrderedDict[int, Content] = OrderedDict()
         self._cached_bytes = 0
-        self._staged: OrderedDict[int, list[bytes]] = OrderedDict()
+        self._staged: OrderedDict[int, dict[int, bytes]] = OrderedDict()
         self._staged_bytes = 0
 
     def add(self, records: Iterable[Record]) -> None:
@@ -33,7 +33,7 @@ class RecentContent:
             if record.kind is Kind.ENQUEUED:
                 self._enqueued(record)
             elif record.kind is Kind.CONTENT:
-                self._stage(record.message_id or 0, record.body or b"")
+                self._stage(record.message_id or 0, record.body_offset or 0, record.body or b"")
 
     def committed(self, records: Iterable[Record]) -> None:
         """Delta holds these records: their content may be dropped from now on."""
@@ -61,21 +61,25 @@ class RecentContent:
         header, message_id, body = record.message, record.message_id or 0, record.body
         assert header is not None
         if body is None and _brings_message(record):
-            pieces = self._staged.pop(message_id, [])
-            body = b"".join(pieces)
+            pieces = self._staged.pop(message_id, {})
+            body = b"".join(pieces[offset] for offset in sorted(pieces))
             self._staged_bytes -= len(body)
             if len(body) != header.body_bytes:
                 return  # some pieces were dropped: Delta has them, or will have
         if body is not None:
             self._uncommitted[message_id] = (header, body)
 
-    def _stage(self, message_id: int, piece: bytes) -> None:
-        """Keep a piece until its message is enqueued; up to the limit, as it may never be."""
-        self._staged.setdefault(message_id, []).append(piece)
-        self._staged_bytes += len(piece)
+    def _stage(self, message_id: int, body_offset: int, piece: bytes) -> None:
+        """Keep a piece until its message is enqueued; up to the limit, as it may never be.
+
+        One that comes a second time is the same.
+        """
+        pieces = self._staged.setdefault(message_id, {})
+        self._staged_bytes += len(piece) - len(pieces.get(body_offset, b""))
+        pieces[body_offset] = piece
         while self._staged_bytes > self._cache_bytes and self._staged:
             _, pieces = self._staged.popitem(last=False)
-            self._staged_bytes -= sum(map(len, pieces))
+            self._staged_bytes -= sum(map(len, pieces.values()))
 
     def _move(self, message_id: int) -> None:
         content = self._uncommitted.get(message_id)

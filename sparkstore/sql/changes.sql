@@ -1,4 +1,5 @@
--- What tail says of each entry, queue, exchange and binding: one row for each that it names, made
+-- What tail says of each entry, queue, exchange, binding and configured object (which is an exchange
+-- with a binding key and without a queue): one row for each that it names, made
 -- of the last position of each kind and of what came with it. Rows of other kinds are only counted.
 SELECT
   queue,
@@ -20,8 +21,8 @@ SELECT
   max_by(priority, position) FILTER (WHERE kind = 'enqueued') AS priority,
   max_by(expires_at, position) FILTER (WHERE kind = 'enqueued') AS expires_at,
   max_by(header_bytes + body_bytes, position) FILTER (WHERE kind = 'enqueued') AS message_bytes,
-  max(position) FILTER (WHERE kind IN ('created', 'bound')) AS made,
-  max(position) FILTER (WHERE kind IN ('destroyed', 'unbound')) AS unmade,
-  max_by(detail, position) FILTER (WHERE kind IN ('created', 'bound')) AS detail
+  max(position) FILTER (WHERE kind IN ('created', 'bound', 'configured')) AS made,
+  max(position) FILTER (WHERE kind IN ('destroyed', 'unbound', 'unconfigured')) AS unmade,
+  max_by(detail, position) FILTER (WHERE kind IN ('created', 'bound', 'configured')) AS detail
 FROM tail
 GROUP BY message_id, queue, exchange, binding_key

@@ -6,6 +6,7 @@ ON {target}
   AND t.message_id <=> s.match_id
   AND t.exchange <=> s.exchange
   AND t.binding_key <=> s.binding_key
+  AND t.member <=> s.member
 WHEN MATCHED AND s.change = 'drop' THEN DELETE
 WHEN MATCHED AND s.change = 'hold' THEN UPDATE SET
   acquired_by = s.acquired_by,

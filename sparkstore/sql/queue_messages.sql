@@ -1,6 +1,6 @@
 -- One row for each message on each queue, available or acquired. Content that came in pieces is
 -- put together from its `content` rows, but only in a query that names `body`: the correlated
--- sub-query goes with the column.
+-- sub-query goes with the column. A piece that was sent twice is there twice: a set has it once.
 SELECT {entryhint}
   entry.queue,
   entry.message_id,
@@ -33,7 +33,7 @@ SELECT {entryhint}
     message.body,
     (
       SELECT unhex(array_join(transform(
-        array_sort(array_agg(struct(piece.body_offset, hex(piece.body) AS digits))),
+        array_sort(collect_set(struct(piece.body_offset, hex(piece.body) AS digits))),
         piece -> piece.digits
       ), ''))
       FROM events AS piece

@@ -7,13 +7,13 @@ SELECT *
 FROM (
   SELECT
     position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
-    header_bytes, body_bytes, exchange, binding_key, detail
+    header_bytes, body_bytes, exchange, binding_key, detail, member, request
   FROM {history}
   WHERE position > {least}
   UNION ALL
   SELECT /*+ BROADCAST(opening) */
     position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
-    header_bytes, body_bytes, exchange, binding_key, detail
+    header_bytes, body_bytes, exchange, binding_key, detail, member, request
   FROM {journal} AS journal
   LEFT ANTI JOIN opening
     ON opening.epoch > journal.epoch AND opening.position <= journal.position

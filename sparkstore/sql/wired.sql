@@ -1,4 +1,4 @@
--- What tail makes of each queue, exchange and binding it names: put or drop.
+-- What tail makes of each queue, exchange, binding and configured object it names: put or drop.
 SELECT
   queue,
   exchange,

@@ -1,4 +1,4 @@
--- Every queue, exchange and binding, now.
+-- Every queue, exchange, binding and configured object, now.
 SELECT queue, exchange, binding_key, position, detail
 FROM {state} AS wiring
 LEFT ANTI JOIN wired AS wired

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Message, MessageHeader, Queue
+from broker_shim.store.transaction import Step
+from sparkstore.records import content_staged
 from tests.stores import DELTA_CONFIG, done
 
 HEADER = MessageHeader(
@@ -82,3 +85,85 @@ def test_while_it_is_on_a_transient_queue_only(store: DeltaMessageStore) -> None
         done(store.dequeue, message.message_id, "other", None)
     done(store.flush)
     check(store, filled)
+
+
+def stage_with_header(store: DeltaMessageStore, pieces: list[bytes], body_bytes: int) -> Message:
+    """What the store service does: the first piece brings the header."""
+    header = HEADER._replace(header_bytes=5, body_bytes=body_bytes)
+    message_id, steps = store._ledger.reserve(1)
+    offset, first = 0, header
+    for piece in pieces:
+        record = content_staged(0, message_id, offset, piece, first)
+        steps.append(Step(record, is_kept=True))
+        offset, first = offset + len(piece), None
+    done(store._decide, decide=lambda: steps)
+    return Message(message_id, header, b"", is_staged=True)
+
+
+@pytest.mark.parametrize("body", [b"", b"short", bytes(range(256)) * 300])
+def test_a_message_staged_with_its_header_survives_a_restart_and_is_enqueued_then(
+    store: DeltaMessageStore, tmp_path: Path, body: bytes
+) -> None:
+    message = stage_with_header(store, [body[:100], body[100:]], len(body))
+    whole = message._replace(body=body, is_staged=False)
+    assert store.load_staged(message.message_id) == whole
+    with pytest.raises(InvalidRequest, match="on no queue"):
+        store.load(message.message_id)
+    store.close()
+    again = DeltaMessageStore(tmp_path / "root", COLD)
+    assert again.load_staged(message.message_id) == whole
+    done(again.enqueue, message, "q")
+    assert again.load(message.message_id) == whole
+    assert again._ledger.state.staged == {}
+    done(again.dequeue, message.message_id, "q", None)
+    with pytest.raises(InvalidRequest, match="on no queue"):
+        again.load_staged(message.message_id)
+    again.close()
+
+
+def test_a_message_of_which_only_some_pieces_came_is_not_there(store: DeltaMessageStore) -> None:
+    message = stage_with_header(store, [b"short"], 10)
+    with pytest.raises(InvalidRequest, match="of 10 bytes came 5 so far"):
+        store.load_staged(message.message_id)
+
+
+def test_a_message_whose_staging_is_aborted_is_gone_for_good(
+    store: DeltaMessageStore, tmp_path: Path
+) -> None:
+    message = stage_with_header(store, [b"short"], 5)
+    done(store._decide, decide=lambda: store._ledger.abort_staging(message.message_id))
+    store.close()
+    again = DeltaMessageStore(tmp_path / "root", COLD)
+    for call in (again.load_staged, again._ledger.abort_staging):
+        with pytest.raises(InvalidRequest):
+            call(message.message_id)
+    with pytest.raises(InvalidRequest, match="make a new message"):
+        done(again.enqueue, message, "q")
+    again.close()
+
+
+def test_a_piece_that_came_again_after_a_restart_counts_once(
+    store: DeltaMessageStore, tmp_path: Path
+) -> None:
+    """Its writer did not know whether it arrived; without a header, only the writer knows it."""
+    message_id, steps = store._ledger.reserve(1)
+    pieces = [
+        Step(content_staged(0, message_id, offset, body), is_kept=True)
+        for offset, body in ((0, b"abc"), (3, b"de"))
+    ]
+    done(store._decide, decide=lambda: [*steps, *pieces])
+    store.close()
+    again = DeltaMessageStore(tmp_path / "root", COLD)
+    done(again._decide, decide=lambda: pieces)
+    message = Message(
+        message_id, HEADER._replace(header_bytes=5, body_bytes=5), b"", is_staged=True
+    )
+    with pytest.raises(InvalidRequest, match="make a new message"):
+        done(again.enqueue, message, "q")
+    assert again._ledger.is_reserved(message_id)
+    again._ledger.admit(message_id)
+    done(again.enqueue, message, "q")
+    assert again.load(message_id).body == b"abcde"
+    done(again.flush)
+    assert again.load(message_id).body == b"abcde"
+    again.close()

@@ -67,6 +67,7 @@ def contents(store: MessageStore) -> tuple[Any, ...]:
         sorted(found.queues, key=lambda queue: queue.name),
         sorted(found.exchanges, key=lambda exchange: exchange.name),
         dict(found.bindings),
+        dict(found.configured),
         {
             queue: [
                 (message_id, entry.acquired_by, entry.delivery_count, entry.priority)
@@ -822,6 +823,7 @@ def test_every_call_after_close_raises_closed(q: MessageStore) -> None:
         lambda: q.destroy(Queue("q"), nothing),
         lambda: q.bind(KEY, {}, nothing),
         lambda: q.unbind(KEY, nothing),
+        lambda: q.configure("c", "k", {}, nothing),
         lambda: q.message(HEADER),
         lambda: q.stage(message, [b"x"], nothing),
         lambda: q.enqueue(message, "q", nothing),

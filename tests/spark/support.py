@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -20,6 +21,19 @@ HEADER = MessageHeader("amqp-1.0", b"h", priority=5, header_bytes=1, body_bytes=
 """A header for the three bytes that most messages here carry."""
 
 Entries = dict[tuple[str, int], tuple[Any, ...]]
+Configured = dict[tuple[str, str], str]
+Members = dict[str, tuple[int, int]]
+"""Last request and how many refusals, by member."""
+
+
+class Folded(NamedTuple):
+    """What a fold says, in values that all forms of it can be brought to."""
+
+    entries: Entries
+    queues: dict[str, str]
+    bindings: dict[BindingKey, str]
+    configured: Configured
+    members: Members
 
 
 def journal(root: Root, records: Sequence[Record], *, first: int = 1, epoch: int = 1) -> int:
@@ -54,8 +68,8 @@ def numbered(records: Sequence[Record], *, first: int = 1, epoch: int = 1) -> li
     return [Row(first + index, epoch, record) for index, record in enumerate(records)]
 
 
-def expected(state: fold.State) -> tuple[Entries, dict[str, str], dict[BindingKey, str]]:
-    """What the views must say, from the oracle: entries, queues, bindings."""
+def expected(state: fold.State) -> Folded:
+    """What the views must say, from the oracle."""
     entries = {
         (name, message_id): (
             entry.position,
@@ -70,16 +84,17 @@ def expected(state: fold.State) -> tuple[Entries, dict[str, str], dict[BindingKe
         for message_id, entry in queue.entries.items()
     }
     queues = {name: queue.detail for name, queue in state.queues.items()}
-    return entries, queues, dict(state.bindings)
+    members = {name: (m.last_request, len(m.refusals)) for name, m in state.members.items()}
+    return Folded(entries, queues, dict(state.bindings), dict(state.configured), members)
 
 
-def viewed(spark: SparkSession) -> tuple[Entries, dict[str, str], dict[BindingKey, str]]:
+def viewed(spark: SparkSession) -> Folded:
     """What the views say; a row that is there twice is an error.
 
     The queries run at the same time: on a few rows each is seconds of planning on one core.
     """
     with ThreadPoolExecutor(len(_QUERIES)) as pool:
-        found, queue_rows, binding_rows = pool.map(
+        found, queue_rows, binding_rows, configured_rows, member_rows = pool.map(
             lambda query: spark.sql(query).collect(), _QUERIES
         )
     entries = {(row[0], row[1]): tuple(row[2:]) for row in found}
@@ -89,8 +104,12 @@ def viewed(spark: SparkSession) -> tuple[Entries, dict[str, str], dict[BindingKe
     }
     assert len(entries) == len(found)
     assert len(queues) == len(queue_rows)
+    configured = {(row.category, row.key): row.detail for row in configured_rows}
+    members = {row.member: (row.last_request, row.refusals) for row in member_rows}
     assert len(bindings) == len(binding_rows)
-    return entries, queues, bindings
+    assert len(configured) == len(configured_rows)
+    assert len(members) == len(member_rows)
+    return Folded(entries, queues, bindings, configured, members)
 
 
 _QUERIES = (
@@ -98,11 +117,15 @@ _QUERIES = (
     " delivery_count, priority, unix_micros(expires_at), message_bytes FROM queue_messages",
     "SELECT * FROM queues",
     "SELECT * FROM bindings",
+    "SELECT * FROM configuration",
+    "SELECT * FROM members",
 )
 
 
-def stored(root: Root) -> tuple[int, Entries, dict[str, str], dict[BindingKey, str]]:
-    """What `state` holds, without Spark: P, entries, queues, bindings."""
+def stored(
+    root: Root,
+) -> tuple[int, Entries, dict[str, str], dict[BindingKey, str], Configured, Members]:
+    """What `state` holds, without Spark: P, and what `Folded` says of the fold up to there."""
     found = DeltaTable(str(root.state)).to_pyarrow_table()
     found = found.set_column(
         found.schema.get_field_index("at"), "at", found["at"].cast(pa.int64())
@@ -130,16 +153,44 @@ def stored(root: Root) -> tuple[int, Entries, dict[str, str], dict[BindingKey, s
         for row in parts.get("entry", [])
     }
     assert len(entries) == len(parts.get("entry", []))
-    wiring = parts.get("wiring", [])
-    queues = {row["queue"]: row["detail"] for row in wiring if row["exchange"] is None}
-    bindings = {
-        BindingKey(row["exchange"], row["queue"], row["binding_key"]): row["detail"]
-        for row in wiring
-        if row["exchange"] is not None and row["queue"] is not None
+    queues, bindings, configured = _wiring(parts.get("wiring", []))
+    members = {
+        row["member"]: (row["request"], len(json.loads(row["detail"])))
+        for row in parts.get("member", [])
     }
     meta = parts.get("meta", [{"position": 0}])
     assert len(meta) == 1
-    return meta[0]["position"], entries, queues, bindings
+    return meta[0]["position"], entries, queues, bindings, configured, members
+
+
+def stored_staged(root: Root) -> dict[int, int]:
+    """Staged messages in `state`: the position that brought the header, by message id."""
+    rows = DeltaTable(str(root.state)).to_pyarrow_table(filters=[("part", "=", "staged")])
+    found = {row["message_id"]: row["position"] for row in rows.to_pylist()}
+    assert len(found) == rows.num_rows
+    assert rows["block"].null_count == rows.num_rows
+    return found
+
+
+def _wiring(
+    rows: list[dict[str, Any]],
+) -> tuple[dict[str, str], dict[BindingKey, str], Configured]:
+    """Queues, bindings and configured objects; every row is one of these, or an exchange."""
+    queues = {row["queue"]: row["detail"] for row in rows if row["exchange"] is None}
+    bindings = {
+        BindingKey(row["exchange"], row["queue"], row["binding_key"]): row["detail"]
+        for row in rows
+        if row["exchange"] is not None and row["queue"] is not None
+    }
+    others = [row for row in rows if row["queue"] is None]
+    exchanges = {row["exchange"] for row in others if row["binding_key"] is None}
+    configured = {
+        (row["exchange"], row["binding_key"]): row["detail"]
+        for row in others
+        if row["binding_key"] is not None
+    }
+    assert len(rows) == len(queues) + len(bindings) + len(configured) + len(exchanges)
+    return queues, bindings, configured
 
 
 def assert_views_are(spark: SparkSession, root: Root, state: fold.State) -> None:

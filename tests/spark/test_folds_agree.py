@@ -17,7 +17,15 @@ from sparkstore.root import Root, open_or_create_root
 from tests.histories import Layers, fold_rows
 from tests.history_builder import STEPS, build_history
 from tests.spark.killing import Stopped, stop_at
-from tests.spark.support import assert_views_are, expected, journal_rows, stored, trim, viewed
+from tests.spark.support import (
+    assert_views_are,
+    expected,
+    journal_rows,
+    stored,
+    stored_staged,
+    trim,
+    viewed,
+)
 from tests.strategies import layers
 
 
@@ -61,6 +69,7 @@ def test_state_at_any_position_and_a_tail_equal_the_oracle(
             found.state_position,
             *expected(fold_rows(rows[: found.state_position])),
         )
+        assert stored_staged(root) == fold_rows(rows[: found.state_position]).staged
         trim(root, found.journal_start)
         _commit(root, found, found.state_position, found.history_position)
         with pytest.raises(Stopped):
@@ -69,6 +78,7 @@ def test_state_at_any_position_and_a_tail_equal_the_oracle(
         assert_views_are(spark, root, fold_rows(rows))
         compact.run(spark, root, limits=Limits((last - found.state_position) // 2 + 1))
         assert stored(root) == (last, *expected(fold_rows(rows)))
+        assert stored_staged(root) == fold_rows(rows).staged
         assert viewed(spark) == expected(fold_rows(rows))
 
 

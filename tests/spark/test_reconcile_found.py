@@ -38,14 +38,14 @@ from sparkstore.records import (
 from sparkstore.root import Root, open_root
 from tests.damage import files
 from tests.histories import Layers, Row, fold_rows
-from tests.history_builder import build_history
+from tests.history_builder import STEPS, build_history
 from tests.roots import append_journal, build_root
 from tests.spark.support import trim
 from tests.stores import TIMEOUT_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
-HISTORY = build_history([(step % 20, step, 3 * step) for step in range(40)])
+HISTORY = build_history([(step % len(STEPS), step, 3 * step) for step in range(40)])
 END = HISTORY.last_position
 EPOCH = HISTORY.rows[-1].epoch
 NEXT_ID = fold_rows(HISTORY.rows).next_message_id

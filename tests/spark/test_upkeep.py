@@ -68,7 +68,7 @@ def _bodies(root: Root) -> dict[int, bytes]:
 
 def _assert_right(spark: SparkSession, root: Root) -> None:
     """Views, state, recovery and content say what they said before anything was dropped."""
-    _, entries, queues, _ = stored(root)
+    _, entries, queues, *_ = stored(root)
     assert sorted(key[1] for key in entries) == [6, 7, 8, 9, 10]
     assert viewed(spark)[:2] == (entries, queues)
     assert _bodies(root) == {6: b"abc", 7: b"abcdef", 8: b"xyz", 9: b"xyz", 10: b"xyz"}

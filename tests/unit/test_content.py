@@ -171,6 +171,37 @@ def test_pieces_in_several_commits_make_one_message(tmp_path: Path) -> None:
     assert content == bytes([0]) * 300 + bytes([300 % 251]) * 300 + bytes([600 % 251])
 
 
+@pytest.mark.parametrize("again", [[1], [1, 2, 3], [3, 1]])
+def test_pieces_that_were_sent_twice_count_once(tmp_path: Path, again: list[int]) -> None:
+    rows = staged([300, 300, 1], 601)
+    end = rows.pop()
+    rows += [Row(len(rows) + 1 + place, 1, rows[at].record) for place, at in enumerate(again)]
+    rows.append(end._replace(position=len(rows) + 1))
+    root = root_with(tmp_path / "root", rows[:3], rows[3:])
+    _, content = ContentReader(root, cache_bytes=1).read(2)
+    assert content == bytes([0]) * 300 + bytes([300 % 251]) * 300 + bytes([600 % 251])
+
+
+@pytest.mark.parametrize("sizes", [[601], [300, 300, 1]])
+def test_a_message_whose_first_piece_has_its_header_is_there_before_it_is_enqueued(
+    tmp_path: Path, sizes: list[int]
+) -> None:
+    rows = staged(sizes, 601)
+    header = MessageHeader("raw", b"h", header_bytes=1, body_bytes=601)
+    end = rows.pop()
+    rows[1] = rows[1]._replace(record=rows[1].record._replace(message=header))
+    root = root_with(tmp_path / "root", rows[:2])
+    reader = ContentReader(root)
+    if len(sizes) > 1:
+        with pytest.raises(InvalidRequest, match="of 601 bytes came 300 so far"):
+            reader.read(2)
+        append_journal(root, rows[2:], 0, 7)
+    assert reader.read(2) == (header, b"".join(row.record.body or b"" for row in rows[1:]))
+    append_journal(root, [end], 0, 8)
+    enqueued = end.record.message
+    assert ContentReader(root).read(2)[0] == enqueued, "the header that it was enqueued with"
+
+
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_a_message_that_lacks_a_piece_is_corrupt(tmp_path: Path, lost: int) -> None:
     rows = staged([300, 300, 1], 601)

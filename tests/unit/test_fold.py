@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from sparkstore import fold, records
-from sparkstore.fold import Entry, State
+from sparkstore.fold import Entry, Member, State
 from sparkstore.records import BindingKey, Kind, MessageHeader, Record
 from tests.strategies import History, fold_rows, histories
 
@@ -43,6 +43,7 @@ PAIRS = [
         records.bound(1, BindingKey("e", "r", ""), "{}"),
         records.unbound(2, BindingKey("e", "r", "")),
     ),
+    (records.configured(1, "link", "a", "{}"), records.unconfigured(2, "link", "a")),
     (
         records.message_enqueued(1, "r", 3, HEADER, b"x"),
         records.message_dequeued(2, "r", 3, "c"),
@@ -58,11 +59,8 @@ PAIRS = [
 def test_the_second_of_a_pair_undoes_the_first(wired: State, pair: tuple[Record, Record]) -> None:
     before = deepcopy(wired)
     folded(pair[0], start=wired)
-    assert (wired.queues, wired.exchanges, wired.bindings) != (
-        before.queues,
-        before.exchanges,
-        before.bindings,
-    )
+    wired.position = before.position
+    assert wired != before
     folded(pair[1], start=wired)
     wired.position = before.position
     assert wired == before
@@ -105,6 +103,43 @@ def test_content_changes_nothing_but_the_position(wired: State) -> None:
     folded(records.content_staged(20, 9, 0, b"piece"), start=wired)
     wired.position -= 1
     assert wired == before
+
+
+def test_an_object_configured_again_is_replaced() -> None:
+    state = folded(*(records.configured(1, "link", key, f'{{"n": {key}}}') for key in "121"))
+    folded(records.configured(1, "link", "1", '{"n": 9}'), start=state)
+    assert state.configured == {("link", "1"): '{"n": 9}', ("link", "2"): '{"n": 2}'}
+    assert state.exchanges == {}
+
+
+def asked(record: Record, member: str, request: int | None) -> Record:
+    return record._replace(member=member, request=request)
+
+
+def test_the_last_record_of_a_request_says_that_it_is_decided(wired: State) -> None:
+    first = records.message_acquired(1, "q", 1, "c")
+    folded(asked(first, "a", None), start=wired)
+    assert wired.members == {}, "not the last record of its request"
+    folded(asked(records.message_released(1, "q", 1, 0), "a", 7), start=wired)
+    folded(asked(records.message_acquired(1, "q", 1, "c"), "b", 3), start=wired)
+    assert wired.members == {"a": Member(7), "b": Member(3)}
+
+
+def test_a_refusal_is_decided_too_and_its_reason_is_kept() -> None:
+    state = folded(records.refused(1, "a", 4, '{"error": "NotAcquired"}'))
+    assert state.members == {"a": Member(4, {4: '{"error": "NotAcquired"}'})}
+
+
+def test_refusals_are_forgotten_once_a_member_is_a_window_further() -> None:
+    state = folded(*(records.refused(1, "a", request, "{}") for request in (1, 2, 5)))
+    fold.decided(state, "a", fold.WINDOW + 1)
+    assert [*state.members["a"].refusals] == [2, 5]
+    fold.decided(state, "a", 3)
+    assert state.members["a"].last_request == fold.WINDOW + 1, "it only rises"
+    fold.decided(state, "b", 10 * fold.WINDOW)
+    assert [*state.members["a"].refusals] == [2, 5], "each member has a window of its own"
+    folded(records.refused(1, "a", 2 * fold.WINDOW + 1, "{}"), start=state)
+    assert [*state.members["a"].refusals] == [2 * fold.WINDOW + 1]
 
 
 def test_every_kind_has_a_meaning() -> None:

@@ -22,13 +22,15 @@ from sparkstore.records import (
     message_enqueued,
     opened,
     queue_created,
+    refused,
 )
 from sparkstore.root import Root
 from sparkstore.schema import STATE
+from tests.history_builder import STEPS
 from tests.roots import append_journal, build_root
 from tests.strategies import Layers, Row, build_history, fold_rows, layers
 
-HISTORY = build_history([(step % 20, step, 3 * step) for step in range(40)])
+HISTORY = build_history([(step % len(STEPS), step, 3 * step) for step in range(40)])
 END = HISTORY.last_position
 EPOCH = HISTORY.rows[-1].epoch
 P = END - 6
@@ -105,6 +107,14 @@ def test_a_message_id_that_was_never_reserved_is_found(root: Root) -> None:
     add(root, Row(END + 1, EPOCH, message_enqueued(0, queue, 10_000, header(), b"")))
     evidence = broken(root, "message_ids_were_reserved").evidence
     assert "message id 10000 is in use" in evidence
+
+
+@pytest.mark.parametrize("second", [2, 3])
+def test_a_request_that_was_decided_twice_or_too_late_is_found(root: Root, second: int) -> None:
+    requests = [("a", 1), ("b", 1), ("a", 3), ("b", 2), ("a", second)]
+    refusals = [refused(0, f"new {member}", number, "{}") for member, number in requests]
+    add(root, *(Row(END + 1 + place, EPOCH, one) for place, one in enumerate(refusals)))
+    assert f"new a asked {second} after 3" in broken(root, "requests_rise").evidence
 
 
 def test_an_entry_on_no_queue_is_found(root: Root) -> None:

@@ -92,6 +92,16 @@ def test_content_that_came_in_pieces_is_here_once_it_is_enqueued() -> None:
     assert recent.get(1) == (HEADER, b"0123456789")
 
 
+def test_pieces_that_came_twice_count_once() -> None:
+    recent = RecentContent(15)
+    first, second = staged(1, 0, b"01234"), staged(1, 5, b"56789")
+    recent.add([first, first, second, first, second, enqueued(1, None)])
+    assert recent.get(1) == (HEADER, b"0123456789")
+    recent.add([staged(2, 0, b"0" * 15)])
+    recent.add([message_enqueued(0, "q", 2, MessageHeader(body_bytes=15), None)])
+    assert recent.get(2) is not None, "what was replaced is not counted"
+
+
 def test_pieces_that_nobody_enqueues_are_dropped_at_the_limit_and_never_shown_in_part() -> None:
     recent = RecentContent(12)
     recent.add([staged(1, 0, b"01234"), staged(2, 0, b"0123456789")])
