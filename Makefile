@@ -61,11 +61,13 @@ bench: setup  ## the figures of the README, beside the machine's own
 
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
+	@$(BIN)/python -m tests.benchmarks.bench_beside
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
-	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_replicate_killed.py
+	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_killed_jobs.py \
+	    tests/spark/test_replicate_killed.py tests/spark/test_reconcile_killed.py
 
 wheel: $(SETUP)  ## dist/*.whl: the packages, SQL, the jobs and their schedules
 	@rm -rf build/lib build/bdist.*  # else modules that are gone would be in it
