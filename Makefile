@@ -7,7 +7,7 @@ SETUP := $(VENV)/.setup-done
 JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
-.PHONY: help check setup demo test test-all test-fast lint types contracts bench bench-jobs soak wheel check-schedules \
+.PHONY: help check setup demo test test-all test-fast lint types contracts bench bench-jobs bench-brokerj soak wheel check-schedules \
     lock clean
 
 help:  ## this list
@@ -62,6 +62,11 @@ bench: setup  ## the figures of the README, beside the machine's own
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
 	@$(BIN)/python -m tests.benchmarks.bench_beside
+
+bench-brokerj: setup  ## Broker-J on this store beside BDB JE and Derby (needs Maven and ../shared/peers)
+	@$(BIN)/python -m tests.benchmarks.bench_brokerj
+	@$(BIN)/python -m tests.benchmarks.bench_brokerj --size 4096
+	@$(BIN)/python -m tests.benchmarks.bench_brokerj --clients --n 3000
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
