@@ -7,8 +7,8 @@ SETUP := $(VENV)/.setup-done
 JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
-.PHONY: help check setup demo test test-all test-fast lint types contracts bench bench-jobs bench-brokerj soak wheel check-schedules \
-    lock clean
+.PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-jobs \
+    bench-brokerj soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ types: $(SETUP)  ## mypy --strict
 
 contracts: $(SETUP)  ## who may import whom
 	@$(BIN)/lint-imports
+
+plugin:  ## the Broker-J plugin: broker_shim/brokerj/target/sparkstore-brokerj.jar (needs mvn)
+	@mvn -q -B -f broker_shim/brokerj/pom.xml package -DskipTests
+	@ls broker_shim/brokerj/target/sparkstore-brokerj.jar
 
 bench: setup  ## the figures of the README, beside the machine's own
 	@$(BIN)/python -m tests.benchmarks.bench_store $(if $(wildcard ../shared/peers/brokerj),,--no-peer)

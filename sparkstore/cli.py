@@ -148,7 +148,8 @@ def _sql(subparsers: Subparsers) -> None:
         subparsers,
         commands.sql,
         "answer a question with Spark SQL",
-        "Views: queues, queue_messages, message_history, bindings, job_runs (once a job ran).\n"
+        "Views: queues, queue_messages, message_history, bindings, configuration, members,\n"
+        "job_runs (once a job ran).\n"
         "Starts a JVM (seconds).\n\n"
         "examples:\n"
         '  sparkstore sql ROOT "SELECT * FROM queues ORDER BY depth DESC"\n'

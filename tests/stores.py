@@ -16,12 +16,16 @@ from typing import Any
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, Unavailable
+from broker_shim.service.listening import Door, listen_on_path
+from broker_shim.service.service import Service
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.json import JsonMessageStore
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import MemoryMessageStore
+from broker_shim.store.remote import RemoteMessageStore
+from broker_shim.store.remote_greeting import Greeting
 from broker_shim.store.sink import MemorySink
 from sparkstore import fold
 from sparkstore.codec import packer, unpack_all
@@ -126,11 +130,40 @@ def open_delta(folder: Path, _log: list[bytes]) -> MessageStore:
     return DeltaMessageStore(folder, DELTA_CONFIG)
 
 
+class ServedMessageStore(RemoteMessageStore):
+    """A remote store with a service of its own over a Delta store, closed together.
+
+    Its incarnation is always the same, as of a broker that closes its store and opens it again.
+    """
+
+    def __init__(self, folder: Path, config: StoreConfig = DELTA_CONFIG) -> None:
+        self.served = DeltaMessageStore(folder, config)
+        self._sockets = tempfile.TemporaryDirectory(prefix="served-")  # a short path
+        path = Path(self._sockets.name) / "s"
+        door = Door(listen_on_path(path))
+        self.service = Service(self.served, [door], config.max_message_bytes)
+        greeting = Greeting("remote", "the same")
+        super().__init__(path, greeting, retry_s=5, max_message_bytes=config.max_message_bytes)
+
+    def close(self) -> None:
+        """Close the client, then the service, then what it serves."""
+        super().close()
+        self.service.close()
+        self.served.close()
+        self._sockets.cleanup()
+
+
+def open_remote(folder: Path, _log: list[bytes]) -> MessageStore:
+    """Tier 2 over the store protocol."""
+    return ServedMessageStore(folder)
+
+
 OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
     "memory": open_memory,
     "json": open_json,
     "recorded": open_recorded,
     "delta": open_delta,
+    "remote": open_remote,
 }
 """Every implementation; the contract runs against each."""
 

@@ -31,25 +31,25 @@ class ListenAddress:
         return f"[{self.host}]" if self.family == socket.AF_INET6 else self.host
 
 
-def parse_listen(text: str) -> ListenAddress:
-    """The address in `HOST:PORT`.
+def parse_listen(text: str, option: str = "--listen") -> ListenAddress:
+    """The address in `HOST:PORT`, which was the value of an option.
 
     Raises:
         InvalidRequest: It is not one, or is not loopback.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535:
-        message = f"--listen {text}: write it as HOST:PORT, for example 127.0.0.1:5672"
+        message = f"{option} {text}: write it as HOST:PORT, for example 127.0.0.1:5672"
         raise InvalidRequest(message)
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except OSError as reason:
-        message = f"--listen {text}: {reason.strerror}"
+        message = f"{option} {text}: {reason.strerror}"
         raise InvalidRequest(message) from reason
     for *_, address in found:
         if not ipaddress.ip_address(address[0]).is_loopback:
             message = (
-                f"--listen {text} is not a loopback address: anyone who reaches it could read and"
+                f"{option} {text} is not a loopback address: anyone who reaches it could read and"
                 " write every queue, as there is no authentication yet; use 127.0.0.1"
             )
             raise InvalidRequest(message)

@@ -9,8 +9,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cproton import pn_sasl_extended, pn_ssl_present
 
@@ -20,40 +20,28 @@ from broker_shim.embedded.control import ControlServer
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.embedded.listener import Listener, Timers
 from broker_shim.embedded.metrics import Metrics
-from broker_shim.embedded.settings import BrokerSettings, read_settings
+from broker_shim.embedded.options import parser, settings_of
+from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.errors import InvalidRequest, Locked, StoreError
-from broker_shim.store.interface import BindingKey, Exchange, MessageStore, Queue
-from sparkstore.config import StoreConfig, read_config
+from broker_shim.service.options import Doors, doors_of
+from broker_shim.store.interface import MessageStore
+from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import tune_process
 from sparkstore.root import open_root
+
+if TYPE_CHECKING:
+    from broker_shim.service.service import Service
 
 _log = logging.getLogger("sparkstore.serve")
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
 _PROBE_S = 1.0
 
-EXAMPLES = """\
-examples:
-  sparkstore serve /var/lib/orders
-  sparkstore serve /var/lib/orders --queue orders --bind 'amq.topic:order.#:orders'
-  sparkstore serve --memory --listen 127.0.0.1:0
-
-addresses a client may use:
-  orders                the queue; created when a client attaches to it (auto_create)
-  amq.topic/order.new   an exchange and a routing key
-  amq.topic             an exchange; the subject of each message is its routing key
-exchanges that are always there: amq.direct, amq.fanout, amq.topic
-A message that routes to no queue is rejected with amqp:not-found.
-
-exit codes: 0 stopped cleanly, 1 the store failed or another writer took over, 2 wrong call,
-75 another process has the root open
-"""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the broker until it is told to stop; its exit code."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.DEBUG if options.verbose else logging.INFO,
@@ -61,7 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         address = parse_listen(options.listen)
-        settings, config = _settings(options)
+        settings, config = settings_of(options)
+        doors = doors_of(options)
+        if doors is not None and doors.listen is not None:
+            parse_listen(doors.listen, "--store-listen")
     except InvalidRequest as reason:
         return _complain(str(reason), EXIT_USAGE)
     try:
@@ -72,7 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(reason), EXIT_TRY_LATER)
     except StoreError as reason:
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
-    return serve(store, settings, address, options)
+    if options.no_amqp and doors is not None:
+        return _serve_members(store, doors, config, options)
+    return serve(store, settings, address, options, doors)
 
 
 def serve(
@@ -80,6 +73,7 @@ def serve(
     settings: BrokerSettings,
     address: ListenAddress,
     options: argparse.Namespace,
+    doors: Doors | None = None,
 ) -> int:
     """Serve a store, which is closed at the end; the exit code."""
     _log_what_is_missing()
@@ -97,6 +91,7 @@ def serve(
     try:
         listening = listening_socket(address)
         recover(store, broker)
+        service = None if doors is None else _service(store, doors, settings.max_message_bytes)
     except (OSError, StoreError, TimeoutError) as reason:
         store.close()
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
@@ -107,10 +102,11 @@ def serve(
     _probe(timers, calls)
     port = listening.getsockname()[1]
     control = _control(options, listener, broker)
-    _announce(f"amqp://{address.url_host}:{port}", options)
+    _announce([f"amqp://{address.url_host}:{port}", *(service.urls if service else [])], options)
     listener.run()
-    if control is not None:
-        control.close()
+    for served in (service, control):
+        if served is not None:
+            served.close()
     listener.close()
     return _end(store, failures, metrics, options.metrics_file)
 
@@ -129,79 +125,6 @@ def _end(
         return _complain(f"stopped: {type(reason).__name__}: {reason}", EXIT_FAILED)
     _log.info("stopped cleanly; %s", metrics.line())
     return EXIT_OK
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sparkstore serve",
-        description="Serve a root to AMQP 1.0 clients of this machine.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_options(parser.add_argument)
-    return parser
-
-
-def _add_options(add: Callable[..., object]) -> None:
-    add("root", nargs="?", help="folder of the store; created if it is absent or empty")
-    add(
-        "--listen",
-        default="127.0.0.1:5672",
-        metavar="HOST:PORT",
-        help="loopback address; port 0 takes a free one (default: %(default)s)",
-    )
-    add("--config", type=Path, metavar="FILE", help="sparkstore.toml: [store] and [broker]")
-    add("--queue", action="append", default=[], metavar="NAME", help="create this queue")
-    add(
-        "--exchange",
-        action="append",
-        default=[],
-        metavar="NAME:TYPE",
-        help="create this exchange: direct, fanout or topic",
-    )
-    add(
-        "--bind",
-        action="append",
-        default=[],
-        metavar="EXCHANGE:KEY:QUEUE",
-        help="bind this queue; give it with --queue if it is new",
-    )
-    add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
-    add(
-        "--metrics-file",
-        type=Path,
-        metavar="FILE",
-        help="write counters there every 5 s, as a textfile of Prometheus",
-    )
-    add("--json", action="store_true", help="print the READY line as JSON")
-    add("--verbose", action="store_true", help="log more")
-
-
-def _settings(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfig]:
-    if not options.memory and not options.root:
-        raise InvalidRequest("give the folder of the store, or --memory to keep nothing")
-    settings, config = BrokerSettings(), StoreConfig()
-    if options.config is not None:
-        settings, config = read_settings(options.config), read_config(options.config)
-    exchanges = []
-    for text in options.exchange:
-        name, kind = _split(text, "--exchange NAME:TYPE", 2)
-        exchanges.append(Exchange(name, kind))
-    bindings = []
-    for text in options.bind:
-        exchange, key, queue = _split(text, "--bind EXCHANGE:KEY:QUEUE", 3)
-        bindings.append(BindingKey(exchange, queue, key))
-    settings = settings.with_wiring([Queue(name) for name in options.queue], exchanges, bindings)
-    return replace(settings, max_message_bytes=config.max_message_bytes), config
-
-
-def _split(text: str, form: str, count: int) -> list[str]:
-    """The parts of an argument; a colon too many belongs to the last part."""
-    parts = text.split(":", count - 1)
-    if len(parts) != count:
-        message = f"{text!r}: write it as {form}"
-        raise InvalidRequest(message)
-    return parts
 
 
 def _store(options: argparse.Namespace, config: StoreConfig) -> MessageStore:
@@ -263,14 +186,45 @@ def _probe(timers: Timers, calls: StoreCalls) -> None:
     timers.add(time.monotonic() + _PROBE_S, lambda: _probe(timers, calls))
 
 
-def _announce(url: str, options: argparse.Namespace) -> None:
+def _announce(urls: Sequence[str], options: argparse.Namespace) -> None:
     root = None if options.memory else str(options.root)
     if options.json:
-        line = json.dumps({"ready": url, "root": root})
+        line = json.dumps({"ready": urls[0], "root": root, "store": [*urls[1:]]})
     else:
-        line = f"READY {url} root={root or '(memory)'}"
+        line = f"READY {urls[0]} root={root or '(memory)'}"
+        line += "".join(f" store={url}" for url in urls[1:])
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def _service(
+    store: MessageStore, doors: Doors, max_message_bytes: int, *, is_shared: bool = True
+) -> Service:
+    """Serve the store to members, too, or alone. Imported here as in `_store`."""
+    from broker_shim.service.service import Service  # noqa: PLC0415
+    from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
+
+    assert isinstance(store, DeltaMessageStore)
+    opened = doors.open(lambda text: listening_socket(parse_listen(text, "--store-listen")))
+    return Service(store, opened, max_message_bytes, is_shared=is_shared)
+
+
+def _serve_members(
+    store: MessageStore, doors: Doors, config: StoreConfig, options: argparse.Namespace
+) -> int:
+    """Serve a store to members alone; it is closed at the end; the exit code."""
+    from broker_shim.service.alone import serve_alone  # noqa: PLC0415
+
+    try:
+        service = _service(store, doors, config.max_message_bytes, is_shared=False)
+    except (OSError, StoreError) as reason:
+        store.close()
+        return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
+    tune_process()
+    failure = serve_alone(service, options.metrics_file, lambda: _announce(service.urls, options))
+    if failure is not None:
+        return _complain(f"stopped: {type(failure).__name__}: {failure}", EXIT_FAILED)
+    return EXIT_OK
 
 
 def _log_what_is_missing() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from broker_shim.completion import Completion
 from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
+from broker_shim.store.batch import Batch
 from broker_shim.store.interface import Message
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
@@ -13,6 +16,7 @@ from broker_shim.store.memory import now_us
 from sparkstore.config import StoreConfig
 from sparkstore.log.metrics import LogMetrics
 from sparkstore.log.opening import open_log
+from sparkstore.root import Root
 
 
 class DeltaMessageStore(LocalMessageStore):
@@ -30,6 +34,36 @@ class DeltaMessageStore(LocalMessageStore):
         self._log = opened.log
         ledger = Ledger(opened.state, TerminusDurability.UNSETTLED_STATE, clock)
         super().__init__(ledger, opened.log, config.max_message_bytes)
+
+    @property
+    def root(self) -> Root:
+        """Where it lives."""
+        return self._log.root
+
+    @property
+    def failure(self) -> StoreError | None:
+        """What the log stopped with for good, if it has."""
+        return self._log.failure
+
+    def settle(self) -> None:
+        """Wait until Delta has all that was decided before.
+
+        Raises:
+            StoreError: What the log stopped with.
+        """
+        flushed = Completion()
+        self.flush(flushed.finish)
+        flushed.complete()
+
+    def batch(self) -> Batch:
+        """Many calls of a member under one holding of the lock: for the store service."""
+        return Batch(
+            self._ledger, self._log, self._lock, lambda: self._is_closed, self._next_transaction
+        )
+
+    def _next_transaction(self) -> int:
+        self._transactions += 1
+        return self._transactions
 
     @property
     def metrics(self) -> LogMetrics:

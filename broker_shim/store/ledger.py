@@ -75,10 +75,17 @@ class Ledger(WiringLedger):
         """True if an id was given out, now or before a restart."""
         return 0 < message_id < self._next_id
 
-    def admit(self, message_id: int) -> None:
-        """Trust a member that a reserved id, of no message on a queue, is that of a new one."""
+    def admit(self, message_id: int) -> bool:
+        """Trust a member that an id, of no message on a queue, is that of a new one.
+
+        Returns:
+            False if the id was never given out; then it is not trusted.
+        """
         if message_id not in self.state.messages:
+            if message_id >= self._next_id:
+                return False
             self._fresh[message_id] = True
+        return True
 
     def dismiss(self, message_id: int) -> None:
         """Undo `admit`: the message was refused."""

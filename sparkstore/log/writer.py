@@ -26,6 +26,7 @@ from sparkstore.content import ContentReader
 from sparkstore.errors import Closed, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire, Group
 from sparkstore.log.committer import Committer
+from sparkstore.log.firing import bound, fire_once, ignore
 from sparkstore.log.journal import Journal
 from sparkstore.log.metrics import LogMetrics
 from sparkstore.log.recent import RecentContent
@@ -51,7 +52,7 @@ class _Item(NamedTuple):
 
 
 class Log:
-    """An open log; made by `opening.open_log`."""
+    """An open log; made by `opening.open_log`. `failure` is what it stopped with, if it has."""
 
     def __init__(
         self,
@@ -67,9 +68,9 @@ class Log:
         self.root, self.config, self.metrics = root, config, LogMetrics()
         self._wal, self._locks = wal, locks
         self._pack = codec.packer()
-        self._next_position = self._synced_below = next_position
+        self.next_position = self._synced_below = next_position
         self._taken_bytes = self._done_bytes = 0
-        self._failure: StoreError | None = None
+        self.failure: StoreError | None = None
         self._stalled = ""
         self._has_ended = False
         self._recent = RecentContent(config.cache_bytes)
@@ -108,15 +109,27 @@ class Log:
                 pair; nothing was taken.
             StoreError: What the log stopped with.
         """
-        self._check()
-        first = self._next_position
+        self.check()
+        pack = self.pack
+        packed = pack(records[0]) if len(records) == 1 else b"".join(map(pack, records))
+        return self.append_packed(records, packed, on_complete)
+
+    def pack(self, record: Record) -> bytes:
+        """A record as `append_packed` takes it. Under the caller's lock, as `append`.
+
+        Raises:
+            InvalidRequest: It cannot be written.
+        """
         try:
-            pack = self._pack
-            packed = pack(records[0]) if len(records) == 1 else b"".join(map(pack, records))
+            return self._pack(record)
         except (OverflowError, ValueError) as reason:
             message = f"a record cannot be written: {reason}"
             raise InvalidRequest(message) from reason
-        self._next_position = first + len(records)
+
+    def append_packed(self, records: Sequence[Record], packed: bytes, on_complete: Fire) -> int:
+        """`append` of what `pack` made, after `check`; it refuses nothing."""
+        first = self.next_position
+        self.next_position = first + len(records)
         self._taken_bytes += len(packed)
         self._recent.add(records)
         self._inbox.put(_Item(packed, records, on_complete))
@@ -157,7 +170,7 @@ class Log:
         self._ending.set()
         self._inbox.put(None)
         self._thread.join()
-        self._failure = self._failure or Closed("the store is closed: open a new one")
+        self.failure = self.failure or Closed("the store is closed: open a new one")
         # In this order: what comes while this is set is refused here or by whoever brought it.
         self._has_ended = True
         self._refuse_the_rest()
@@ -166,9 +179,10 @@ class Log:
             self._wal.close()
         self._locks.close()
 
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
+    def check(self) -> None:
+        """Raise what `append` would, whatever the records."""
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
         if self._stalled:
             message = f"{self._stalled}; Delta: {self.metrics.delta_error or 'busy'}; retry later"
             raise Unavailable(message)
@@ -210,14 +224,14 @@ class Log:
         """Make a batch durable as one group, and fire what it completes, in order."""
         first = self._synced_below
         records = [record for item in batch for record in item.records]
-        error = self._failure
+        error = self.failure
         if error is None and self._wal is not None and size:
             error = self._sync(batch, len(records), first)
         self._done_bytes += size
         if error is not None:
             self.fail(error)
             for item in batch:
-                _fire(item.fire, item.error or error)
+                fire_once(item.fire, item.error or error)
             return
         self._synced_below = first + len(records)
         if self._wal is None:
@@ -228,16 +242,16 @@ class Log:
             self._committer.add(Group(first, records, size))
         for item in batch:
             if item.is_flush:
-                self._committer.flush(_bound(item.fire, None), self._synced_below)
+                self._committer.flush(bound(item.fire, None), self._synced_below)
             else:
-                _fire(item.fire, item.error)
+                fire_once(item.fire, item.error)
 
     def _hand_over_unacknowledged(self, batch: list[_Item], group: Group) -> None:
         """With `ack = "delta"` the committer fires, when the commit is durable."""
-        group.on_commit = [_bound(item.fire, item.error) for item in batch]
+        group.on_commit = [bound(item.fire, item.error) for item in batch]
         self._committer.add(group)
         if any(item.is_flush for item in batch):
-            self._committer.flush(_ignore, self._synced_below)
+            self._committer.flush(ignore, self._synced_below)
 
     def _sync(self, batch: list[_Item], count: int, first: int) -> StoreError | None:
         assert self._wal is not None
@@ -245,8 +259,8 @@ class Log:
             try:
                 self._wal.append(b"".join([item.packed for item in batch]), count, first)
             except NoRoom as reason:
-                if self._failure is not None:
-                    return self._failure
+                if self.failure is not None:
+                    return self.failure
                 if self._ending.is_set() and self.metrics.delta_error:
                     return Unavailable(f"closed while {reason}")
                 self._stall(str(reason))
@@ -267,7 +281,7 @@ class Log:
             while True:
                 item = self._inbox.get_nowait()
                 if item is not None:
-                    _fire(item.fire, item.error or self._failure)
+                    fire_once(item.fire, item.error or self.failure)
 
     def _stall(self, reason: str) -> None:
         if not self._stalled:
@@ -276,24 +290,6 @@ class Log:
 
     def fail(self, error: StoreError) -> None:
         """Acknowledge nothing from now on; the first reason counts. From any thread."""
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
             _log.critical("the log stopped acknowledging: %s", error)
-
-
-def _fire(fire: Fire, error: StoreError | None) -> None:
-    try:
-        fire(error)
-    except Exception:  # noqa: BLE001 - a caller's bug must not stop everybody's completions
-        _log.exception("a completion callback failed")
-
-
-def _bound(fire: Fire, error: StoreError | None) -> Fire:
-    def fire_once(outcome: StoreError | None) -> None:
-        _fire(fire, error or outcome)
-
-    return fire_once
-
-
-def _ignore(_error: StoreError | None) -> None:
-    """Nobody waits."""

@@ -1,0 +1,112 @@
+"""The command line of `sparkstore serve`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from broker_shim.embedded.settings import BrokerSettings, read_settings
+from broker_shim.errors import InvalidRequest
+from broker_shim.service import options as service_options
+from broker_shim.store.interface import BindingKey, Exchange, Queue
+from sparkstore.config import StoreConfig, read_config
+
+EXAMPLES = """\
+examples:
+  sparkstore serve /var/lib/orders
+  sparkstore serve /var/lib/orders --queue orders --bind 'amq.topic:order.#:orders'
+  sparkstore serve --memory --listen 127.0.0.1:0
+  sparkstore serve /var/lib/orders --no-amqp     the store service alone, for Broker-J
+
+addresses a client may use:
+  orders                the queue; created when a client attaches to it (auto_create)
+  amq.topic/order.new   an exchange and a routing key
+  amq.topic             an exchange; the subject of each message is its routing key
+exchanges that are always there: amq.direct, amq.fanout, amq.topic
+A message that routes to no queue is rejected with amqp:not-found.
+
+exit codes: 0 stopped cleanly, 1 the store failed or another writer took over, 2 wrong call,
+75 another process has the root open
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """What `sparkstore serve` takes."""
+    found = argparse.ArgumentParser(
+        prog="sparkstore serve",
+        description="Serve a root to AMQP 1.0 clients of this machine.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_options(found.add_argument)
+    service_options.add_options(found.add_argument)
+    return found
+
+
+def _add_options(add: Callable[..., object]) -> None:
+    add("root", nargs="?", help="folder of the store; created if it is absent or empty")
+    add(
+        "--listen",
+        default="127.0.0.1:5672",
+        metavar="HOST:PORT",
+        help="loopback address; port 0 takes a free one (default: %(default)s)",
+    )
+    add("--config", type=Path, metavar="FILE", help="sparkstore.toml: [store] and [broker]")
+    add("--queue", action="append", default=[], metavar="NAME", help="create this queue")
+    add(
+        "--exchange",
+        action="append",
+        default=[],
+        metavar="NAME:TYPE",
+        help="create this exchange: direct, fanout or topic",
+    )
+    add(
+        "--bind",
+        action="append",
+        default=[],
+        metavar="EXCHANGE:KEY:QUEUE",
+        help="bind this queue; give it with --queue if it is new",
+    )
+    add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
+    add(
+        "--metrics-file",
+        type=Path,
+        metavar="FILE",
+        help="write counters there every 5 s, as a textfile of Prometheus",
+    )
+    add("--json", action="store_true", help="print the READY line as JSON")
+    add("--verbose", action="store_true", help="log more")
+
+
+def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfig]:
+    """Settings of broker and store.
+
+    Raises:
+        InvalidRequest: No root, a file that cannot be used, an argument that is none.
+    """
+    if not options.memory and not options.root:
+        raise InvalidRequest("give the folder of the store, or --memory to keep nothing")
+    settings, config = BrokerSettings(), StoreConfig()
+    if options.config is not None:
+        settings, config = read_settings(options.config), read_config(options.config)
+    exchanges = []
+    for text in options.exchange:
+        name, kind = _split(text, "--exchange NAME:TYPE", 2)
+        exchanges.append(Exchange(name, kind))
+    bindings = []
+    for text in options.bind:
+        exchange, key, queue = _split(text, "--bind EXCHANGE:KEY:QUEUE", 3)
+        bindings.append(BindingKey(exchange, queue, key))
+    settings = settings.with_wiring([Queue(name) for name in options.queue], exchanges, bindings)
+    return replace(settings, max_message_bytes=config.max_message_bytes), config
+
+
+def _split(text: str, form: str, count: int) -> list[str]:
+    """The parts of an argument; a colon too many belongs to the last part."""
+    parts = text.split(":", count - 1)
+    if len(parts) != count:
+        message = f"{text!r}: write it as {form}"
+        raise InvalidRequest(message)
+    return parts

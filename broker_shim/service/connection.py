@@ -1,0 +1,248 @@
+"""One connection of a member: a thread that reads, decides all that came, and reads on.
+
+Answers of requests come from the log's thread, in the order of the log, so those of a connection
+rise. Reads that only look are answered by a thread of their own, so that content read from disk
+holds no request up; they see every request that came before them, as those were decided first.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import select
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.service import protocol as wire
+from broker_shim.service.members import Member, Members
+from broker_shim.service.outbox import Outbox
+from broker_shim.service.protocol import Decoder, Frame, Hello
+from broker_shim.service.reads import Reads
+from broker_shim.service.requests import REQUESTS, Decided, refusals_of
+from broker_shim.store.delta import DeltaMessageStore
+from sparkstore import fold
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 18
+_ROOM_WAIT_S = 5.0
+_ROOM_RETRY_S = 0.02
+_LINGER_S = 1.0
+
+
+class Connection:
+    """See above.
+
+    Attributes:
+        peer: Its socket, closed at the end of `run`.
+        name: For the log: its member, once it said who it is.
+    """
+
+    def __init__(
+        self,
+        peer: socket.socket,
+        store: DeltaMessageStore,
+        members: Members,
+        identity: tuple[str, str],
+        token: str | None,
+    ) -> None:
+        """Of a service whose `identity` is (instance, root id); TCP peers must know `token`."""
+        self.peer, self.name = peer, "a peer"
+        self._store, self._members, self._token = store, members, token
+        self._identity = identity
+        self._outbox = Outbox(peer)
+        self._reads = Reads(store, self._outbox)
+        self._decoder = Decoder()
+        self._buffer = bytearray(_READ_BYTES)
+        self._member: Member | None = None
+        self._ending: StoreError | None = None
+        self._has_ended = threading.Event()
+        self._taken = self._answered = 0
+
+    def run(self) -> None:
+        """Serve until either side ends it."""
+        try:
+            self._serve()
+        except StoreError as error:
+            _log.warning("%s is sent away: %s: %s", self.name, type(error).__name__, error)
+            self._members.sent_away()
+            self._outbox.goodbye(error)
+        except Exception:  # noqa: BLE001 - one peer's fault must not end the service
+            _log.exception("the connection of %s failed and is ended", self.name)
+            self._outbox.goodbye(Unavailable("the service failed on this: see its log"))
+        finally:
+            self._leave()
+
+    def end(self, error: StoreError) -> None:
+        """Say goodbye after the answers of what is decided; from any thread."""
+        self._ending = error
+        self._has_ended.set()
+        with suppress(OSError):
+            self.peer.shutdown(socket.SHUT_RD)
+
+    def is_lost(self) -> bool:
+        """See `members.Peer`."""
+        poll = select.poll()
+        with suppress(OSError, ValueError):
+            poll.register(self.peer, select.POLLRDHUP)
+            return bool(poll.poll(0))
+        return True
+
+    def displace(self) -> None:
+        """See `members.Peer`. Under the store's lock: nothing of it is decided any more."""
+        self.end(Unavailable("the member has connected again"))
+
+    def _serve(self) -> None:
+        frames = self._first_frames()
+        if not frames:
+            return
+        hello = wire.hello_of(frames[0])
+        self._check_token(hello)
+        self._greet(hello)
+        _log.info("%s is connected", self.name)
+        self._take(frames[1:])
+        view = memoryview(self._buffer)
+        while self._ending is None and (count := self.peer.recv_into(self._buffer)):
+            self._take(self._decoder.feed(view[:count]))
+        if self._ending is not None:
+            self._say_goodbye_in_turn(self._ending)
+
+    def _first_frames(self) -> list[Frame]:
+        """What came up to the end of the first frame; empty if the peer left before."""
+        poll, until = select.poll(), time.monotonic() + wire.HELLO_TIMEOUT_S
+        poll.register(self.peer, select.POLLIN)
+        while True:
+            left_ms = (until - time.monotonic()) * 1000
+            if left_ms <= 0 or not poll.poll(left_ms):
+                message = f"no HELLO came within {wire.HELLO_TIMEOUT_S:.0f} s"
+                raise InvalidRequest(message)
+            if not (received := self.peer.recv(_READ_BYTES)):
+                return []
+            if frames := self._decoder.feed(received):
+                return frames
+
+    def _check_token(self, hello: Hello) -> None:
+        if self._token is None:
+            return
+        said = (hello.token or "").encode()
+        if not hmac.compare_digest(said, self._token.encode()):
+            raise InvalidRequest("wrong token: give the client the service's token file")
+
+    def _greet(self, hello: Hello) -> None:
+        self.name = f"member {hello.member!r}"
+        with self._store.batch() as batch:
+            self._member = self._members.greet(batch, hello, self)
+            self._reads.member = hello.member
+            state = batch.ledger.state
+            there = state.members.get(hello.member, fold.Member())
+            refusals = refusals_of(state, hello.member, 0, there.last_request)
+            welcome = (
+                wire.VERSION,
+                there.last_request,
+                *self._identity,
+                refusals,
+                wire.MAX_FRAME_BYTES,
+                wire.MAX_WAITING_REQUESTS,
+            )
+            # In its turn: what it calls done is durable when it is said.
+            batch.finish(partial(self._answer, wire.WELCOME, welcome))
+
+    def _take(self, frames: Sequence[Frame]) -> None:
+        start = 0
+        for index, (kind, body) in enumerate(frames):
+            if kind not in REQUESTS:
+                self._decide(frames[start:index])
+                start = index + 1
+                if kind == wire.IDS:
+                    self._reserve(body)
+                else:
+                    self._reads.take(kind, body)
+        self._decide(frames[start:])
+
+    def _decide(self, frames: Sequence[Frame]) -> None:
+        """Decide requests; while the log has no room, nothing more is read: the peer waits."""
+        if not frames:
+            return
+        self._taken += len(frames)
+        if self._taken - self._answered > wire.MAX_WAITING_REQUESTS:
+            message = f"more than {wire.MAX_WAITING_REQUESTS} requests wait for their answers"
+            raise InvalidRequest(message)
+        until = time.monotonic() + _ROOM_WAIT_S
+        while self._ending is None:
+            try:
+                self._decide_now(frames)
+            except Unavailable:
+                if time.monotonic() >= until or self._has_ended.wait(_ROOM_RETRY_S):
+                    raise
+            else:
+                return
+
+    def _decide_now(self, frames: Sequence[Frame]) -> None:
+        member = self._member
+        assert member is not None
+        with self._store.batch() as batch:
+            if member.peer is self:
+                decided = member.requests.decide(batch, frames)
+                batch.finish(partial(self._decided, decided, len(frames)))
+
+    def _decided(self, decided: Decided, count: int, error: StoreError | None) -> None:
+        """On the log's thread."""
+        self._answered += count
+        if error is None:
+            self._outbox.done(decided.through, decided.refusals)
+        else:
+            self._outbox.goodbye(error)
+
+    def _reserve(self, body: wire.Body) -> None:
+        if len(body) != 2 or type(body[0]) is not int or type(body[1]) is not int:
+            raise InvalidRequest("IDS is [read, count]")
+        read, count = body
+        if not 0 < count <= wire.MAX_IDS:
+            message = f"IDS reserves from 1 to {wire.MAX_IDS} message ids, not {count}"
+            raise InvalidRequest(message)
+        with self._store.batch() as batch:
+            first, steps = batch.ledger.reserve(count)
+            batch.take(steps)
+            batch.finish(partial(self._answer, wire.ANSWER, (read, True, first)))
+
+    def _answer(self, kind: int, body: Sequence[object], error: StoreError | None) -> None:
+        if error is None:
+            self._outbox.say(kind, body)
+        else:
+            self._outbox.goodbye(error)
+
+    def _say_goodbye_in_turn(self, error: StoreError) -> None:
+        said = threading.Event()
+
+        def say(_outcome: StoreError | None) -> None:
+            self._outbox.goodbye(error)
+            said.set()
+
+        with self._store.batch() as batch:
+            batch.finish(say)
+        said.wait(_ROOM_WAIT_S)
+
+    def _leave(self) -> None:
+        if self._member is not None:
+            _log.info("%s is gone; %d requests", self.name, self._taken)
+            self._members.leave(self._member, self)
+        self._reads.end()
+        self._outbox.drain(_LINGER_S if self._ending is None else _ROOM_WAIT_S)
+        with suppress(OSError):
+            self.peer.shutdown(socket.SHUT_WR)
+        self._linger()
+        self.peer.close()
+
+    def _linger(self) -> None:
+        """Read on for a moment, so that the peer gets our last words and not a reset."""
+        poll, until = select.poll(), time.monotonic() + _LINGER_S
+        with suppress(OSError, ValueError):
+            poll.register(self.peer, select.POLLIN)
+            while (left := until - time.monotonic()) > 0 and poll.poll(left * 1000):
+                if not self.peer.recv(_READ_BYTES):
+                    return

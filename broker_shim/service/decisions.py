@@ -1,0 +1,294 @@
+"""What one record, or several together, mean to the ledger: steps, or a refusal. Pure.
+
+Nothing is changed here but an open transaction; the caller makes the steps true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.service.arrivals import (
+    Fields,
+    binding_of,
+    check_record,
+    definition_of,
+    message_of,
+    object_of,
+    record_of,
+)
+from broker_shim.service.configuration import configuration
+from broker_shim.store import transactions
+from broker_shim.store.interface import Message
+from broker_shim.store.ledger import Ledger
+from broker_shim.store.staging import PIECE_BYTES, check_size
+from broker_shim.store.transaction import Step, Transaction
+from sparkstore import records
+from sparkstore.records import Kind, Record
+
+_BODY = Record._fields.index("body")
+_WIRING = {Kind.CREATED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
+_CONFIGURATION = {Kind.CONFIGURED, Kind.UNCONFIGURED}
+
+
+@dataclass(slots=True)
+class Open:
+    """A member's transaction: the ledger's, the messages that it brings, the last ADD to it."""
+
+    transaction: Transaction
+    messages: dict[int, Message] = field(default_factory=dict)
+    last_request: int = 0
+
+
+class Decisions:
+    """Those of one member's incarnation.
+
+    Attributes:
+        staged: How much of its content came, by message, of those that come in pieces. It is of
+            this run of the service: to another one the member sends all pieces again.
+    """
+
+    def __init__(self, ledger: Ledger, member: str, max_message_bytes: int) -> None:
+        self._ledger = ledger
+        self._prefix = f"{member}/"
+        self._max_message_bytes = max_message_bytes
+        self.staged: dict[int, int] = {}
+
+    def enqueued(self, fields: Fields) -> Step:
+        """A single enqueue: the hottest call."""
+        message = self._message(fields, {})
+        try:
+            return self._ledger.enqueue(message, fields[2])
+        except StoreError:
+            self._ledger.dismiss(message.message_id)
+            raise
+
+    def one(self, fields: Fields) -> list[Step]:
+        """A record by itself; each of `_ONE` says what it completes with in `MessageStore`."""
+        record = record_of(fields)
+        decide = _ONE.get(record.kind)
+        return self.piece(fields) if decide is None else decide(self, record)
+
+    def several(self, taken: tuple[Fields, ...], begin: Callable[[], Transaction]) -> list[Step]:
+        """Records that become true together.
+
+        At most one is about wiring, and none about entries then: each is decided on what was
+        there before, so two could contradict one another.
+
+        Raises:
+            InvalidRequest, NotAcquired: One of them cannot be; nothing of them may be applied.
+        """
+        kinds = [check_record(fields)[0] for fields in taken]
+        wiring_count = sum(kind in _WIRING for kind in kinds)
+        entry_count = sum(kind not in _WIRING and kind not in _CONFIGURATION for kind in kinds)
+        if wiring_count > 1 or (wiring_count and entry_count):
+            raise InvalidRequest("together with a wiring record there may be only configuration")
+        opened, staged = Open(begin()), {**self.staged} if Kind.CONTENT in kinds else None
+        try:
+            others = self._together(taken, opened)
+            return [*others[0], *self.end(opened, commit=True), *others[1]]
+        except StoreError:
+            if opened.transaction.is_open:
+                self.end(opened, commit=False)
+            if staged is not None:
+                self.staged = staged  # its pieces are not in the log
+            raise
+
+    def _together(self, taken: tuple[Fields, ...], opened: Open) -> tuple[list[Step], list[Step]]:
+        """Take entry records into a transaction; steps for what comes before, and after, it."""
+        content: list[Step] = []
+        others: list[Step] = []
+        there: dict[tuple[str, str], bool] = {}
+        for fields in taken:
+            kind = fields[0]
+            if kind == Kind.CONTENT:
+                content += self.piece(fields)
+            elif kind in _CONFIGURATION:
+                others += configuration(self._ledger, record_of(fields), there)
+            elif kind in _WIRING:
+                others += self.one(fields)
+            else:
+                self.added(opened, fields)
+        return content, others
+
+    def added(self, opened: Open, fields: Fields) -> None:
+        """Take a record into a transaction; if it is refused, so will be the commit.
+
+        Raises:
+            InvalidRequest, NotAcquired: As `MessageStore`.
+        """
+        try:
+            check_record(fields)
+            if fields[0] == Kind.ENQUEUED:
+                message = self._message(fields, opened.messages)
+                opened.messages.setdefault(message.message_id, message)
+                transactions.enqueue(self._ledger, opened.transaction, message, fields[2])
+                return
+            record = record_of(fields)
+            if record.kind not in _LATER:
+                message_ = f"a record of kind {record.kind.column} cannot be in a transaction"
+                raise InvalidRequest(message_)
+            _LATER[record.kind](self, opened.transaction, record)
+        except StoreError:
+            opened.transaction.is_refused = True
+            raise
+
+    def end(self, opened: Open, *, commit: bool) -> list[Step]:
+        """End a transaction; its steps.
+
+        Raises:
+            InvalidRequest: See `MessageStore.commit`; it is aborted.
+        """
+        try:
+            if commit:
+                for message_id in opened.messages:
+                    self._ledger.admit(message_id)
+                return transactions.commit(self._ledger, opened.transaction)
+            transactions.end(self._ledger, opened.transaction)
+            return []
+        finally:
+            for message_id in opened.messages:
+                self._ledger.dismiss(message_id)
+
+    def piece(self, fields: Fields) -> list[Step]:
+        """A piece of content, in order; one that came before is taken as done.
+
+        Raises:
+            InvalidRequest: It is no piece, one before it is missing, or the content is too large.
+        """
+        record = record_of(check_record(fields))
+        message_id, start, body = (
+            record.message_id or 0,
+            record.body_offset or 0,
+            record.body or b"",
+        )
+        if record.kind is not Kind.CONTENT or len(body) > PIECE_BYTES:
+            message = f"PIECE takes one content record of at most {PIECE_BYTES} bytes"
+            raise InvalidRequest(message)
+        self._check_id(message_id)
+        if message_id in self._ledger.state.messages:
+            message = f"message {message_id} has its content already: make a new message"
+            raise InvalidRequest(message)
+        check_size(start + len(body), self._max_message_bytes)
+        there = self.staged.get(message_id, 0)
+        if start + len(body) <= there:
+            return []
+        if start != there:
+            message = f"message {message_id}: a piece at {start} came, the next is that at {there}"
+            raise InvalidRequest(message)
+        self.staged[message_id] = start + len(body)
+        header = None if record.message is None else message_of((*fields[:_BODY], None)).header
+        made = records.content_staged(self._ledger.now_us(), message_id, start, body)
+        return [Step(made._replace(message=header), is_kept=True)]
+
+    def _message(self, fields: Fields, brought: Mapping[int, Message]) -> Message:
+        """The message of an `enqueued` record, whole if this record brings it."""
+        message = message_of(fields)
+        message_id, ledger = message.message_id, self._ledger
+        if message.header.protocol is None:
+            known = brought.get(message_id) or ledger.volatile.get(message_id)
+            if known is None and message_id not in ledger.state.messages:
+                refusal = f"message {message_id} left its last queue: make a new message"
+                raise InvalidRequest(refusal)
+            return known or message
+        check_size(message.header.body_bytes, self._max_message_bytes)
+        if message.is_staged and message_id not in ledger.state.messages:
+            self._check_staged(message)
+        if not ledger.admit(message_id):
+            self._check_id(message_id)
+        return message
+
+    def _check_staged(self, message: Message) -> None:
+        there = self.staged.get(message.message_id, 0)
+        if there != message.header.body_bytes:
+            refusal = (
+                f"of message {message.message_id} came {there} bytes in pieces, its header says"
+                f" {message.header.body_bytes}: send its pieces first"
+            )
+            raise InvalidRequest(refusal)
+
+    def _check_id(self, message_id: int) -> None:
+        if not self._ledger.is_reserved(message_id):
+            message = f"message id {message_id} was never given out: ask for ids by IDS"
+            raise InvalidRequest(message)
+
+    def _holder(self, record: Record) -> str:
+        return self._prefix + (record.holder or "")
+
+    def _taker(self, record: Record) -> str | None:
+        return None if record.holder is None else self._prefix + record.holder
+
+    def created(self, record: Record) -> list[Step]:
+        """See `MessageStore.create`."""
+        return self._ledger.create(definition_of(record))
+
+    def destroyed(self, record: Record) -> list[Step]:
+        """See `MessageStore.destroy`."""
+        return self._ledger.destroy(definition_of(record))
+
+    def bound(self, record: Record) -> list[Step]:
+        """See `MessageStore.bind`."""
+        arguments = object_of(record.detail or "{}").get("arguments", {})
+        if not isinstance(arguments, dict):
+            raise InvalidRequest("the arguments of a binding are an object")
+        return self._ledger.bind(binding_of(record), arguments)
+
+    def unbound(self, record: Record) -> list[Step]:
+        """See `MessageStore.unbind`."""
+        return self._ledger.unbind(binding_of(record))
+
+    def dequeued(self, record: Record) -> list[Step]:
+        """See `MessageStore.dequeue`."""
+        outcome = None if record.detail is None else object_of(record.detail)
+        target = (record.message_id or 0, record.queue or "")
+        return [self._ledger.dequeue(*target, self._taker(record), outcome)]
+
+    def acquired(self, record: Record) -> list[Step]:
+        """See `MessageStore.acquire`."""
+        target = (record.message_id or 0, record.queue or "")
+        return [self._ledger.acquire(*target, self._holder(record))]
+
+    def released(self, record: Record) -> list[Step]:
+        """See `MessageStore.release`."""
+        target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
+        return [self._ledger.release(*target, self._holder(record), delivery_failed=failed)]
+
+    def dequeue_later(self, transaction: Transaction, record: Record) -> None:
+        """A dequeue in a transaction."""
+        outcome = None if record.detail is None else object_of(record.detail)
+        target = (record.message_id or 0, record.queue or "")
+        transactions.dequeue(self._ledger, transaction, *target, self._taker(record), outcome)
+
+    def acquire_later(self, transaction: Transaction, record: Record) -> None:
+        """An acquire in a transaction."""
+        target = (record.message_id or 0, record.queue or "")
+        transactions.acquire(self._ledger, transaction, *target, self._holder(record))
+
+    def release_later(self, transaction: Transaction, record: Record) -> None:
+        """A release in a transaction."""
+        target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
+        holder = self._holder(record)
+        transactions.release(self._ledger, transaction, *target, holder, delivery_failed=failed)
+
+    def configured(self, record: Record) -> list[Step]:
+        """Put or remove a configured object."""
+        return configuration(self._ledger, record, {})
+
+
+_ONE: Mapping[Kind, Callable[[Decisions, Record], list[Step]]] = {
+    Kind.CREATED: Decisions.created,
+    Kind.DESTROYED: Decisions.destroyed,
+    Kind.BOUND: Decisions.bound,
+    Kind.UNBOUND: Decisions.unbound,
+    Kind.DEQUEUED: Decisions.dequeued,
+    Kind.ACQUIRED: Decisions.acquired,
+    Kind.RELEASED: Decisions.released,
+    Kind.CONFIGURED: Decisions.configured,
+    Kind.UNCONFIGURED: Decisions.configured,
+}
+_LATER: Mapping[Kind, Callable[[Decisions, Transaction, Record], None]] = {
+    Kind.DEQUEUED: Decisions.dequeue_later,
+    Kind.ACQUIRED: Decisions.acquire_later,
+    Kind.RELEASED: Decisions.release_later,
+}

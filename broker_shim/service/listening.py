@@ -1,0 +1,104 @@
+"""Where the service listens, and who may connect: our own user, or who knows the token."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_shim.errors import InvalidRequest
+
+SOCKET_NAME = "service.sock"
+_MAX_SOCKET_PATH_BYTES = 107
+_BACKLOG = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A listening socket, and the token that its peers must know (None: our own user alone)."""
+
+    listening: socket.socket
+    token: str | None = None
+
+
+def default_socket(root: Path) -> Path:
+    """`ROOT/service.sock`."""
+    return root / SOCKET_NAME
+
+
+def listen_on_path(path: Path) -> socket.socket:
+    """A listening unix socket of mode 0600; what a killed service left there is replaced.
+
+    Its folder is made with mode 0700 if it is not there. The caller has the root's writer lock, so
+    no other service of this root listens on it.
+
+    Raises:
+        InvalidRequest: The path is too long, its folder is open to others, or it is no socket.
+        OSError: It cannot be bound.
+    """
+    check_path(path)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_folder(path.parent)
+    if path.exists() and not path.is_socket():
+        message = f"{path} is there and is no socket: give another path with --store-socket"
+        raise InvalidRequest(message)
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        os.fchmod(listening.fileno(), 0o600)  # before the file is there: no gap
+        listening.bind(str(path))
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def check_path(path: Path) -> None:
+    """Raises InvalidRequest if a path is too long for a socket."""
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
+        message = (
+            f"the path of a socket has at most {_MAX_SOCKET_PATH_BYTES} bytes, {path} has more:"
+            " give a shorter one with --store-socket"
+        )
+        raise InvalidRequest(message)
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that only its owner can read.
+
+    Raises:
+        InvalidRequest: It cannot be read, is empty, or is open to others.
+    """
+    try:
+        mode, token = path.stat().st_mode, path.read_text().strip()
+    except (OSError, ValueError) as reason:
+        message = f"token file {path}: {reason}"
+        raise InvalidRequest(message) from reason
+    if mode & 0o077:
+        message = f"token file {path} can be read by others: chmod 600 it"
+        raise InvalidRequest(message)
+    if len(token) < 16:
+        message = f"token file {path}: a token has at least 16 characters"
+        raise InvalidRequest(message)
+    return token
+
+
+def is_our_user(peer: socket.socket) -> bool:
+    """True for a peer on a unix socket that is our own user, or root."""
+    size = struct.calcsize("3i")
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _pid, uid, _gid = struct.unpack("3i", credentials)
+    return uid in {0, os.getuid()}
+
+
+def _check_folder(folder: Path) -> None:
+    """A folder in which another user may rename files could get another socket of that name."""
+    found = folder.stat()
+    is_sticky = bool(found.st_mode & stat.S_ISVTX)
+    if found.st_uid not in {0, os.getuid()} or (found.st_mode & 0o022 and not is_sticky):
+        message = f"others may write in {folder}: chmod 700 it, or give another --store-socket"
+        raise InvalidRequest(message)

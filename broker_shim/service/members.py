@@ -1,0 +1,197 @@
+"""Who is connected, as whom, and whose turn it is. Under the store's lock.
+
+What must outlive the service is kept in its records: the host that the root belongs to, and the
+incarnations that each member had, both as configured objects of a category of the service's own.
+So after a restart, too, a new incarnation is told from one that was there before, which goes on
+where it was, and from one that another has replaced, which is sent away: requests that it still
+has in doubt could be taken for those of its successor.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from broker_shim.errors import Fenced, InvalidRequest
+from broker_shim.service.configuration import OWN_CATEGORY
+from broker_shim.service.decisions import Decisions
+from broker_shim.service.metrics import ServiceMetrics
+from broker_shim.service.protocol import Hello
+from broker_shim.service.requests import Requests
+from broker_shim.store.batch import Batch
+from broker_shim.store.transaction import Step
+from sparkstore import records
+
+_log = logging.getLogger(__name__)
+
+_HOST = (OWN_CATEGORY + "service", "host")
+_MEMBER = OWN_CATEGORY + "member"
+_REMEMBERED = 64
+"""Incarnations of a member that are told from a new one."""
+
+
+class Peer(Protocol):
+    """A connection, as the members see it."""
+
+    def is_lost(self) -> bool:
+        """True if the other end is gone, also if nobody has read so far as to see it."""
+
+    def displace(self) -> None:
+        """Another connection speaks for the member from now on."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One broker instance that was connected in this run of the service.
+
+    Attributes:
+        name: Its name.
+        incarnation: The newest.
+        requests: Of that incarnation.
+        peer: Who speaks for it; None while it is not connected.
+        is_exclusive: No other member may be connected meanwhile.
+    """
+
+    name: str
+    incarnation: str
+    requests: Requests
+    peer: Peer | None = None
+    is_exclusive: bool = False
+
+
+@dataclass(slots=True)
+class Members:
+    """All of them.
+
+    Attributes:
+        max_message_bytes: Inclusive.
+        is_shared: AMQP clients use the store beside the service, so no member can be exclusive.
+        by_name: Those that were connected.
+        metrics: What the service counts.
+    """
+
+    max_message_bytes: int
+    is_shared: bool = False
+    by_name: dict[str, Member] = field(default_factory=dict)
+    metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def greet(self, batch: Batch, hello: Hello, peer: Peer) -> Member:
+        """Let a member in: its connection speaks for it from now on.
+
+        Raises:
+            InvalidRequest: Another host's root, an exclusive member beside another, or connected
+                already by another process.
+            Fenced: A newer incarnation took its place.
+        """
+        self._check_host(batch, hello)
+        self._check_alone(hello)
+        member = self.by_name.get(hello.member)
+        peer_there = None if member is None else member.peer
+        if member is not None and peer_there is not None:
+            self._check_other(member, peer_there, hello)
+        is_new = self._incarnate(batch, hello)
+        if peer_there is not None:
+            peer_there.displace()
+        if member is None or is_new:
+            if member is not None:
+                member.requests.forget()
+            decisions = Decisions(batch.ledger, hello.member, self.max_message_bytes)
+            member = Member(
+                hello.member, hello.incarnation, Requests(decisions, hello.member, self.metrics)
+            )
+            self.by_name[hello.member] = member
+        self.metrics.connections += 1
+        with self._guard:
+            member.peer, member.is_exclusive = peer, hello.exclusive
+        return member
+
+    def sent_away(self) -> None:
+        """Count one that was told goodbye for what it did."""
+        with self._guard:
+            self.metrics.sent_away += 1
+
+    def leave(self, member: Member, peer: Peer) -> None:
+        """A connection ended; what its member holds it keeps, until a new incarnation comes.
+
+        The store may be closed by now, so this has a lock of its own, with the end of `greet`.
+        """
+        with self._guard:
+            if member.peer is peer:
+                member.peer = None
+
+    def _check_host(self, batch: Batch, hello: Hello) -> None:
+        if hello.host is None:
+            return
+        kept = batch.ledger.state.configured.get(_HOST)
+        if kept is None:
+            detail = json.dumps({"host": hello.host})
+            step = Step(records.configured(batch.ledger.now_us(), *_HOST, detail), is_kept=True)
+            batch.take([step])
+        elif (host := json.loads(kept)["host"]) != hello.host:
+            message = f"this root belongs to virtual host {host!r}, not to {hello.host!r}"
+            raise InvalidRequest(message)
+
+    def _check_alone(self, hello: Hello) -> None:
+        if hello.exclusive and self.is_shared:
+            message = (
+                f"member {hello.member!r} must be alone on this root, which AMQP clients use, too:"
+                " start the service with --no-amqp"
+            )
+            raise InvalidRequest(message)
+        for other in self.by_name.values():
+            is_there = other.peer is not None and not other.peer.is_lost()
+            if other.name != hello.member and is_there and (hello.exclusive or other.is_exclusive):
+                alone = hello.member if hello.exclusive else other.name
+                message = (
+                    f"member {other.name!r} is connected and {alone!r} must be alone on this root:"
+                    " give each its own root"
+                )
+                raise InvalidRequest(message)
+
+    def _check_other(self, member: Member, peer: Peer, hello: Hello) -> None:
+        if member.incarnation != hello.incarnation and not peer.is_lost():
+            message = (
+                f"member {hello.member!r} is connected already, by another process: stop that one,"
+                " or give this one another name"
+            )
+            raise InvalidRequest(message)
+
+    def _incarnate(self, batch: Batch, hello: Hello) -> bool:
+        """Note a new incarnation, and release what those before it held; True if it is new."""
+        ledger = batch.ledger
+        kept = ledger.state.configured.get((_MEMBER, hello.member))
+        known: list[str] = [] if kept is None else json.loads(kept)["incarnations"]
+        if known and known[-1] == hello.incarnation:
+            return False
+        if hello.incarnation in known:
+            message = f"another process took the place of member {hello.member!r}: stop this one"
+            raise Fenced(message)
+        detail = json.dumps({"incarnations": [*known, hello.incarnation][-_REMEMBERED:]})
+        made = records.configured(ledger.now_us(), _MEMBER, hello.member, detail)
+        released = _releases(batch, hello.member) if known else []
+        batch.take([*released, Step(made, is_kept=True)])
+        if known:
+            _log.info(
+                "member %r has a new incarnation; released %d messages that the one before held",
+                hello.member,
+                len(released),
+            )
+        return True
+
+
+def _releases(batch: Batch, member: str) -> list[Step]:
+    """Give back what a member holds: its deliveries failed."""
+    prefix, ledger = member + "/", batch.ledger
+    return [
+        Step(
+            records.message_released(ledger.now_us(), queue, message_id, entry.delivery_count + 1),
+            entry.position > 0,
+        )
+        for queue, there in ledger.state.queues.items()
+        for message_id, entry in there.entries.items()
+        if entry.acquired_by is not None and entry.acquired_by.startswith(prefix)
+    ]

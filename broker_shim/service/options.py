@@ -1,0 +1,105 @@
+"""The service's part of the command line of `sparkstore serve`."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.service.listening import (
+    Door,
+    check_path,
+    default_socket,
+    listen_on_path,
+    read_token,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Where the service is to listen; checked, nothing is open yet.
+
+    Attributes:
+        path: Of the unix socket, if there is to be one.
+        listen: `HOST:PORT`, if there is to be one; loopback only.
+        token: What TCP peers must know.
+    """
+
+    path: Path | None
+    listen: str | None
+    token: str | None
+
+    def open(self, listen_on: Callable[[str], socket.socket]) -> list[Door]:
+        """Listen.
+
+        Args:
+            listen_on: Makes a listening socket of a loopback `HOST:PORT`.
+
+        Raises:
+            InvalidRequest: The path cannot be that of a socket.
+            OSError: It cannot be bound.
+        """
+        doors = []
+        if self.listen is not None:
+            doors.append(Door(listen_on(self.listen), self.token))
+        try:
+            if self.path is not None:
+                doors.append(Door(listen_on_path(self.path)))
+        except (InvalidRequest, OSError):
+            for door in doors:
+                door.listening.close()
+            raise
+        return doors
+
+
+def add_options(add: Callable[..., object]) -> None:
+    """The options, told to an argparse parser."""
+    add(
+        "--store-socket",
+        type=Path,
+        metavar="PATH",
+        help="serve the store to members (Broker-J, RemoteMessageStore) on this unix socket",
+    )
+    add(
+        "--store-listen",
+        metavar="HOST:PORT",
+        help="serve the store on this loopback address; needs --token-file",
+    )
+    add(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="what members must know over TCP: a file of mode 0600 with 16 or more characters",
+    )
+    add(
+        "--no-amqp",
+        action="store_true",
+        help="the store service alone (default: on ROOT/service.sock)",
+    )
+
+
+def doors_of(options: argparse.Namespace) -> Doors | None:
+    """Where the options say the service is to be; None if they ask for none.
+
+    Raises:
+        InvalidRequest: They contradict one another, or the token file cannot be used.
+    """
+    path, listen = options.store_socket, options.store_listen
+    if options.no_amqp and path is None and listen is None and options.root:
+        path = default_socket(Path(options.root))
+    if path is None and listen is None and not options.no_amqp:
+        if options.token_file is not None:
+            raise InvalidRequest("--token-file is for --store-listen HOST:PORT: give that, too")
+        return None
+    if options.memory or not options.root:
+        raise InvalidRequest("the store service needs a root: give its folder, without --memory")
+    if listen is not None and options.token_file is None:
+        message = f"--store-listen {listen} needs --token-file FILE: any user can reach a TCP port"
+        raise InvalidRequest(message)
+    if path is not None:
+        check_path(path)
+    token = None if options.token_file is None else read_token(options.token_file)
+    return Doors(path, listen, token)

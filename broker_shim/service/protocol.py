@@ -1,0 +1,254 @@
+"""The store protocol, version 1: bytes in, frames out, and back. Pure: no socket, no clock.
+
+    frame     u32  length of what follows, big-endian: 1 ..= max_frame_bytes
+              u8   type
+              body one MessagePack array that fills the rest: str is UTF-8 text, bin is bytes, nil
+                   is absent; no map, no float, no ext type, no array of more than 65,536
+
+    client → service                                  (request, read: ints; see below)
+      1 HELLO    [version, member, incarnation, host, exclusive, token]
+                 str, str, str or nil, bool, str or nil; the first frame, within 10 s
+      2 DO       [request, [record, …]]               all or none; several are a transaction
+      3 OPEN     [request, transaction]               number drawn by the client, rising
+      4 ADD      [request, transaction, [record, …]]  entry records: claims now, true at commit
+      5 END      [request, transaction, commit]       bool; what was claimed is free after an abort
+      6 FLUSH    [read]                               ANSWER [read, true] when SQL sees all before
+      7 IDS      [read, count]                        ANSWER [read, true, first]
+      8 LOAD     [read, message_id]                   ANSWERs [read, is_last, header or nil, bytes]
+      9 RECOVER  [read]                               ANSWERs, see `recovery`
+     10 SIZE     [read]                               ANSWER [read, true, bytes on disk]
+     11 PIECE    [request, record]                    `content`, at most 1 MiB, durable on its own
+     12 ENTRIES  [read]                               ANSWERs, see `recovery`
+    service → client
+    129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
+                  max_waiting_requests]
+    130 DONE     [through, refusals]                  refusals: [[request, error, message], …]
+    131 ANSWER   [read, is_last, …]
+    132 FAILED   [read, error, message]
+    133 GOODBYE  [error, message]                     then the service closes
+
+    record    array of 16, as `sparkstore.codec` packs it for the write-ahead log: kind, at (0),
+              queue, message_id, holder, delivery_count, transaction (nil), message (array of 20),
+              body, body_offset, exchange, binding_key, detail, member (nil), request (nil), xid
+
+Requests of a member are numbered, rising over all its incarnations. Every one ≤ `through` is
+decided, and durable as its tier promises, but for those that a refusal names; `through` only
+rises. After a lost connection the client says HELLO again: what is ≤ `last_request` was done, or
+is in the refusals of WELCOME; all later ones it sends again, in order and unchanged. Reads are
+numbered by the client as it likes, for one connection. `error` is a class of `sparkstore.errors`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+
+from broker_shim import errors
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+
+VERSION = 1
+MAX_FRAME_BYTES = 8 << 20
+MAX_WAITING_REQUESTS = 16_384
+MAX_WAITING_READS = 1_024
+MAX_ARRAY_LENGTH = 65_536
+MAX_IDS = 1_000_000
+HELLO_TIMEOUT_S = 10.0
+
+HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES = range(1, 13)
+WELCOME, DONE, ANSWER, FAILED, GOODBYE = range(129, 134)
+
+Body = tuple[Any, ...]
+Frame = tuple[int, Body]
+Refusal = tuple[int, str, str]
+
+_HEAD = struct.Struct(">IB")
+_HEAD_BYTES = _HEAD.size
+
+
+def frame_packer() -> Callable[[int, Sequence[Any]], bytes]:
+    """A frame(type, body) → bytes of one's own: it reuses a buffer, so it is for one thread.
+
+    It raises OverflowError for an integer over 64 bits, UnicodeEncodeError for a text with half a
+    surrogate pair, InvalidRequest for a frame that is too large.
+    """
+    pack, head = msgpack.Packer(use_bin_type=True).pack, _HEAD.pack
+
+    def frame(kind: int, body: Sequence[Any]) -> bytes:
+        packed: bytes = pack(body)
+        if len(packed) >= MAX_FRAME_BYTES:
+            message = f"a frame of {len(packed)} bytes: the limit is {MAX_FRAME_BYTES}"
+            raise InvalidRequest(message)
+        return head(len(packed) + 1, kind) + packed
+
+    return frame
+
+
+class Decoder:
+    """Takes bytes as they come, cut anywhere; gives the frames that are whole, once."""
+
+    def __init__(
+        self, max_array_length: int = MAX_ARRAY_LENGTH, max_frame_bytes: int = MAX_FRAME_BYTES
+    ) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._unpacker = msgpack.Unpacker(
+            use_list=False,
+            raw=False,
+            max_buffer_size=2 * (max_frame_bytes + _HEAD_BYTES),
+            max_array_len=max_array_length,
+            max_map_len=0,
+            max_ext_len=0,
+        )
+        self._fed_bytes = self._read_bytes = self._wanted_bytes = 0
+        self._kind = 0
+
+    def feed(self, received: bytes | bytearray | memoryview) -> list[Frame]:
+        """The frames that these bytes complete, in order.
+
+        After an error the decoder is of no use: close the connection.
+
+        Raises:
+            InvalidRequest: What came is no frame of this protocol, or is too large.
+        """
+        frames: list[Frame] = []
+        step = self._max_frame_bytes
+        for start in range(0, len(received), step):
+            part = received if len(received) <= step else received[start : start + step]
+            try:
+                self._unpacker.feed(part)
+                self._fed_bytes += len(part)
+                self._take(frames)
+            except (ValueError, msgpack.UnpackException, msgpack.BufferFull) as reason:
+                message = f"unreadable frame of type {self._kind}: {reason!r}"
+                raise InvalidRequest(message) from reason
+        return frames
+
+    def _take(self, frames: list[Frame]) -> None:
+        unpacker, fed = self._unpacker, self._fed_bytes
+        read, unpack, tell, unpack_head = (
+            unpacker.read_bytes,
+            unpacker.unpack,
+            unpacker.tell,
+            _HEAD.unpack,
+        )
+        at, wanted = self._read_bytes, self._wanted_bytes
+        while True:
+            if not wanted:
+                if fed - at < _HEAD_BYTES:
+                    break
+                length, self._kind = unpack_head(read(_HEAD_BYTES))
+                at += _HEAD_BYTES
+                wanted = self._body_bytes(length)
+            if fed - at < wanted:
+                break
+            body, at, wanted = unpack(), at + wanted, 0
+            if tell() != at or type(body) is not tuple:
+                raise ValueError("a body is one array that fills its frame")
+            frames.append((self._kind, body))
+        self._read_bytes, self._wanted_bytes = at, wanted
+
+    def _body_bytes(self, length: int) -> int:
+        if not 2 <= length <= self._max_frame_bytes:
+            message = f"frame of {length} bytes: from 2 to {self._max_frame_bytes} are allowed"
+            raise InvalidRequest(message)
+        return length - 1
+
+
+def error_of(name: str, message: str) -> StoreError:
+    """The error that the service named, of the same class if this side knows it."""
+    kind: object = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, StoreError):
+        return kind(message)
+    return Unavailable(f"{name}: {message}")
+
+
+class Hello(NamedTuple):
+    """What a member says first.
+
+    Attributes:
+        member: Name of the broker instance, the same after its restarts.
+        incarnation: Drawn at each start of the member's process.
+        host: Identity of the virtual host that the root belongs to, if it has one.
+        exclusive: True if no other member may be connected meanwhile.
+        token: What the token file holds; only TCP asks for it.
+    """
+
+    member: str
+    incarnation: str
+    host: str | None
+    exclusive: bool
+    token: str | None
+
+
+def hello_of(frame: Frame) -> Hello:
+    """The first frame of a connection.
+
+    Raises:
+        InvalidRequest: It is another frame, of another version, or not well formed.
+    """
+    kind, body = frame
+    if kind != HELLO:
+        message = f"the first frame must be HELLO (type {HELLO}), not type {kind}"
+        raise InvalidRequest(message)
+    if not body or body[0] != VERSION:
+        message = (
+            f"the client speaks version {body[0] if body else None!r} of the store protocol, this"
+            f" service version {VERSION}: install the same release on both sides"
+        )
+        raise InvalidRequest(message)
+    if len(body) != 6 or not _fits(body[1:], _HELLO_TYPES):
+        raise InvalidRequest("HELLO is [version, member, incarnation, host, exclusive, token]")
+    said = Hello(*body[1:])
+    if not 1 <= len(said.member) <= 200 or "/" in said.member:
+        message = f"member {said.member[:40]!r}: a name is 1 to 200 characters without a slash"
+        raise InvalidRequest(message)
+    if not 1 <= len(said.incarnation) <= 200:
+        raise InvalidRequest("an incarnation is 1 to 200 characters")
+    return said
+
+
+_TEXT_OR_NONE = (str, type(None))
+_HELLO_TYPES = (str, str, _TEXT_OR_NONE, bool, _TEXT_OR_NONE)
+
+
+class Welcome(NamedTuple):
+    """What the service answers.
+
+    Attributes:
+        last_request: The highest request of the member that was ever decided.
+        instance: Drawn by the service at its start.
+        root_id: Identity of the root.
+        refusals: Of the last `max_waiting_requests` requests, those that were refused.
+        max_frame_bytes: Of a frame to the service.
+        max_waiting_requests: How many may be unanswered.
+    """
+
+    last_request: int
+    instance: str
+    root_id: str
+    refusals: Sequence[Refusal]
+    max_frame_bytes: int
+    max_waiting_requests: int
+
+
+def welcome_of(body: Body) -> Welcome:
+    """The service's first frame, as its body.
+
+    Raises:
+        InvalidRequest: It is of another version, or not well formed.
+    """
+    if not body or body[0] != VERSION:
+        message = (
+            f"the service speaks version {body[0] if body else None!r} of the store protocol, this"
+            f" client version {VERSION}: install the same release on both sides"
+        )
+        raise InvalidRequest(message)
+    if len(body) != 7 or not _fits(body[1:], (int, str, str, tuple, int, int)):
+        raise InvalidRequest("the service's WELCOME is not well formed")
+    return Welcome(*body[1:])
+
+
+def _fits(values: Body, types: Sequence[Any]) -> bool:
+    return all(isinstance(value, kind) for value, kind in zip(values, types, strict=True))

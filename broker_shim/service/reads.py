@@ -1,0 +1,119 @@
+"""Reads of one peer, answered in order on a thread of their own, started with the first."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.service import protocol as wire
+from broker_shim.service import recovery
+from broker_shim.service.outbox import Outbox
+from broker_shim.service.protocol import Body
+from broker_shim.store.delta import DeltaMessageStore
+
+_log = logging.getLogger(__name__)
+
+_PIECE_BYTES = 1 << 20
+_TYPES = {wire.FLUSH, wire.LOAD, wire.RECOVER, wire.SIZE, wire.ENTRIES}
+
+
+class Reads:
+    """See above; `take` and `end` are for the connection's thread."""
+
+    def __init__(self, store: DeltaMessageStore, outbox: Outbox) -> None:
+        self.member = ""
+        self._store, self._outbox = store, outbox
+        self._turns: SimpleQueue[tuple[int, Body] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._has_ended = False
+
+    def take(self, kind: int, body: Body) -> None:
+        """Answer a read in its turn; it sees every request that came before it.
+
+        Raises:
+            InvalidRequest: It is none, or too many wait.
+        """
+        if kind not in _TYPES or not body or type(body[0]) is not int:
+            message = f"a frame of type {kind} is not for a client to send, or has no number"
+            raise InvalidRequest(message)
+        if kind == wire.FLUSH:
+            self._store.flush(partial(self._flushed, body[0]))
+            return
+        if self._turns.qsize() >= wire.MAX_WAITING_READS:
+            message = f"more than {wire.MAX_WAITING_READS} reads wait for their answers"
+            raise InvalidRequest(message)
+        self._turns.put((kind, body))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="reads", daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Answer nothing more."""
+        self._has_ended = True
+        self._turns.put(None)
+
+    def _flushed(self, read: int, error: StoreError | None) -> None:
+        if error is None:
+            self._outbox.say(wire.ANSWER, (read, True))
+        else:
+            self._outbox.say(wire.FAILED, (read, type(error).__name__, str(error)))
+
+    def _run(self) -> None:
+        while (turn := self._turns.get()) is not None:
+            kind, body = turn
+            try:
+                self._answer(body[0], self._answers(kind, body))
+            except StoreError as error:
+                self._fail(body[0], error)
+            except Exception:  # noqa: BLE001 - else nobody would answer the next one
+                _log.exception("a read failed")
+                self._fail(body[0], Unavailable("the service failed on this: see its log"))
+
+    def _fail(self, read: int, error: StoreError) -> None:
+        self._outbox.say_slowly(wire.FAILED, (read, type(error).__name__, str(error)))
+
+    def _answer(self, read: int, answers: Iterator[tuple[Any, ...]]) -> None:
+        """The last one is known when there is no other."""
+        before = next(answers)
+        for answer in answers:
+            if self._has_ended or not self._outbox.say_slowly(wire.ANSWER, (read, False, *before)):
+                return
+            before = answer
+        self._outbox.say_slowly(wire.ANSWER, (read, True, *before))
+
+    def _answers(self, kind: int, body: Body) -> Iterator[tuple[Any, ...]]:
+        if kind == wire.LOAD:
+            return _load(self._store, body)
+        if kind == wire.SIZE:
+            return iter([(_size_bytes(self._store),)])
+        read: Callable[[DeltaMessageStore, str], Iterator[tuple[Any, ...]]]
+        read = recovery.recovered if kind == wire.RECOVER else recovery.entries
+        return read(self._store, self.member)
+
+
+def _load(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
+    if len(body) not in {2, 3} or type(body[1]) is not int:
+        raise InvalidRequest("LOAD is [read, message_id]")
+    is_staged = len(body) == 3 and body[2] is True
+    message = (store.load_staged if is_staged else store.load)(body[1])
+    content, header = memoryview(message.body), message.header
+    yield header, content[:_PIECE_BYTES]
+    for start in range(_PIECE_BYTES, len(content), _PIECE_BYTES):
+        yield None, content[start : start + _PIECE_BYTES]
+
+
+def _size_bytes(store: DeltaMessageStore) -> int:
+    """Bytes that the root takes on its disk; what vanishes meanwhile does not count."""
+    size = 0
+    for folder, _, names in os.walk(store.root.path):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(f"{folder}/{name}").st_blocks * 512
+    return size

@@ -1,0 +1,136 @@
+"""What is in the store, for a member that starts: columns, not objects. Reads RECOVER, ENTRIES.
+
+    RECOVER   ANSWER [read, is_last, section, …], in this order; int64 and int32 are big-endian
+      "wiring"      rows: [type, name or [exchange, queue, binding_key], detail]
+      "configured"  rows: [category, key, detail]
+      "messages"    ids (int64 each, rising), header_lengths (int32 each, -1: none), headers
+                    (concatenated), body_bytes (int64 each), protocols (one for all, or one each)
+      "entries"     queue, ids (int64 each, rising), acquired [[message_id, holder], …], counts
+                    [[message_id, delivery_count], …]
+      "end"         next_message_id; is_last is true
+    ENTRIES   as RECOVER, but instead of messages and entries, in the order of each queue
+      "queue"       name, then int64 each: ids, positions, ats, priorities, expires_at (-1: never),
+                    message_bytes; then acquired and counts as above
+
+A holder of the member that asks is told without the member's name before it.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+from broker_shim.service.configuration import OWN_CATEGORY
+from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.fold import Entry, State
+from sparkstore.message_headers import Headers, message_headers
+
+PART = 10_000
+"""Messages or entries in one answer."""
+_ROWS = 5_000
+
+Section = tuple[Any, ...]
+
+
+def entries(store: DeltaMessageStore, member: str) -> Iterator[Section]:
+    """Sections of ENTRIES: one moment of the store."""
+    with store.batch() as batch:
+        state = batch.ledger.state
+        found = [*_definitions(state)]
+        found += [
+            ("queue", name, *_columns(part), *_held(part, member))
+            for name, queue in state.queues.items()
+            for part in _parts(queue.entries.items())
+        ]
+    return iter([*found, ("end", 0)])
+
+
+def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
+    """Sections of RECOVER: one moment of the store; headers are read from the tables after it."""
+    with store.batch() as batch:
+        state = batch.ledger.state
+        sections = [*_definitions(state)]
+        queued: list[Section] = [
+            ("entries", name, _int64(message_id for message_id, _ in part), *_held(part, member))
+            for name, queue in state.queues.items()
+            for part in _parts(sorted(queue.entries.items(), key=itemgetter(0)))
+        ]
+        on_queue = sorted(state.messages)
+        volatile = {number: message.header for number, message in batch.ledger.volatile.items()}
+        next_id = state.next_message_id
+    yield from sections
+    store.settle()
+    for found in message_headers(store.root, on_queue, volatile, PART):
+        yield ("messages", *_header_columns(found))
+    yield from queued
+    yield ("end", next_id)
+
+
+def _definitions(state: State) -> Iterator[Section]:
+    wiring: list[Section] = [("queue", name, q.detail) for name, q in state.queues.items()]
+    wiring += [("exchange", name, detail) for name, detail in state.exchanges.items()]
+    wiring += [("binding", [*key], detail) for key, detail in state.bindings.items()]
+    for start in range(0, len(wiring), _ROWS):
+        yield ("wiring", wiring[start : start + _ROWS])
+    configured = [
+        (*key, detail)
+        for key, detail in state.configured.items()
+        if not key[0].startswith(OWN_CATEGORY)
+    ]
+    for start in range(0, len(configured), _ROWS):
+        yield ("configured", configured[start : start + _ROWS])
+
+
+def _parts(items: Iterable[tuple[int, Entry]]) -> Iterator[list[tuple[int, Entry]]]:
+    walk = iter(items)
+    while part := [*islice(walk, PART)]:
+        yield part
+
+
+def _columns(part: Sequence[tuple[int, Entry]]) -> Section:
+    there = [entry for _, entry in part]
+    return (
+        _int64(message_id for message_id, _ in part),
+        _int64(entry.position for entry in there),
+        _int64(entry.at for entry in there),
+        _int64(entry.priority for entry in there),
+        _int64(-1 if entry.expires_at is None else entry.expires_at for entry in there),
+        _int64(entry.message_bytes for entry in there),
+    )
+
+
+def _held(part: Sequence[tuple[int, Entry]], member: str) -> Section:
+    prefix = member + "/"
+    acquired = [
+        (message_id, entry.acquired_by.removeprefix(prefix))
+        for message_id, entry in part
+        if entry.acquired_by is not None
+    ]
+    counts = [(message_id, e.delivery_count) for message_id, e in part if e.delivery_count]
+    return acquired, counts
+
+
+def _header_columns(found: Headers) -> Section:
+    protocols = [*dict.fromkeys(found.protocols)]
+    return (
+        _int64(found.message_ids),
+        _packed("i", (-1 if header is None else len(header) for header in found.headers)),
+        b"".join(header for header in found.headers if header is not None),
+        _int64(found.body_bytes),
+        protocols if len(protocols) == 1 else found.protocols,
+    )
+
+
+def _int64(values: Iterable[int]) -> bytes:
+    return _packed("q", values)
+
+
+def _packed(kind: str, values: Iterable[int]) -> bytes:
+    packed = array(kind, values)
+    if sys.byteorder == "little":
+        packed.byteswap()
+    return packed.tobytes()

@@ -1,0 +1,225 @@
+"""The requests of one member: each decided once, in order; many under one holding of the lock.
+
+Why exactly once, whatever is sent again: a request is decided only if its number is above the last
+one decided, and the state that says so changes under the lock that the decision holds. What it
+decided goes to the log in one item, its number on its last record, or a refusal as a record with
+its number: a log that was cut off anywhere (SIGKILL) holds all of a request or nothing, and the
+state that is recovered from it says which was the last. A request that leaves no record is
+decided again after that, and says the same: it only made sure of something, or was transient.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.service import protocol as wire
+from broker_shim.service.arrivals import check_record
+from broker_shim.service.decisions import Decisions, Open
+from broker_shim.service.metrics import ServiceMetrics
+from broker_shim.service.protocol import Body, Frame, Refusal
+from broker_shim.store.batch import Batch
+from broker_shim.store.transaction import Step
+from sparkstore import fold, records
+from sparkstore.records import Kind, Record
+
+_MEMBER = Record._fields.index("member")
+_MAX_NUMBER = (1 << 63) - 1
+_ENQUEUED = int(Kind.ENQUEUED)
+_new = tuple.__new__
+
+
+class Decided(NamedTuple):
+    """What a batch came to: the last request, and those refused."""
+
+    through: int
+    refusals: list[Refusal]
+
+
+class Requests:
+    """Requests of one member's incarnation, under the store's lock."""
+
+    def __init__(self, decisions: Decisions, member: str, metrics: ServiceMetrics) -> None:
+        self._decisions, self._member, self._metrics = decisions, member, metrics
+        self._open: dict[int, Open] = {}
+        self._highest = 0
+
+    def decide(self, batch: Batch, frames: Sequence[Frame]) -> Decided:
+        """Decide requests in order and take what they mean into the batch.
+
+        Raises:
+            InvalidRequest: A frame is not a well-formed request; those before it are decided.
+        """
+        state = batch.ledger.state
+        there = state.members.get(self._member)
+        last = through = 0 if there is None else there.last_request
+        refusals: list[Refusal] = []
+        self._metrics.batches += 1
+        try:
+            for kind, body in frames:
+                request = _check_request(kind, body)
+                if request <= last:
+                    self._metrics.replayed += 1
+                    through = max(through, request)
+                    refusals += self._again(batch, kind, body)
+                    continue
+                last = through = request
+                self._metrics.requests += 1
+                try:
+                    self._take(batch, kind, body)
+                except StoreError as refusal:
+                    self._metrics.refused += 1
+                    refusals.append(self._refuse(batch, request, refusal))
+        finally:
+            if last:
+                fold.decided(state, self._member, last)
+        return Decided(through, refusals)
+
+    def forget(self) -> None:
+        """Another incarnation came: abort what is open."""
+        for opened in self._open.values():
+            self._decisions.end(opened, commit=False)
+        self._open.clear()
+
+    def _again(self, batch: Batch, kind: int, body: Body) -> list[Refusal]:
+        """A request that was decided; its refusal, if it was refused.
+
+        Another run of the service decided it, perhaps: what that only had in memory, pieces and
+        open transactions, is built up again, as what they are for is not decided yet.
+        """
+        state, request = batch.ledger.state, body[0]
+        if kind not in _BUILDS or (told := refusals_of(state, self._member, request, request)):
+            return refusals_of(state, self._member, request, request)
+        try:
+            if kind == wire.PIECE:
+                batch.take(self._piece(batch, body))
+            elif kind == wire.OPEN and body[1] > self._highest:
+                self._begin(batch, body)
+            elif kind == wire.ADD and self._is_new_to(body[1], request):
+                self._add(batch, body)
+        except StoreError as refusal:
+            told = [(request, type(refusal).__name__, _sendable(str(refusal)))]
+        return told
+
+    def _is_new_to(self, number: int, request: int) -> bool:
+        opened = self._open.get(number)
+        return opened is not None and request > opened.last_request
+
+    def _take(self, batch: Batch, kind: int, body: Body) -> None:
+        if kind == wire.DO:
+            taken = body[1]
+            if len(taken) == 1:
+                fields = check_record(taken[0])
+                if fields[0] == _ENQUEUED:
+                    record, is_kept, message = self._decisions.enqueued(fields)
+                    if is_kept:
+                        record = self._asked(record, body[0])
+                    batch.take_enqueued(Step(record, is_kept, message))
+                    return
+        self._take_steps(batch, self._STEPS[kind](self, batch, body), body[0])
+
+    def _take_steps(self, batch: Batch, steps: list[Step], request: int) -> None:
+        for index in range(len(steps) - 1, -1, -1):
+            step = steps[index]
+            if step.is_kept:
+                steps[index] = step._replace(record=self._asked(step.record, request))
+                break
+        batch.take(steps)
+
+    def _asked(self, record: Record, request: int) -> Record:
+        return _new(Record, (*record[:_MEMBER], self._member, request, None))
+
+    def _refuse(self, batch: Batch, request: int, refusal: StoreError) -> Refusal:
+        """Put a refusal on record: else a replay could be decided otherwise."""
+        name, message = type(refusal).__name__, _sendable(str(refusal))
+        detail = json.dumps({"error": name, "message": message})
+        record = records.refused(batch.ledger.now_us(), self._member, request, detail)
+        batch.take([Step(record, is_kept=True)])
+        return request, name, message
+
+    def _do(self, batch: Batch, body: Body) -> list[Step]:
+        if len(body[1]) == 1:
+            return self._decisions.one(body[1][0])
+        return self._decisions.several(body[1], batch.begin)
+
+    def _begin(self, batch: Batch, body: Body) -> list[Step]:
+        if body[1] in self._open:
+            message = f"transaction {body[1]} is open already: draw another number"
+            raise InvalidRequest(message)
+        self._open[body[1]] = Open(batch.begin())
+        self._highest = max(self._highest, body[1])
+        return []
+
+    def _add(self, _batch: Batch, body: Body) -> list[Step]:
+        opened = self._opened(body[1])
+        opened.last_request = body[0]
+        for fields in body[2]:
+            self._decisions.added(opened, fields)
+        return []
+
+    def _end(self, _batch: Batch, body: Body) -> list[Step]:
+        opened = self._opened(body[1])
+        del self._open[body[1]]
+        return self._decisions.end(opened, commit=body[2])
+
+    def _piece(self, _batch: Batch, body: Body) -> list[Step]:
+        return self._decisions.piece(body[1])
+
+    def _opened(self, number: int) -> Open:
+        opened = self._open.get(number)
+        if opened is None:
+            message = f"transaction {number} is not open: it ended, or died with a lost service"
+            raise InvalidRequest(message)
+        return opened
+
+    _STEPS: ClassVar[Mapping[int, Callable[[Requests, Batch, Body], list[Step]]]] = {
+        wire.DO: _do,
+        wire.OPEN: _begin,
+        wire.ADD: _add,
+        wire.END: _end,
+        wire.PIECE: _piece,
+    }
+
+
+_BODIES: Mapping[int, tuple[type, ...]] = {
+    wire.DO: (int, tuple),
+    wire.OPEN: (int, int),
+    wire.ADD: (int, int, tuple),
+    wire.END: (int, int, bool),
+    wire.PIECE: (int, tuple),
+}
+_BUILDS = {wire.OPEN, wire.ADD, wire.PIECE}
+REQUESTS = frozenset(_BODIES)
+"""Types of the frames that are requests."""
+
+
+def refusals_of(state: fold.State, member: str, first: int, last: int) -> list[Refusal]:
+    """What is remembered of a member's refused requests from `first` to `last`, rising."""
+    there = state.members.get(member)
+    found = [] if there is None else there.refusals.items()
+    if first == last and there is not None:
+        found = [(first, there.refusals[first])] if first in there.refusals else []
+    return [(n, *_told(detail)) for n, detail in found if first <= n <= last]
+
+
+def _told(detail: str) -> tuple[str, str]:
+    content: dict[str, Any] = json.loads(detail)
+    return content["error"], content["message"]
+
+
+def _check_request(kind: int, body: Body) -> int:
+    """The request number in a frame.
+
+    Raises:
+        InvalidRequest: It is no request.
+    """
+    if tuple(map(type, body)) != _BODIES[kind] or not 0 < body[0] <= _MAX_NUMBER:
+        message = f"the body of a frame of type {kind} is not what the protocol says"
+        raise InvalidRequest(message)
+    return int(body[0])
+
+
+def _sendable(message: str) -> str:
+    return message.encode("utf-8", "backslashreplace").decode()

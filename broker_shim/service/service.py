@@ -1,0 +1,113 @@
+"""The listener: a thread that accepts, and a `Connection` with a thread for each peer."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from uuid import uuid4
+
+from broker_shim.errors import StoreError, Unavailable
+from broker_shim.service.connection import Connection
+from broker_shim.service.listening import Door, is_our_user
+from broker_shim.service.members import Members
+from broker_shim.store.delta import DeltaMessageStore
+
+_log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 256
+_STOP_S = 10.0
+
+
+class Service:
+    """Serves one open store until `close`; the store is closed by who opened it.
+
+    Attributes:
+        instance: UUID of this run.
+        members: Who is connected.
+        store: What is served.
+        urls: Where it listens.
+    """
+
+    def __init__(
+        self,
+        store: DeltaMessageStore,
+        doors: Sequence[Door],
+        max_message_bytes: int,
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        """Serve at once; `is_shared` if others than members use the store, too."""
+        self.instance = str(uuid4())
+        self.members = Members(max_message_bytes, is_shared)
+        self.store, self._doors = store, doors
+        self.urls = [_url_of(door.listening) for door in doors]
+        self._guard = threading.Lock()
+        self._connections: dict[Connection, threading.Thread] = {}
+        self._is_closed = False
+        self._threads = [
+            threading.Thread(target=self._accept, args=(door,), name="store service", daemon=True)
+            for door in doors
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self, reason: StoreError | None = None) -> None:
+        """Answer what is decided, say goodbye to everybody, and stop. May be called twice."""
+        with self._guard:
+            self._is_closed = True
+            connections = dict(self._connections)
+        for door in self._doors:
+            with suppress(OSError):
+                door.listening.shutdown(socket.SHUT_RDWR)
+            door.listening.close()
+        for connection in connections:
+            connection.end(reason or Unavailable("the service is stopping: connect again"))
+        for thread in (*connections.values(), *self._threads):
+            thread.join(_STOP_S)
+
+    def _accept(self, door: Door) -> None:
+        while True:
+            try:
+                peer, _address = door.listening.accept()
+            except OSError:
+                if self._is_closed:
+                    return
+                _log.exception("a connection could not be accepted")
+                continue
+            self._start(door, peer)
+
+    def _start(self, door: Door, peer: socket.socket) -> None:
+        is_unix = peer.family == socket.AF_UNIX
+        if is_unix and not is_our_user(peer):
+            _log.warning("a process of another user tried to connect, and was refused")
+            peer.close()
+            return
+        if not is_unix:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        identity = (self.instance, self.store.root.identity.root_id)
+        connection = Connection(peer, self.store, self.members, identity, door.token)
+        thread = threading.Thread(
+            target=self._serve, args=(connection,), name="member", daemon=True
+        )
+        with self._guard:
+            if self._is_closed or len(self._connections) >= MAX_CONNECTIONS:
+                peer.close()
+                return
+            self._connections[connection] = thread
+        thread.start()
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            connection.run()
+        finally:
+            with self._guard:
+                self._connections.pop(connection, None)
+
+
+def _url_of(listening: socket.socket) -> str:
+    name = listening.getsockname()
+    return f"unix:{name}" if isinstance(name, str) else f"tcp:{name[0]}:{name[1]}"

@@ -1,0 +1,295 @@
+"""A `MessageStore` in another process: the store service's member, over its protocol.
+
+Every call becomes one request; what the service cannot be asked is refused here, in its turn. When
+the connection is lost the store connects again, with what is unanswered; after `retry_s` without
+a service that completes with Unavailable: its outcome is unknown.
+
+What differs from a store in this process: the entries that `recover` tells are those of that
+moment, and the number of a transaction is not the one in its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import Closed, InvalidRequest, StoreError
+from broker_shim.service import protocol as wire
+from broker_shim.store import wiring as definitions
+from broker_shim.store.interface import (
+    BindingKey,
+    Exchange,
+    Message,
+    MessageHeader,
+    Queue,
+    Recovered,
+    TransactionContext,
+)
+from broker_shim.store.remote_connection import RemoteConnection
+from broker_shim.store.remote_greeting import Greeting, parse_address
+from broker_shim.store.remote_messages import RemoteMessages
+from broker_shim.store.remote_reads import Answer
+from broker_shim.store.remote_records import binding_record, definition_record
+from broker_shim.store.remote_recovery import recovered_of
+from broker_shim.store.remote_transaction import RemoteTransaction, check_usable
+from sparkstore.records import Kind, Record
+
+RETRY_S = 60.0
+"""How long a request waits for a service that is gone."""
+
+
+class RemoteMessageStore:
+    """See `MessageStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
+
+    def __init__(
+        self,
+        address: str | Path,
+        greeting: Greeting | None = None,
+        *,
+        retry_s: float = RETRY_S,
+        max_message_bytes: int = 128 << 20,
+    ) -> None:
+        """Connect to a service.
+
+        Args:
+            address: As the service's READY line tells it, or the path of its socket.
+            greeting: Who we are; by default member `remote`, of a new incarnation.
+            retry_s: How long a request waits for a service that is gone.
+            max_message_bytes: Of content.
+
+        Raises:
+            Unavailable: No service for `retry_s` seconds.
+            StoreError: It sent us away: another version, wrong token, member connected already.
+        """
+        greeting = greeting or Greeting("remote", str(uuid4()))
+        self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
+        self._messages = RemoteMessages(self._connection, max_message_bytes)
+        self._open: set[RemoteTransaction] = set()
+        self._last_transaction = 0
+
+    @property
+    def durability(self) -> TerminusDurability:
+        """The highest tier it keeps."""
+        return TerminusDurability.UNSETTLED_STATE
+
+    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
+        """See `MessageStore.create`."""
+        try:
+            record = definition_record(Kind.CREATED, wiring, definitions.detail_of(wiring))
+        except InvalidRequest as refusal:
+            self._refuse(on_complete, refusal)
+        else:
+            self._do(record, on_complete)
+
+    def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
+        """See `MessageStore.destroy`."""
+        self._do(definition_record(Kind.DESTROYED, wiring, None), on_complete)
+
+    def bind(self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete) -> None:
+        """See `MessageStore.bind`."""
+        try:
+            detail = definitions.as_json({"arguments": dict(arguments)})
+        except InvalidRequest as refusal:
+            self._refuse(on_complete, refusal)
+        else:
+            self._do(binding_record(Kind.BOUND, key, detail), on_complete)
+
+    def unbind(self, key: BindingKey, on_complete: OnComplete) -> None:
+        """See `MessageStore.unbind`."""
+        self._do(binding_record(Kind.UNBOUND, key, None), on_complete)
+
+    def configure(
+        self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
+    ) -> None:
+        """See `MessageStore.configure`."""
+        kind = Kind.UNCONFIGURED if detail is None else Kind.CONFIGURED
+        try:
+            told = None if detail is None else definitions.as_json(detail)
+        except InvalidRequest as refusal:
+            self._refuse(on_complete, refusal)
+        else:
+            record = Record(kind, 0, exchange=category, binding_key=key, detail=told)
+            self._do(record, on_complete)
+
+    def message(self, header: MessageHeader, body: bytes = b"") -> Message:
+        """See `MessageStore.message`.
+
+        Raises:
+            StoreError: The service gives out no ids now.
+        """
+        return self._messages.make(header, body)
+
+    def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
+        """See `MessageStore.stage`."""
+        return self._messages.stage(message, pieces, on_complete)
+
+    def enqueue(
+        self,
+        message: Message,
+        queue: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `MessageStore.enqueue`."""
+        try:
+            record = self._messages.enqueued(message, queue)
+        except Closed:
+            raise
+        except StoreError as refusal:
+            self._refuse(on_complete, refusal, transaction)
+            return
+        if transaction is None:
+            on_complete = self._messages.noting(message.message_id, on_complete)
+        elif isinstance(transaction, RemoteTransaction):
+            transaction.messages.append(message.message_id)
+        self._do(record, on_complete, transaction)
+
+    def dequeue(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str | None,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `MessageStore.dequeue`."""
+        try:
+            detail = None if outcome is None else definitions.as_json(outcome)
+        except InvalidRequest as refusal:
+            self._refuse(on_complete, refusal, transaction)
+        else:
+            record = Record(Kind.DEQUEUED, 0, queue, message_id, holder, detail=detail)
+            self._do(record, on_complete, transaction)
+
+    def acquire(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `MessageStore.acquire`."""
+        record = Record(Kind.ACQUIRED, 0, queue, message_id, holder)
+        self._do(record, on_complete, transaction)
+
+    def release(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        *,
+        delivery_failed: bool = False,
+    ) -> None:
+        """See `MessageStore.release`."""
+        record = Record(Kind.RELEASED, 0, queue, message_id, holder, int(delivery_failed))
+        self._do(record, on_complete, transaction)
+
+    def begin(self) -> TransactionContext:
+        """See `MessageStore.begin`."""
+        with self._connection.guard:
+            self._last_transaction += 1
+            opened = RemoteTransaction(self._last_transaction, self)
+            self._connection.ask(wire.OPEN, (opened.transaction,), opened.note)
+            self._open.add(opened)
+        return opened
+
+    def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
+        """See `MessageStore.commit`."""
+
+        def committed(error: StoreError | None) -> None:
+            if error is None and isinstance(transaction, RemoteTransaction):
+                for message_id in transaction.messages:
+                    self._messages.note_enqueued(message_id)
+            on_complete(error)
+
+        self._end(transaction, committed, commit=True)
+
+    def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
+        """See `MessageStore.abort`."""
+        self._end(transaction, on_complete, commit=False)
+
+    def flush(self, on_complete: OnComplete) -> None:
+        """See `MessageStore.flush`."""
+
+        def answered(answer: Answer) -> None:
+            self._connection.completions.put(on_complete, answer[2])
+
+        self._connection.start_read(answered, wire.FLUSH)
+
+    def recover(self) -> Recovered:
+        """See `MessageStore.recover`; the entries are those of now, and stay so."""
+        return recovered_of(self._connection.read(wire.ENTRIES))
+
+    def load(self, message_id: int) -> Message:
+        """See `MessageStore.load`."""
+        answers = self._connection.read(wire.LOAD, message_id)
+        header = MessageHeader(*answers[0][0])
+        return Message(message_id, header, b"".join(piece for _, piece in answers))
+
+    def close(self) -> None:
+        """See `MessageStore.close`; what it holds it keeps for its next connection."""
+        with self._connection.guard:
+            for opened in [*self._open]:
+                self.abort(opened, _nothing)
+        self._connection.close()
+
+    def _do(
+        self,
+        record: Record,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        with self._connection.guard:
+            self._connection.check_open()
+            if transaction is None:
+                self._connection.ask(wire.DO, ((record,),), on_complete)
+                return
+            try:
+                own = check_usable(transaction, self)
+            except InvalidRequest as refusal:
+                self._refuse(on_complete, refusal)
+                return
+            body = (own.transaction, (record,))
+            noted = own.noting(on_complete)
+            self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
+
+    def _end(
+        self, transaction: TransactionContext, on_complete: OnComplete, *, commit: bool
+    ) -> None:
+        with self._connection.guard:
+            self._connection.check_open()
+            try:
+                own = check_usable(transaction, self)
+            except InvalidRequest as refusal:
+                self._refuse(on_complete, refusal)
+                return
+            own.is_open = False
+            self._open.discard(own)
+            if commit and own.spoiled:
+                self._connection.ask(wire.END, (own.transaction, False), _nothing)
+                message = f"transaction {own.transaction} is aborted: an operation was refused"
+                self._refuse(on_complete, InvalidRequest(message))
+                return
+            self._connection.ask(wire.END, (own.transaction, commit), on_complete)
+
+    def _refuse(
+        self,
+        on_complete: OnComplete,
+        refusal: StoreError,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        if isinstance(transaction, RemoteTransaction):
+            transaction.spoiled = True
+        self._connection.ask(wire.DO, ((),), on_complete, refusal)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """Nobody waits."""

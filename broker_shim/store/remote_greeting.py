@@ -1,0 +1,151 @@
+"""How a remote store finds its service, and is let in."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_shim.errors import InvalidRequest, Unavailable
+from broker_shim.service import protocol as wire
+
+Greeted = tuple[socket.socket, wire.Decoder, wire.Welcome, list[wire.Frame]]
+"""A connection: its socket, its decoder, the welcome, and what came after that."""
+
+FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.02, 1.0
+_CONNECT_S = 5.0
+_WELCOME_S = 30.0
+"""The service may have a long batch in hand, or recover a root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A unix socket, or `HOST:PORT`.
+
+    Attributes:
+        path: Of the socket; None for TCP.
+        host: For TCP.
+        port: For TCP.
+    """
+
+    path: Path | None
+    host: str = ""
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}" if self.path is None else str(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """Who we are: `protocol.Hello` without what is about one connection."""
+
+    member: str
+    incarnation: str
+    host: str | None = None
+    is_exclusive: bool = False
+    token: str | None = None
+
+
+def parse_address(text: str | Path) -> Address:
+    """`unix:PATH`, `tcp:HOST:PORT` (as the READY line tells), or a path.
+
+    Raises:
+        InvalidRequest: It is none of these.
+    """
+    if isinstance(text, Path):
+        return Address(text)
+    kind, _, rest = text.partition(":")
+    if kind == "unix":
+        return Address(Path(rest))
+    if kind == "tcp":
+        host, _, port = rest.rpartition(":")
+        if not host or not port.isdecimal():
+            message = f"{text}: write it as tcp:HOST:PORT"
+            raise InvalidRequest(message)
+        return Address(None, host.strip("[]"), int(port))
+    return Address(Path(text))
+
+
+def greet_patiently(address: Address, greeting: Greeting, retry_s: float) -> Greeted:
+    """`greet`, tried again for so long while the service is not there.
+
+    Raises:
+        Unavailable: It never was.
+        StoreError: It sent us away.
+    """
+    until, backoff_s = time.monotonic() + retry_s, FIRST_BACKOFF_S
+    while True:
+        try:
+            return greet(address, greeting)
+        except Unavailable:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(backoff_s)
+        backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+
+
+def greet(address: Address, greeting: Greeting) -> Greeted:
+    """Connect and be welcomed: the socket, its decoder, and what came after the welcome.
+
+    Raises:
+        Unavailable: The service is not there, does not answer, or is stopping.
+        StoreError: It sent us away.
+    """
+    try:
+        peer = _connected(address)
+    except OSError as reason:
+        message = f"store service at {address}: {reason}"
+        raise Unavailable(message) from reason
+    decoder = wire.Decoder(1 << 24)
+    try:
+        hello = (greeting.member, greeting.incarnation, greeting.host, greeting.is_exclusive)
+        body = (wire.VERSION, *hello, greeting.token)
+        peer.sendall(wire.frame_packer()(wire.HELLO, body))
+        frames = _first_frames(peer, decoder)
+        welcome = _welcome_of(*frames[0])
+    except OSError as reason:
+        peer.close()
+        message = f"store service at {address}: {reason}"
+        raise Unavailable(message) from reason
+    except Exception:
+        peer.close()
+        raise
+    peer.settimeout(None)
+    return peer, decoder, welcome, frames[1:]
+
+
+def _welcome_of(kind: int, body: wire.Body) -> wire.Welcome:
+    if kind == wire.GOODBYE:
+        raise wire.error_of(*body)
+    if kind != wire.WELCOME:
+        message = f"a store service says WELCOME first, not a frame of type {kind}"
+        raise InvalidRequest(message)
+    return wire.welcome_of(body)
+
+
+def _connected(address: Address) -> socket.socket:
+    if address.path is None:
+        peer = socket.create_connection((address.host, address.port), _CONNECT_S)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return peer
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(_CONNECT_S)
+    try:
+        peer.connect(str(address.path))
+    except OSError:
+        peer.close()
+        raise
+    return peer
+
+
+def _first_frames(peer: socket.socket, decoder: wire.Decoder) -> list[wire.Frame]:
+    until = time.monotonic() + _WELCOME_S
+    while True:
+        peer.settimeout(max(until - time.monotonic(), 0.001))
+        received = peer.recv(1 << 16)
+        if not received:
+            raise ConnectionResetError("the service hung up")
+        if frames := decoder.feed(received):
+            return frames

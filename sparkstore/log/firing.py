@@ -1,0 +1,31 @@
+"""Completions of a log: each is called once, and a caller's bug stops nobody else's."""
+
+from __future__ import annotations
+
+import logging
+
+from sparkstore.errors import StoreError
+from sparkstore.log.batcher import Fire
+
+_log = logging.getLogger(__name__)
+
+
+def fire_once(fire: Fire, error: StoreError | None) -> None:
+    """Call it; what it raises is logged."""
+    try:
+        fire(error)
+    except Exception:  # noqa: BLE001 - a caller's bug must not stop everybody's completions
+        _log.exception("a completion callback failed")
+
+
+def bound(fire: Fire, error: StoreError | None) -> Fire:
+    """The same with an error of its own, which goes before that of whoever calls it."""
+
+    def fire_bound(outcome: StoreError | None) -> None:
+        fire_once(fire, error or outcome)
+
+    return fire_bound
+
+
+def ignore(_error: StoreError | None) -> None:
+    """Nobody waits."""

@@ -1,0 +1,206 @@
+"""A remote store whose service goes away, comes back, or sends it away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_shim.completion import Completion
+from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from broker_shim.service import protocol as wire
+from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.remote import RemoteMessageStore
+from broker_shim.store.remote_greeting import Greeting, parse_address
+from tests.services import Served, ServiceProcess, served, short_folder
+from tests.stores import TIMEOUT_S, done
+
+pytestmark = pytest.mark.system
+
+GREETING = Greeting("remote", "one")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with short_folder() as there:
+        yield there
+
+
+def open_calls(store: RemoteMessageStore, count: int) -> list[Completion]:
+    """So many enqueues, none of which is waited for."""
+    calls = []
+    for _ in range(count):
+        call = Completion()
+        store.enqueue(store.message(MessageHeader(), b"body"), "q", call.finish)
+        calls.append(call)
+    return calls
+
+
+def test_a_store_waits_for_a_service_that_is_away_and_goes_on_as_if_nothing_was(
+    folder: Path, tmp_path: Path
+) -> None:
+    first = Served(tmp_path / "root", folder / "s")
+    store = RemoteMessageStore(folder / "s", GREETING)
+    done(store.create, Queue("q"))
+    open_calls(store, 3)
+    transaction = store.begin()
+    done(store.enqueue, store.message(MessageHeader()), "q", transaction=transaction)
+    first.close()
+    calls = open_calls(store, 5)
+    assert not any(call.is_complete for call in calls)
+    second = Served(tmp_path / "root", folder / "s")
+    for call in calls:
+        call.complete(TIMEOUT_S)
+    with pytest.raises(InvalidRequest, match="lost service"):
+        done(store.commit, transaction)
+    assert len(store.recover().entries["q"]) == 8
+    store.close()
+    second.close()
+
+
+def test_content_in_pieces_is_sent_again_to_another_service(folder: Path, tmp_path: Path) -> None:
+    first = Served(tmp_path / "root", folder / "s")
+    store = RemoteMessageStore(f"unix:{folder / 's'}", GREETING)
+    done(store.create, Queue("q"))
+    message = done(store.stage, store.message(MessageHeader()), [b"one ", bytes(2 << 20)])
+    first.close()
+    second = Served(tmp_path / "root", folder / "s")
+    done(store.enqueue, message, "q")
+    assert store.load(message.message_id).body == b"one " + bytes(2 << 20)
+    done(store.flush)
+    assert store.load(message.message_id).body == b"one " + bytes(2 << 20)
+    store.close()
+    second.close()
+
+
+def test_a_body_larger_than_a_frame_goes_in_pieces(folder: Path, tmp_path: Path) -> None:
+    service = ServiceProcess(tmp_path / "root", folder / "s")
+    service.start()
+    store = RemoteMessageStore(folder / "s")
+    done(store.create, Queue("q"))
+    body = bytes(range(256)) * (40 << 10)
+    message = store.message(MessageHeader(), body)
+    done(store.enqueue, message, "q")
+    assert store.load(message.message_id).body == body
+    with pytest.raises(InvalidRequest, match="must be durable"):
+        done(store.enqueue, store.message(MessageHeader(durable=False), body), "q")
+    store.close()
+    assert service.stop() == 0
+    service.close()
+
+
+def test_what_waits_too_long_for_a_service_fails_and_is_not_sent_later(
+    folder: Path, tmp_path: Path
+) -> None:
+    first = Served(tmp_path / "root", folder / "s")
+    store = RemoteMessageStore(folder / "s", GREETING, retry_s=0.3)
+    done(store.create, Queue("q"))
+    message = store.message(MessageHeader(), b"late")
+    first.close()
+    with pytest.raises(Unavailable, match="no store service for"):
+        done(store.enqueue, message, "q")
+    with pytest.raises(Unavailable):
+        store.load(1)
+    second = Served(tmp_path / "root", folder / "s")
+    done(store.create, Queue("again"))
+    assert dict(store.recover().entries) == {"q": {}, "again": {}}
+    store.close()
+    second.close()
+
+
+def test_no_service_at_all_is_one_clear_line(folder: Path) -> None:
+    with pytest.raises(Unavailable, match=r"store service at .*/s: .*No such file"):
+        RemoteMessageStore(folder / "s", retry_s=0.05)
+    for text in ("tcp:nothing", "tcp::1"):
+        with pytest.raises(InvalidRequest, match="tcp:HOST:PORT"):
+            parse_address(text)
+
+
+def test_a_second_process_of_a_member_is_sent_away_and_the_first_one_stays(tmp_path: Path) -> None:
+    with served(tmp_path / "root") as there:
+        store = RemoteMessageStore(there.path, GREETING)
+        with pytest.raises(InvalidRequest, match="connected already"):
+            RemoteMessageStore(there.path, Greeting("remote", "two"))
+        done(store.create, Queue("q"))
+        store.close()
+
+
+def test_a_store_that_was_replaced_while_it_was_away_stops(folder: Path, tmp_path: Path) -> None:
+    first = Served(tmp_path / "root", folder / "s")
+    store = RemoteMessageStore(folder / "s", GREETING)
+    done(store.create, Queue("q"))
+    message, waiting = store.message(MessageHeader()), Completion()
+    first.close()
+    store.enqueue(message, "q", waiting.finish)
+    path = folder / "elsewhere"
+    second = Served(tmp_path / "root", path)
+    RemoteMessageStore(path, Greeting("remote", "two")).close()
+    path.rename(folder / "s")
+    with pytest.raises(Fenced, match="took the place"):
+        waiting.complete(TIMEOUT_S)
+    with pytest.raises(Fenced):
+        store.recover()
+    with pytest.raises(Fenced):
+        done(store.create, Queue("other"))
+    store.close()
+    assert second.store.recover().entries["q"] == {}
+    second.close()
+
+
+def test_a_completion_of_a_lost_connection_comes_in_order_with_those_after_it(
+    folder: Path, tmp_path: Path
+) -> None:
+    first = Served(tmp_path / "root", folder / "s")
+    store = RemoteMessageStore(folder / "s", GREETING)
+    done(store.create, Queue("q"))
+    fired: list[tuple[int, bool]] = []
+
+    def note(number: int, error: StoreError | None) -> None:
+        fired.append((number, error is None))
+
+    for number in range(300):
+        if number == 150:
+            first.close()
+        target = "q" if number % 3 else "nowhere"
+        message = store.message(MessageHeader())
+        store.enqueue(message, target, lambda error, n=number: note(n, error))
+    second = Served(tmp_path / "root", folder / "s")
+    store.close()
+    assert fired == [(number, bool(number % 3)) for number in range(300)]
+    assert len(second.store.recover().entries["q"]) == 200
+    second.close()
+
+
+def test_more_requests_than_the_window_wait_on_this_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "MAX_WAITING_REQUESTS", 200)
+    with served(tmp_path / "root") as there:
+        store = RemoteMessageStore(there.path)
+        store._connection.requests._window = 200
+        done(store.create, Queue("q"))
+        calls = open_calls(store, 5_000)
+        calls[-1].complete(TIMEOUT_S)
+        assert len(store.recover().entries["q"]) == 5_000
+        store.close()
+
+
+def test_a_closed_service_ends_a_read_that_waits(folder: Path, tmp_path: Path) -> None:
+    first = Served(tmp_path / "root", folder / "s")
+    store = RemoteMessageStore(folder / "s", GREETING, retry_s=0.3)
+    first.close()
+    found: list[StoreError] = []
+
+    def read() -> None:
+        try:
+            store.recover()
+        except StoreError as error:
+            found.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    reader.join(TIMEOUT_S)
+    assert isinstance(found[0], Unavailable)
+    store.close()

@@ -1,0 +1,512 @@
+"""A live service: who may come in, what is replayed, and peers that behave badly."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.service import outbox
+from broker_shim.service import protocol as wire
+from broker_shim.service.listening import listen_on_path, read_token
+from sparkstore.records import Kind, MessageHeader, Record
+from tests.logs import until
+from tests.raw_member import RawMember, create, enqueue
+from tests.services import Served, served
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path / "root") as there:
+        yield there
+
+
+@pytest.fixture
+def member(service: Served) -> Iterator[RawMember]:
+    """Connected, with queue `q` and ids from 1; its next request is 2."""
+    with RawMember(service.path) as there:
+        there.hello()
+        assert there.ask(1, create()) == []
+        assert there.ids(1000) == 1
+        yield there
+
+
+def goodbye_of(member: RawMember) -> tuple[str, str]:
+    """The service's last words, after whatever it said before."""
+    while (frame := member.hears()) is not None:
+        if frame[0] == wire.GOODBYE:
+            assert member.hears() is None
+            error, message = frame[1]
+            return error, message
+    raise AssertionError("the service hung up without a word")
+
+
+def is_alive(service: Served) -> bool:
+    """Another member is served as if nothing had been."""
+    with RawMember(service.path, "witness") as witness:
+        return witness.hello().instance == service.service.instance
+
+
+def ids_on(service: Served, queue: str = "q") -> list[int]:
+    return [*service.store.recover().entries[queue]]
+
+
+# ------------------------------------------------------------------------------- who may come
+
+
+def test_the_socket_is_for_our_user_alone(service: Served) -> None:
+    assert stat.S_IMODE(service.path.stat().st_mode) == 0o600
+
+
+def test_a_wrong_version_is_told_with_both_versions(service: Served) -> None:
+    with RawMember(service.path) as member:
+        member.say(wire.HELLO, 7, "m", "i", None, False, None)
+        error, message = goodbye_of(member)
+    assert error == "InvalidRequest"
+    assert "version 7" in message
+    assert "version 1" in message
+
+
+def test_a_first_frame_that_is_no_hello_is_sent_away(service: Served) -> None:
+    with RawMember(service.path) as member:
+        member.say(wire.DO, 1, (create(),))
+        assert "HELLO" in goodbye_of(member)[1]
+    assert service.store.recover().queues == []
+
+
+def test_who_says_nothing_is_sent_away(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "HELLO_TIMEOUT_S", 0.2)
+    with RawMember(service.path) as silent, RawMember(service.path) as half:
+        half.peer.sendall(b"\x00\x00")
+        assert "no HELLO" in goodbye_of(silent)[1]
+        assert "no HELLO" in goodbye_of(half)[1]
+
+
+def test_a_wrong_token_is_refused_and_the_right_one_is_not(tmp_path: Path) -> None:
+    with served(tmp_path / "root", token="a token of 24 letters") as there:
+        for token in (None, "", "a token of 24 letterS"):
+            with RawMember(there.path) as stranger:
+                stranger.say(wire.HELLO, wire.VERSION, "m", "i", None, False, token)
+                assert "wrong token" in goodbye_of(stranger)[1]
+        with RawMember(there.path) as friend:
+            friend.hello(token="a token of 24 letters")
+
+
+def test_a_root_stays_with_its_virtual_host_also_after_a_restart(tmp_path: Path) -> None:
+    with served(tmp_path / "root") as there, RawMember(there.path) as member:
+        member.hello("host one")
+    with served(tmp_path / "root") as there:
+        with RawMember(there.path) as other:
+            other.say(wire.HELLO, wire.VERSION, "raw", "i", "host two", False, None)
+            error, message = goodbye_of(other)
+        assert error == "InvalidRequest"
+        assert "host one" in message
+        assert "host two" in message
+        with RawMember(there.path) as same, RawMember(there.path, "of no host") as none:
+            same.hello("host one")
+            none.hello()
+
+
+def test_an_exclusive_member_is_alone_and_a_second_process_of_one_member_is_refused(
+    service: Served,
+) -> None:
+    with RawMember(service.path, "brokerj", "one") as first:
+        first.hello(exclusive=True)
+        for name, incarnation, exclusive in (
+            ("brokerj", "two", True),
+            ("other", "i", False),
+            ("other", "i", True),
+        ):
+            with RawMember(service.path) as second:
+                second.say(wire.HELLO, wire.VERSION, name, incarnation, None, exclusive, None)
+                error, message = goodbye_of(second)
+            assert error == "InvalidRequest"
+            assert "connected" in message
+    with RawMember(service.path, "other") as other:
+        until(lambda: service.service.members.by_name["brokerj"].peer is None)
+        other.hello()
+        with RawMember(service.path, "brokerj", "one") as again:
+            again.say(wire.HELLO, wire.VERSION, "brokerj", "one", None, True, None)
+            assert "must be alone" in goodbye_of(again)[1]
+
+
+def test_an_incarnation_that_was_replaced_may_not_come_back(tmp_path: Path) -> None:
+    with served(tmp_path / "root") as there:
+        for incarnation in ("one", "two"):
+            with RawMember(there.path, "m", incarnation) as member:
+                member.hello()
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "one") as late:
+        late.say(wire.HELLO, wire.VERSION, "m", "one", None, False, None)
+        assert goodbye_of(late)[0] == "Fenced"
+
+
+def test_a_new_incarnation_releases_what_the_old_one_held_and_a_restart_does_not(
+    tmp_path: Path,
+) -> None:
+    def acquired(there: Served) -> list[tuple[str | None, int]]:
+        entries = there.store.recover().entries["q"].values()
+        return [(entry.acquired_by, entry.delivery_count) for entry in entries]
+
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "one") as old:
+        old.hello()
+        old.ask(1, create())
+        first = old.ids(10)
+        old.ask(2, enqueue(first), enqueue(first + 1))
+        old.ask(3, Record(Kind.ACQUIRED, 0, "q", first, "c1"))
+        assert acquired(there) == [("m/c1", 0), (None, 0)]
+    with served(tmp_path / "root") as there:
+        with RawMember(there.path, "m", "one") as same:
+            same.hello()
+            assert acquired(there) == [("m/c1", 0), (None, 0)]
+        with RawMember(there.path, "m", "two") as new:
+            assert new.hello().last_request == 3
+            assert acquired(there) == [(None, 1), (None, 0)]
+
+
+def test_what_an_open_transaction_claims_is_free_for_the_next_incarnation(
+    service: Served, member: RawMember
+) -> None:
+    member.ask(2, enqueue(1))
+    member.say(wire.OPEN, 3, 1)
+    member.say(wire.ADD, 4, 1, (Record(Kind.DEQUEUED, 0, "q", 1, "c"),))
+    assert member.until_done(4) == []
+    member.close()
+    with RawMember(service.path) as new:
+        new.hello()
+        assert new.ask(5, Record(Kind.DEQUEUED, 0, "q", 1, "c")) == []
+        new.say(wire.END, 6, 1, True)
+        assert "not open" in new.until_done(6)[0][2]
+
+
+# ------------------------------------------------------------------------------- requests
+
+
+def test_a_request_that_is_sent_again_is_decided_once(service: Served, member: RawMember) -> None:
+    assert member.ask(2, enqueue(1)) == []
+    (refusal,) = member.ask(3, enqueue(1))
+    for _ in range(2):
+        assert member.ask(2, enqueue(1)) == []
+        assert member.ask(3, enqueue(1)) == [refusal]
+    assert ids_on(service) == [1]
+    with RawMember(service.path, member.member, member.incarnation) as again:
+        welcome = again.hello()
+        assert (welcome.last_request, welcome.refusals) == (3, (refusal,))
+        assert again.ask(2, enqueue(1)) == []
+        assert again.ask(4, enqueue(2)) == []
+    assert goodbye_of(member) == ("Unavailable", "the member has connected again")
+    assert ids_on(service) == [1, 2]
+
+
+def test_a_restarted_service_knows_what_was_decided(tmp_path: Path) -> None:
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        member.hello()
+        member.ask(1, create())
+        first = member.ids(10)
+        member.ask(2, enqueue(first))
+        (refusal,) = member.ask(3, enqueue(first, "nowhere"))
+        instance = there.service.instance
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        welcome = member.hello()
+        assert (welcome.last_request, welcome.refusals) == (3, (refusal,))
+        assert welcome.instance != instance
+        assert member.ask(3, enqueue(first)) == [refusal]
+        assert ids_on(there) == [first]
+
+
+def test_several_records_are_decided_all_or_none(service: Served, member: RawMember) -> None:
+    assert member.ask(2, enqueue(1), enqueue(2, "nowhere"))[0][1] == "InvalidRequest"
+    assert ids_on(service) == []
+    assert member.ask(3, enqueue(1), enqueue(2)) == []
+    move = (Record(Kind.DEQUEUED, 0, "q", 1), enqueue(3))
+    assert member.ask(4, *move) == []
+    assert ids_on(service) == [2, 3]
+
+
+def test_configuration_goes_with_one_wiring_record_and_is_told_back(
+    service: Served, member: RawMember
+) -> None:
+    kept = Record(
+        Kind.CONFIGURED, 0, exchange="brokerj.configuration", binding_key="k", detail="{}"
+    )
+    gone = Record(Kind.UNCONFIGURED, 0, exchange="link", binding_key="absent")
+    assert member.ask(2, kept, create("two"), gone) == []
+    sections = dict(answer[:2] for answer in member.read(wire.RECOVER))
+    assert sections["configured"] == (("brokerj.configuration", "k", "{}"),)
+    assert [row[1] for row in sections["wiring"]] == ["q", "two"]
+    assert "only configuration" in member.ask(3, create("a"), create("b"))[0][2]
+    own = kept._replace(exchange="sparkstore.member")
+    assert "service's own" in member.ask(4, own)[0][2]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        (),
+        (8,),
+        create()[:-1],
+        (99, *create()[1:]),
+        Record(Kind.OPENED, 0),
+        Record(Kind.ENQUEUED, 0, "q", 1),
+        Record(Kind.ENQUEUED, 0, "q", 1, message=MessageHeader(priority=10), body=b""),
+        Record(Kind.ENQUEUED, 0, "q", 1, message=MessageHeader(body_bytes=9), body=b""),
+        Record(Kind.ENQUEUED, 0, "q", 1, message=MessageHeader(expires_at=1 << 63), body=b""),
+        Record(Kind.ENQUEUED, 0, "q", 1, message=MessageHeader(body_bytes=9)),
+        Record(Kind.ENQUEUED, 0, "q", 1 << 40, message=MessageHeader(), body=b""),
+        Record(Kind.ENQUEUED, 0, "q", 1, message=MessageHeader(None), body=b""),
+        (8, 0, "q", 1, None, None, None, ("raw",), b"", *[None] * 7),
+        (8, 0, "q", "1", None, None, None, tuple(MessageHeader()), b"", *[None] * 7),
+        Record(Kind.CREATED, 0, detail="{}"),
+        Record(Kind.CREATED, 0, "w", detail="no JSON"),
+        Record(Kind.CREATED, 0, "w", detail='{"durability": 7}'),
+        Record(Kind.ACQUIRED, 0, "q", 1),
+        Record(Kind.ACQUIRED, 0, "q", 0, "c"),
+        enqueue(1)._replace(member="another"),
+        enqueue(1)._replace(request=7),
+    ],
+    ids=lambda record: str(record)[:50],
+)
+def test_a_record_that_cannot_be_is_refused_and_nothing_else_happens(
+    service: Served, member: RawMember, record: Any
+) -> None:
+    (refusal,) = member.ask(2, record)
+    assert refusal[:2] == (2, "InvalidRequest")
+    assert member.ask(3, enqueue(2)) == []
+    assert ids_on(service) == [2]
+
+
+def test_content_in_pieces_is_whole_or_refused(service: Served, member: RawMember) -> None:
+    def piece(message_id: int, start: int, content: bytes) -> Record:
+        return Record(Kind.CONTENT, 0, None, message_id, body=content, body_offset=start)
+
+    member.say(wire.PIECE, 2, piece(1, 0, b"one "))
+    member.say(wire.PIECE, 3, piece(1, 9, b"gap"))
+    assert member.until_done(3)[0][0] == 3
+    whole = enqueue(1, body=None)._replace(message=MessageHeader(body_bytes=7))
+    assert "4 bytes in pieces" in member.ask(4, whole)[0][2]
+    member.say(wire.PIECE, 5, piece(1, 4, b"two"))
+    member.say(wire.PIECE, 6, piece(1, 0, b"one "))
+    assert member.until_done(6) == []
+    assert member.ask(7, whole) == []
+    assert service.store.load(1).body == b"one two"
+
+
+# ------------------------------------------------------------------------------- bad peers
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 9, b"\x00\x00\x00\x00\x02", b"\x00\x00\x00\x02\x02\xc1"],
+    ids=repr,
+)
+def test_garbage_ends_the_connection_and_no_other(
+    service: Served, member: RawMember, content: bytes
+) -> None:
+    assert member.ask(2, enqueue(1)) == []
+    member.peer.sendall(content)
+    assert goodbye_of(member)[0] == "InvalidRequest"
+    assert is_alive(service)
+    assert ids_on(service) == [1]
+
+
+def test_requests_before_the_garbage_are_decided(service: Served, member: RawMember) -> None:
+    pack = wire.frame_packer()
+    good = pack(wire.DO, (2, (enqueue(1),)))
+    member.peer.sendall(good + pack(wire.DO, ("no number", ())))
+    assert goodbye_of(member)[0] == "InvalidRequest"
+    assert ids_on(service) == [1]
+    with RawMember(service.path, member.member, member.incarnation) as again:
+        assert again.hello().last_request == 2
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.binary(max_size=200), max_size=5), st.booleans())
+def test_whatever_comes_the_service_stays(
+    service: Served, chunks: list[bytes], greets: bool
+) -> None:
+    with RawMember(service.path, "fuzz") as member:
+        if greets:
+            member.hello()
+        for chunk in chunks:
+            try:
+                member.peer.sendall(chunk)
+            except OSError:
+                break
+    assert is_alive(service)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.integers(0, 14),
+    st.lists(
+        st.none()
+        | st.booleans()
+        | st.integers(-1, 1 << 63)
+        | st.text(max_size=3)
+        | st.binary(max_size=3)
+        | st.just(())
+        | st.just((tuple(create("z")),))
+        | st.just((tuple(enqueue(1)), tuple(enqueue(1)))),
+        max_size=5,
+    ),
+)
+def test_a_frame_of_any_type_with_any_body_never_stops_the_service(
+    service: Served, kind: int, body: list[Any]
+) -> None:
+    with RawMember(service.path, "fuzz") as member:
+        member.hello()
+        try:
+            member.say(kind, *body)
+        except UnicodeEncodeError:
+            return
+        member.peer.shutdown(socket.SHUT_WR)
+        while member.hears() is not None:
+            pass
+    assert is_alive(service)
+
+
+def test_half_a_frame_holds_nobody_up(service: Served, member: RawMember) -> None:
+    member.peer.sendall(wire.frame_packer()(wire.DO, (2, (enqueue(1),)))[:-1])
+    assert is_alive(service)
+    member.close()
+    until(lambda: service.service.members.by_name["raw"].peer is None)
+    assert ids_on(service) == []
+
+
+def test_too_many_requests_without_an_answer_end_the_connection(
+    service: Served, member: RawMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "MAX_WAITING_REQUESTS", 4)
+    pack = wire.frame_packer()
+    member.peer.sendall(b"".join(pack(wire.DO, (2 + n, (enqueue(1 + n),))) for n in range(5)))
+    assert "requests wait" in goodbye_of(member)[1]
+
+
+def test_a_peer_that_never_reads_is_cut_off_and_nobody_else_notices(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "MAX_BUFFERED_BYTES", 20_000)
+    deaf = RawMember(service.path, "deaf")
+    deaf.peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    deaf.hello()
+    with RawMember(service.path, "witness") as witness:
+        witness.hello()
+        witness.ask(1, create())
+        pack = wire.frame_packer()
+        refusable = Record(Kind.DEQUEUED, 0, "q", 1)
+        was_cut, request = False, 1
+        while not was_cut and request < 200_000:
+            frames = [pack(wire.DO, (request + n, (refusable,))) for n in range(100)]
+            request += 100
+            try:
+                deaf.peer.sendall(b"".join(frames))
+            except OSError:
+                was_cut = True
+            assert witness.ask(request, create()) == []
+        assert was_cut
+    deaf.close()
+
+
+def test_a_peer_that_reads_nothing_for_too_long_is_cut_off() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    box = outbox.Outbox(ours, write_timeout_s=0.1)
+    assert box.say_slowly(wire.ANSWER, (1, False, bytes(1 << 20)))
+    assert ours.recv(1) == b""  # the reader is woken by the end
+    assert not box.say_slowly(wire.ANSWER, (1, True, b""))
+    box.drain(1)
+    ours.close()
+    theirs.close()
+
+
+def test_done_that_waits_swallows_the_next_one() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    box = outbox.Outbox(ours)
+    box.say(wire.ANSWER, (1, True, bytes(1 << 20)))
+    for request in range(1, 1001):
+        box.done(request, [(request, "InvalidRequest", "no")] if request % 500 == 0 else [])
+    box.say(wire.ANSWER, (2, True))
+    decoder, frames = wire.Decoder(), []
+    while len(frames) < 3:
+        frames += decoder.feed(theirs.recv(1 << 16))
+    assert frames[1][1][0] == 1000
+    assert [request for request, *_ in frames[1][1][1]] == [500, 1000]
+    assert frames[2][1] == (2, True)
+    box.drain(1)
+    ours.close()
+    theirs.close()
+
+
+# ------------------------------------------------------------------------------- reads, stop
+
+
+def test_size_grows_with_what_is_stored(service: Served, member: RawMember) -> None:
+    before = member.read(wire.SIZE)[0][0]
+    large = bytes(range(256)) * 4000
+    message = enqueue(1, body=os.urandom(3 << 20))
+    assert member.ask(2, message) == []
+    member.read(wire.FLUSH)
+    assert member.read(wire.SIZE)[0][0] > before + len(large)
+
+
+def test_a_stop_answers_what_is_decided_and_says_goodbye_to_all(service: Served) -> None:
+    with RawMember(service.path, "a") as one, RawMember(service.path, "b") as two:
+        one.hello()
+        two.hello()
+        one.say(wire.DO, 1, (create(),))
+        until(lambda: service.service.members.metrics.requests == 1)
+        closing = threading.Thread(target=service.service.close)
+        closing.start()
+        assert one.until_done(1) == []
+        assert goodbye_of(one)[0] == goodbye_of(two)[0] == "Unavailable"
+        closing.join()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "told"),
+    [
+        (lambda path: path.chmod(0o644), "chmod 600"),
+        (lambda path: path.write_text("short"), "at least 16"),
+        (lambda path: path.unlink(), "No such file"),
+    ],
+)
+def test_a_token_file_that_cannot_be_used_is_told(
+    tmp_path: Path, prepare: Callable[[Path], object], told: str
+) -> None:
+    path = tmp_path / "token"
+    path.write_text("a token of 24 letters\n")
+    path.chmod(0o600)
+    assert read_token(path) == "a token of 24 letters"
+    prepare(path)
+    with pytest.raises(InvalidRequest, match=told):
+        read_token(path)
+
+
+def test_a_socket_is_not_made_where_others_may_write_or_another_file_is(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="at most 107 bytes"):
+        listen_on_path(tmp_path / ("x" * 120))
+    folder = tmp_path / "f"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(InvalidRequest, match="chmod 700"):
+        listen_on_path(folder / "s")
+    folder.chmod(0o700)
+    (folder / "s").write_text("precious")
+    with pytest.raises(InvalidRequest, match="no socket"):
+        listen_on_path(folder / "s")
+    assert (folder / "s").read_text() == "precious"
