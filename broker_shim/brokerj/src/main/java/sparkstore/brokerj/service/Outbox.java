@@ -1,0 +1,242 @@
+package sparkstore.brokerj.service;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * What was given to the service and is not settled yet, in order. Knows no socket.
+ *
+ * <p>Every method is atomic. Futures are never completed in here but handed back, so that what
+ * hangs on them runs outside the lock; the caller of {@link #answered} and {@link #welcomed} is the
+ * one reading thread, hence completions are in order.
+ */
+final class Outbox {
+    /** Bytes that may be unanswered before senders wait: several of the largest frames. */
+    static final long MAX_UNANSWERED_BYTES = 64L << 20;
+
+    private final Map<Long, Request> requests = new LinkedHashMap<>();
+    private final Map<Long, Read> reads = new LinkedHashMap<>();
+    private final ArrayDeque<Outgoing> unsent = new ArrayDeque<>();
+    private int maxWaiting = 1;
+    private int unansweredCount;
+    private long unansweredBytes;
+    private long lastRequest;
+    private long through;
+    private long lastRead;
+    private RuntimeException failure;
+
+    /** A refusal, as the service lists it. */
+    record Refusal(long request, String error, String message) {
+    }
+
+    /** A request that was settled, with its failure or null. */
+    record Settled(Request request, RuntimeException failure) {
+        void tell() {
+            if (failure == null) {
+                request.decided.complete(null);
+            } else {
+                request.decided.completeExceptionally(failure);
+            }
+        }
+    }
+
+    /**
+     * Give a request its number and its place.
+     *
+     * @param timeoutNanos how long to wait for room in the window; 0 for ever
+     * @throws RuntimeException no room in time, or the connection ended for good: it has no number
+     *     then, and nothing of it will ever happen
+     */
+    synchronized void add(Request request, long timeoutNanos) {
+        awaitRoom(timeoutNanos);
+        request.number = ++lastRequest;
+        request.sinceNanos = System.nanoTime();
+        requests.put(request.number, request);
+        unansweredCount++;
+        unansweredBytes += request.restBytes();
+        unsent.add(request);
+    }
+
+    private void awaitRoom(long timeoutNanos) {
+        long until = System.nanoTime() + timeoutNanos;
+        while (failure == null
+                && (unansweredCount >= maxWaiting || unansweredBytes >= MAX_UNANSWERED_BYTES)) {
+            long left = timeoutNanos == 0 ? TimeUnit.HOURS.toNanos(1) : until - System.nanoTime();
+            if (left <= 0) {
+                throw Failures.away("the store's service did not answer in time; nothing was done");
+            }
+            try {
+                TimeUnit.NANOSECONDS.timedWait(this, left);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+                throw Failures.away("interrupted while waiting for the store's service");
+            }
+        }
+        if (failure != null) {
+            throw failure;
+        }
+    }
+
+    synchronized void add(Read read) {
+        if (failure != null) {
+            throw failure;
+        }
+        read.number = ++lastRead;
+        read.sinceNanos = System.nanoTime();
+        reads.put(read.number, read);
+        unsent.add(read);
+    }
+
+    /** The next frame to send; null if there is none. */
+    synchronized Outgoing nextUnsent() {
+        return unsent.poll();
+    }
+
+    synchronized boolean hasUnsent() {
+        return !unsent.isEmpty();
+    }
+
+    /** The service said DONE. */
+    synchronized List<Settled> answered(long doneThrough, List<Refusal> refusals) {
+        List<Settled> settled = settle(doneThrough, refusals);
+        notifyAll();
+        return settled;
+    }
+
+    private List<Settled> settle(long doneThrough, List<Refusal> refusals) {
+        Map<Long, Refusal> refused = new LinkedHashMap<>();
+        refusals.forEach(refusal -> refused.put(refusal.request(), refusal));
+        List<Settled> settled = new ArrayList<>();
+        for (long number = through + 1; number <= Math.min(doneThrough, lastRequest); number++) {
+            Request request = requests.get(number);
+            if (request != null && !request.isAnswered) {
+                Refusal refusal = refused.get(number);
+                settled.add(new Settled(request, refusal == null ? null
+                        : Failures.of(refusal.error(), refusal.message())));
+                settle(request);
+            }
+        }
+        through = Math.max(through, doneThrough);
+        return settled;
+    }
+
+    private void settle(Request request) {
+        request.isAnswered = true;
+        unansweredCount--;
+        unansweredBytes -= request.restBytes();
+        Group group = request.group;
+        if (group == null) {
+            requests.remove(request.number);
+        } else if (request == group.last || group.isOver) {
+            requests.remove(request.number);
+            leave(group);
+        } else {
+            group.answered.add(request);
+        }
+    }
+
+    private void leave(Group group) {
+        group.isOver = true;
+        group.answered.forEach(part -> requests.remove(part.number));
+        group.answered.clear();
+    }
+
+    /** A group's last request will never come: what was kept for it may go. */
+    synchronized void abandon(Group group) {
+        leave(group);
+    }
+
+    /**
+     * A connection was made: settle what the service had decided, send the rest again.
+     *
+     * @param decidedThrough the highest request that it ever decided: we go on from there
+     * @param isSameRun the service is the process that answered before, so that it remembers the
+     *     first parts of unfinished groups
+     */
+    synchronized List<Settled> welcomed(
+            long decidedThrough, List<Refusal> refusals, boolean isSameRun, int maxWaitingRequests) {
+        maxWaiting = maxWaitingRequests;
+        List<Settled> settled = settle(decidedThrough, refusals);
+        lastRequest = Math.max(lastRequest, decidedThrough);
+        unsent.clear();
+        for (Request request : requests.values()) {
+            if (!request.isAnswered || !isSameRun) {
+                unsent.add(request);
+            }
+        }
+        unsent.addAll(reads.values());
+        reads.values().forEach(read -> read.answer.restart());
+        long now = System.nanoTime();
+        unsent.forEach(frame -> frame.sinceNanos = now);
+        notifyAll();
+        return settled;
+    }
+
+    /** The read that an answer is for; null if nobody asked. It is forgotten with the last one. */
+    synchronized Read read(long number, boolean isLast) {
+        return isLast ? reads.remove(number) : reads.get(number);
+    }
+
+    /** Since when (System.nanoTime) the oldest unanswered frame waits; null if none does. */
+    synchronized Long oldestNanos() {
+        Long oldest = null;
+        for (Request request : requests.values()) {
+            if (!request.isAnswered) {
+                oldest = request.sinceNanos;
+                break;
+            }
+        }
+        for (Read read : reads.values()) {
+            return oldest == null || read.sinceNanos - oldest < 0 ? read.sinceNanos : oldest;
+        }
+        return oldest;
+    }
+
+    /**
+     * Requests and reads that wait since before a time and whose callers shall wait no more. They
+     * stay in their place and are sent again: their outcome is unknown, not "not done".
+     */
+    synchronized List<Outgoing> waitingSince(long beforeNanos) {
+        List<Outgoing> found = new ArrayList<>();
+        for (Request request : requests.values()) {
+            if (!request.isAnswered && !request.decided.isDone()
+                    && request.sinceNanos - beforeNanos < 0) {
+                found.add(request);
+            }
+        }
+        for (Iterator<Read> all = reads.values().iterator(); all.hasNext();) {
+            Read read = all.next();
+            if (read.sinceNanos - beforeNanos < 0) {
+                found.add(read);
+                all.remove();
+            }
+        }
+        return found;
+    }
+
+    /** No service any more: nothing is taken from now on. Returns what was left. */
+    synchronized List<Outgoing> fail(RuntimeException reason) {
+        failure = reason;
+        List<Outgoing> left = new ArrayList<>();
+        for (Request request : requests.values()) {
+            if (!request.isAnswered) {
+                left.add(request);
+            }
+        }
+        left.addAll(reads.values());
+        requests.clear();
+        reads.clear();
+        unsent.clear();
+        notifyAll();
+        return left;
+    }
+
+    synchronized boolean isIdle() {
+        return unansweredCount == 0;
+    }
+}

@@ -1,0 +1,38 @@
+package sparkstore.brokerj.service;
+
+import java.util.function.Supplier;
+import sparkstore.brokerj.wire.Frames;
+
+/** A numbered frame that waits to be sent or answered. */
+abstract sealed class Outgoing permits Request, Read {
+    private final int type;
+    private final int elementCount;
+    private final int restBytes;
+    private final Supplier<byte[]> rest;
+    long number;
+    long sinceNanos;
+
+    /**
+     * @param elementCount elements of the frame's array after its number
+     * @param restBytes length of {@code rest}
+     * @param rest packed elements after the number: the same bytes each time it is asked
+     */
+    Outgoing(int type, int elementCount, int restBytes, Supplier<byte[]> rest) {
+        this.type = type;
+        this.elementCount = elementCount;
+        this.restBytes = restBytes;
+        this.rest = rest;
+    }
+
+    final int restBytes() {
+        return restBytes;
+    }
+
+    final byte[] lead() {
+        return Frames.lead(type, number, 1 + elementCount, restBytes);
+    }
+
+    final byte[] rest() {
+        return rest.get();
+    }
+}

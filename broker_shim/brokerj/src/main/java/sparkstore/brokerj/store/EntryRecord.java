@@ -1,0 +1,17 @@
+package sparkstore.brokerj.store;
+
+import java.util.UUID;
+import org.apache.qpid.server.store.MessageEnqueueRecord;
+
+/** A message on a queue: this pair is all that the broker keeps of it. */
+record EntryRecord(UUID queueId, long messageNumber) implements MessageEnqueueRecord {
+    @Override
+    public UUID getQueueId() {
+        return queueId;
+    }
+
+    @Override
+    public long getMessageNumber() {
+        return messageNumber;
+    }
+}

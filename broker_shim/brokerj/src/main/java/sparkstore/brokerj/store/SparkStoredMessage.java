@@ -1,0 +1,282 @@
+package sparkstore.brokerj.store;
+
+import java.util.List;
+import org.apache.qpid.server.bytebuffer.QpidByteBuffer;
+import org.apache.qpid.server.message.EnqueueableMessage;
+import org.apache.qpid.server.message.ServerMessage;
+import org.apache.qpid.server.plugin.MessageMetaDataType;
+import org.apache.qpid.server.store.MessageHandle;
+import org.apache.qpid.server.store.StorableMessageMetaData;
+import org.apache.qpid.server.store.StoredMessage;
+import sparkstore.brokerj.service.Loaded;
+
+/**
+ * A message: first a handle that takes its content, then the message itself.
+ *
+ * <p>Contract: nothing is written before the first transaction that enqueues it (point 1);
+ * {@link #flowToDisk} of an unwritten message writes it first; metadata and content come back by
+ * message id, from any thread (point 7); the size in memory is exactly metadata plus content, each
+ * 0 while it is evacuated (point 8); delete listeners see the metadata (point 6).
+ *
+ * <p>Everything is guarded by the message's own monitor. What is evacuated was durable before: a
+ * message whose first enqueue is under way ({@code inFlight}) is kept in memory until it is done.
+ */
+final class SparkStoredMessage<T extends StorableMessageMetaData>
+        implements StoredMessage<T>, MessageHandle<T> {
+    /** Where the content is, besides memory. */
+    enum Kept {
+        /** Nowhere: the next enqueue brings header and body. */
+        NOWHERE,
+        /** With the service, on no queue: the next enqueue brings the header. */
+        STAGED,
+        /** On a queue, or about to be: the next enqueue names it. */
+        ENQUEUED
+    }
+
+    /**
+     * What an enqueue has to bring.
+     *
+     * @param header packed message header
+     * @param body content, or null if the service has it
+     */
+    record Brought(byte[] header, byte[] body) {
+    }
+
+    private final SparkStoreMessageStore store;
+    private final long messageId;
+    private final int contentSize;
+    private final int metadataSize;
+    private T metaData;
+    private QpidByteBuffer content;
+    private Kept kept;
+    private int inFlight;
+    private boolean isRemoved;
+    private byte[] knownHeader;
+
+    SparkStoredMessage(SparkStoreMessageStore store, long messageId, T metaData, Kept kept) {
+        this.store = store;
+        this.messageId = messageId;
+        this.metaData = metaData;
+        this.kept = kept;
+        contentSize = metaData.getContentSize();
+        metadataSize = metaData.getStorableSize();
+        store.inMemory(metadataSize);
+    }
+
+    @Override
+    public synchronized void addContent(QpidByteBuffer more) {
+        if (content == null) {
+            content = more.slice();
+        } else {
+            try (QpidByteBuffer before = content) {
+                content = QpidByteBuffer.concatenate(List.of(before, more));
+            }
+        }
+    }
+
+    @Override
+    public StoredMessage<T> allContentAdded() {
+        store.inMemory(contentSize);
+        return this;
+    }
+
+    @Override
+    public synchronized T getMetaData() {
+        if (metaData == null && !isRemoved) {
+            metaData = decoded(load());
+            store.inMemory(metadataSize);
+        }
+        return metaData;
+    }
+
+    @SuppressWarnings("unchecked")
+    private T decoded(Loaded loaded) {
+        return (T) MetaData.decode(messageId, loaded.header());
+    }
+
+    private Loaded load() {
+        return store.session().client().load(messageId);
+    }
+
+    @Override
+    public long getMessageNumber() {
+        return messageId;
+    }
+
+    @Override
+    public synchronized QpidByteBuffer getContent(int offset, int length) {
+        if (content == null && kept != Kept.NOWHERE && contentSize > 0 && !isRemoved) {
+            content = QpidByteBuffer.wrap(load().body());
+            store.inMemory(contentSize);
+        }
+        if (content == null) {
+            return QpidByteBuffer.emptyQpidByteBuffer();
+        }
+        return content.view(offset, length == Integer.MAX_VALUE ? content.remaining() : length);
+    }
+
+    @Override
+    public int getContentSize() {
+        return contentSize;
+    }
+
+    @Override
+    public int getMetadataSize() {
+        return metadataSize;
+    }
+
+    @Override
+    public synchronized boolean isInContentInMemory() {
+        return !isRemoved && (kept == Kept.NOWHERE || content != null);
+    }
+
+    @Override
+    public synchronized long getInMemorySize() {
+        return (metaData == null ? 0 : metadataSize) + contentBytesInMemory();
+    }
+
+    private long contentBytesInMemory() {
+        return content == null ? 0 : contentSize;
+    }
+
+    /** Forget content and metadata; false if that has to wait until they are durable. */
+    @Override
+    public synchronized boolean flowToDisk() {
+        if (isRemoved || inFlight > 0) {
+            return isRemoved;
+        }
+        if (kept == Kept.NOWHERE) {
+            store.stage(messageId, columns(null).whole(), contentBytes());
+            kept = Kept.STAGED;
+        }
+        long cleared = drop(false);
+        store.inMemory(-cleared);
+        store.evacuated(cleared);
+        return true;
+    }
+
+    /** A transaction that puts it on a queue is built: what its record has to bring. */
+    synchronized Brought enqueue(EnqueueableMessage<?> message) {
+        Brought brought = switch (kept) {
+            case NOWHERE -> new Brought(columns(message).whole(), contentBytes());
+            case STAGED -> new Brought(columns(message).whole(), null);
+            case ENQUEUED -> new Brought(known(message), null);
+        };
+        kept = Kept.ENQUEUED;
+        return brought;
+    }
+
+    /** An XA branch that will enqueue it is prepared; null if the service has it already. */
+    synchronized Brought prepare(EnqueueableMessage<?> message) {
+        if (kept != Kept.NOWHERE) {
+            return null;
+        }
+        kept = Kept.STAGED;
+        return new Brought(columns(message).whole(), contentBytes());
+    }
+
+    synchronized Kept kept() {
+        return kept;
+    }
+
+    /** A transaction with it was sent. */
+    synchronized void sent() {
+        inFlight++;
+    }
+
+    /** That transaction was decided. {@code before}: what was kept, if it was refused; else null. */
+    synchronized void decided(Kept before) {
+        inFlight--;
+        revert(before);
+    }
+
+    /** A transaction was not sent, or refused. */
+    synchronized void revert(Kept before) {
+        if (before != null) {
+            kept = before;
+        }
+    }
+
+    private byte[] known(EnqueueableMessage<?> message) {
+        if (knownHeader == null) {
+            knownHeader = columns(message).known();
+        }
+        return knownHeader;
+    }
+
+    private HeaderColumns columns(EnqueueableMessage<?> message) {
+        T present = getMetaData();
+        HeaderColumns columns = new HeaderColumns(MetaData.protocol(present),
+                MetaData.encode(present), contentSize, serverMessage(message, present));
+        knownHeader = columns.known();
+        return columns;
+    }
+
+    @SuppressWarnings("unchecked")
+    private ServerMessage<?> serverMessage(EnqueueableMessage<?> message, T present) {
+        if (message instanceof ServerMessage<?> whole) {
+            return whole;
+        }
+        return ((MessageMetaDataType<T>) present.getType()).createMessage(this);
+    }
+
+    private byte[] contentBytes() {
+        byte[] bytes = new byte[content == null ? 0 : content.remaining()];
+        if (content != null) {
+            content.copyTo(bytes);
+        }
+        return bytes;
+    }
+
+    /**
+     * It is on no queue any more. The service forgets a message with its last dequeue, so there is
+     * nothing to send, unless it was staged and never enqueued (its XA branch was rolled back). An
+     * id that was never stored is no error.
+     */
+    @Override
+    public synchronized void remove() {
+        store.checkOpen();
+        if (isRemoved) {
+            return;
+        }
+        getMetaData();
+        store.removed(this);
+        if (kept == Kept.STAGED) {
+            store.unstage(messageId);
+        }
+        isRemoved = true;
+        store.inMemory(-drop(true));
+    }
+
+    @Override
+    public synchronized void reallocate() {
+        if (metaData != null) {
+            metaData.reallocate();
+        }
+        content = QpidByteBuffer.reallocateIfNecessary(content);
+    }
+
+    /** The store closes: let go of the memory, without accounting. */
+    synchronized void clear() {
+        isRemoved = true;
+        drop(true);
+    }
+
+    /** Bytes that were let go of. */
+    private long drop(boolean forGood) {
+        long bytes = getInMemorySize();
+        if (content != null) {
+            content.dispose();
+            content = null;
+        }
+        if (metaData != null) {
+            if (forGood) {
+                metaData.dispose();
+            } else {
+                metaData.clearEncodedForm();
+            }
+            metaData = null;
+        }
+        return bytes;
+    }
+}

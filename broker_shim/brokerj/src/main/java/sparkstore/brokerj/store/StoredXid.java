@@ -1,0 +1,61 @@
+package sparkstore.brokerj.store;
+
+import java.util.Arrays;
+import java.util.HexFormat;
+import org.apache.qpid.server.store.StoreException;
+import org.apache.qpid.server.store.Transaction.StoredXidRecord;
+
+/** Identity of an XA branch. Contract, point 11: equal by value. */
+final class StoredXid implements StoredXidRecord {
+    private static final HexFormat HEX = HexFormat.of();
+    private final long format;
+    private final byte[] globalId;
+    private final byte[] branchId;
+
+    StoredXid(long format, byte[] globalId, byte[] branchId) {
+        this.format = format;
+        this.globalId = globalId.clone();
+        this.branchId = branchId.clone();
+    }
+
+    /** The key that it is stored under: format, then both ids in hexadecimal. */
+    static String key(StoredXidRecord xid) {
+        return xid.getFormat() + ":" + HEX.formatHex(xid.getGlobalId()) + ":"
+                + HEX.formatHex(xid.getBranchId());
+    }
+
+    static StoredXid of(String key) {
+        String[] parts = key.split(":", -1);
+        if (parts.length != 3) {
+            throw new StoreException("'" + key + "' is not the key of an XA branch");
+        }
+        return new StoredXid(Long.parseLong(parts[0]), HEX.parseHex(parts[1]), HEX.parseHex(parts[2]));
+    }
+
+    @Override
+    public long getFormat() {
+        return format;
+    }
+
+    @Override
+    public byte[] getGlobalId() {
+        return globalId.clone();
+    }
+
+    @Override
+    public byte[] getBranchId() {
+        return branchId.clone();
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof StoredXid that && format == that.format
+                && Arrays.equals(globalId, that.globalId) && Arrays.equals(branchId, that.branchId);
+    }
+
+    @Override
+    public int hashCode() {
+        return 31 * (31 * Long.hashCode(format) + Arrays.hashCode(globalId))
+                + Arrays.hashCode(branchId);
+    }
+}

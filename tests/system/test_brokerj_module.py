@@ -1,0 +1,28 @@
+"""The plugin's own JUnit tests: bytes, connection, the contract against the real service."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.system import brokerj
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+
+def test_the_plugins_own_tests() -> None:
+    if lacking := brokerj.missing():
+        pytest.skip(f"Broker-J: {lacking}")
+    done = subprocess.run(
+        [
+            *("mvn", "-q", "-B", "-f", str(brokerj.MODULE / "pom.xml"), "test"),
+            f"-Dsparkstore.python={sys.executable}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stdout[-8000:]
