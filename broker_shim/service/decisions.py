@@ -53,11 +53,11 @@ class Decisions:
         self._max_message_bytes = max_message_bytes
         self.staged = Staged(ledger, max_message_bytes)
 
-    def enqueued(self, fields: Fields) -> Step:
-        """A single enqueue: the hottest call."""
+    def enqueued(self, fields: Fields, asked: tuple[str, int]) -> Step:
+        """A single enqueue: the hottest call. Its record names who `asked`: member, request."""
         message = self._message(fields, {})
         try:
-            return self._ledger.enqueue(message, fields[2])
+            return self._ledger.enqueue(message, fields[2], asked=asked)
         except StoreError:
             self._ledger.dismiss(message.message_id)
             raise
