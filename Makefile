@@ -7,8 +7,8 @@ SETUP := $(VENV)/.setup-done
 JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
-.PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-jobs soak wheel check-schedules \
-    lock clean
+.PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
+    bench-jobs bench-brokerj soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,13 +63,25 @@ bench: setup  ## the figures of the README, beside the machine's own
 	@$(BIN)/python -m tests.benchmarks.bench_log all
 	@$(BIN)/python -m tests.benchmarks.bench_sql
 
+bench-service: setup  ## requests a second of the store service, beside the machine's own figures
+	@$(BIN)/python -m tests.benchmarks.bench_service
+
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
+	@$(BIN)/python -m tests.benchmarks.bench_beside
+
+bench-brokerj: setup  ## Broker-J on this store beside BDB JE and Derby (needs Maven and ../shared/peers)
+	@$(BIN)/python -m tests.benchmarks.bench_brokerj
+	@$(BIN)/python -m tests.benchmarks.bench_brokerj --size 4096
+	@$(BIN)/python -m tests.benchmarks.bench_brokerj --clients --n 3000
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
+	@SPARKSTORE_SERVICE_KILLS=$(or $(KILLS),300) \
+	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
-	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_replicate_killed.py
+	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_killed_jobs.py \
+	    tests/spark/test_replicate_killed.py tests/spark/test_reconcile_killed.py
 
 wheel: $(SETUP)  ## dist/*.whl: the packages, SQL, the jobs and their schedules
 	@rm -rf build/lib build/bdist.*  # else modules that are gone would be in it

@@ -46,7 +46,8 @@ def add(subparsers: Subparsers) -> None:
         "Needs no Java. The old primary, where it can be reached, is fenced: its store stops\n"
         "within `fence_check_s` (10 s) and does not start again. If it cannot be reached, see to\n"
         "it that it is stopped. What it took after the last `replicate` is not here: for a\n"
-        "planned change stop the store, replicate once more, and promote.\n\n"
+        "planned change stop the store, replicate once more, and promote; a replica that is\n"
+        "behind a primary that can be read is refused without --accept-loss.\n\n"
         "example:\n  sparkstore promote /mnt/other/replica && sparkstore serve /mnt/other/replica",
         positional=(_REPLICA,),
     )
@@ -54,6 +55,11 @@ def add(subparsers: Subparsers) -> None:
         "--primary",
         metavar="ROOT",
         help="where the old primary is now, and must be fenced (default: where it was, if it is)",
+    )
+    parser.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="promote also if the old primary can be read and holds more than the replica",
     )
 
 
@@ -78,7 +84,9 @@ def promote(arguments: Namespace) -> int:
     """Make a replica the primary."""
     from sparkstore.promote import promote
 
-    done = asdict(promote(arguments.replica, primary=arguments.primary))
+    done = asdict(
+        promote(arguments.replica, primary=arguments.primary, accept_loss=arguments.accept_loss)
+    )
     for line in json_lines([done]) if arguments.json else fields(done):
         print(line)
     return 0

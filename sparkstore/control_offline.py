@@ -15,8 +15,7 @@ from sparkstore import fold
 from sparkstore.bulk import Answer, NewMessage, Request
 from sparkstore.bulk_records import plan, plan_put
 from sparkstore.config import StoreConfig
-from sparkstore.delta_files import newest_version
-from sparkstore.errors import InvalidRequest, StoreError
+from sparkstore.errors import StoreError
 from sparkstore.log.opening import open_log
 from sparkstore.records import Record
 from sparkstore.root import Root
@@ -30,15 +29,8 @@ class OfflineControl:
 
         Raises:
             Locked: A broker has it.
-            InvalidRequest: Its write-ahead log is in a folder that the settings do not name:
-                opening it without that log would set acknowledged records aside.
             StoreError: As `open_log`.
         """
-        was_opened = newest_version(root.journal) > 0
-        if was_opened and not config.wal_dir and not (root.path / "wal").is_dir():
-            message = f"{root.path} has its write-ahead log elsewhere: name the settings of its"
-            message += " broker, which say where (--config)"
-            raise InvalidRequest(message)
         opened = open_log(root.path, config)
         self._log, self._state = opened.log, opened.state
         self._transaction = 0

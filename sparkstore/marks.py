@@ -102,7 +102,8 @@ def mark_durable(root: Root, up_to: Mapping[str, int], *, fsync: bool = True) ->
     if done:
         with _locked(root):
             marks = read_marks(root)
-            marked = {**marks.versions, **{one.table: one.last for one in done}}
+            newest = {one.table: max(one.last, marks.versions.get(one.table, -1)) for one in done}
+            marked = {**marks.versions, **newest}
             _write(root, Marks(marked, max(marks.last_position, last_position)))
     return done
 

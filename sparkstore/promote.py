@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deltalake.exceptions import DeltaError
+
 from sparkstore import healing
 from sparkstore.boundaries import At, nowhere
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
@@ -23,8 +25,11 @@ from sparkstore.lease import jobs_lease
 from sparkstore.log.lock import FileLock
 from sparkstore.recovery import recover
 from sparkstore.root import TABLES, Identity, Root, open_root
+from sparkstore.snapshot import snapshot
 
 _log = logging.getLogger(__name__)
+
+_RECORDS = ("history", "journal")
 
 BOUNDARIES = ("checked", "old fenced", "promoted")
 """Moments between what a promotion makes durable."""
@@ -54,18 +59,25 @@ class Promotion:
     old_fenced: bool
 
 
-def promote(where: str | Path, *, primary: str | Path | None = None, at: At = nowhere) -> Promotion:
+def promote(
+    where: str | Path,
+    *,
+    primary: str | Path | None = None,
+    accept_loss: bool = False,
+    at: At = nowhere,
+) -> Promotion:
     """Make a replica the primary; serve it afterwards like any root.
 
     Args:
         where: The replica.
         primary: Where the old primary is now; None: where it was when the replica was made, and it
             does not matter if it is not there.
+        accept_loss: Also if the old primary can be read and holds more than the replica.
         at: Called at each of `BOUNDARIES`.
 
     Raises:
-        InvalidRequest: Not a replica; one that holds nothing yet; or `primary` is not what it is a
-            copy of.
+        InvalidRequest: Not a replica; one that holds nothing yet; one that is behind a primary
+            that can be read; or `primary` is not what it is a copy of.
         Fenced: Another replica of the same primary was promoted before.
         Locked: A job is at work on the replica.
         CorruptData: The replica is not whole; nothing was changed.
@@ -82,6 +94,8 @@ def promote(where: str | Path, *, primary: str | Path | None = None, at: At = no
         healing.heal(root, TABLES)
         found = recover(root)
         _check_not_empty(root, found.last_position)
+        if old is not None and not accept_loss:
+            _check_not_behind(root, found.last_position, old)
         at("checked")
         is_fenced = old is not None and _fence(old, root, required=primary is not None)
         at("old fenced")
@@ -104,6 +118,20 @@ def _check_not_empty(root: Root, last_position: int) -> None:
     """A replica whose first run did not end must not fence the primary that has everything."""
     if last_position == 0:
         message = f"{root.path} holds nothing yet: let sparkstore replicate end once, then promote"
+        raise InvalidRequest(message)
+
+
+def _check_not_behind(root: Root, last_position: int, old: Root) -> None:
+    """Nobody gives up records by mistake that are there to be read."""
+    try:
+        ends = [file.positions[1] for name in _RECORDS for file in snapshot(old.table(name))]
+    except (StoreError, DeltaError, OSError) as reason:
+        _log.warning("%s cannot be compared with: %s", old.path, reason)
+        return
+    missing = max(ends, default=0) - last_position
+    if missing > 0:
+        message = f"{old.path} holds {missing} records that {root.path} has not: stop its store and"
+        message += " let sparkstore replicate run once more, or --accept-loss"
         raise InvalidRequest(message)
 
 

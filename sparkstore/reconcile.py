@@ -25,6 +25,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from sparkstore import checks, checks_of_folds, findings
+from sparkstore.boundaries import At, nowhere
 from sparkstore.checks_of_replica import checks_of_replica
 from sparkstore.config import StoreConfig
 from sparkstore.delta_files import newest_version
@@ -34,7 +35,7 @@ from sparkstore.findings import ERROR, WARNING, Finding
 from sparkstore.lease import jobs_lease
 from sparkstore.look import Look, look
 from sparkstore.reconcile_roots import Roots, check_roots
-from sparkstore.repair import Looks, Repair, told
+from sparkstore.repair import STEPS, Looks, Repair, told
 from sparkstore.report import JobReport
 from sparkstore.root import Root
 from sparkstore.tables import translated
@@ -62,6 +63,9 @@ IF_FOLDED: Mapping[str, checks.Check] = {
 }
 """Checks of what the views fold: when the views refuse, there is nothing to check."""
 CHECKS = ("marks_are_not_ahead", *ALWAYS, *IF_FOLDED)
+
+BOUNDARIES = ("looked", *STEPS, "findings written")
+"""Moments between the commits of a run that repairs, in order; a step only if it is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,7 @@ def run(
     repair: bool = False,
     purge_lost: bool = False,
     config: StoreConfig | None = None,
+    at: At = nowhere,
 ) -> ReconcileReport:
     """Check a root once, and its replica; repair what can be, if asked to.
 
@@ -115,6 +120,7 @@ def run(
         repair: Repair what is found.
         purge_lost: With `repair`: drop messages whose content is nowhere any more.
         config: Settings of the store, for repairs while no broker runs.
+        at: Called at each of `BOUNDARIES`.
 
     Raises:
         InvalidRequest: There is no root, or the replica is not one of it.
@@ -133,14 +139,16 @@ def run(
             check_may_work(roots.root.path)
         job = _Job(spark, roots)
         found, position = job.confirmed()
+        at("looked")
         if repair:
-            steps = Repair(roots.root, job.looks, config or StoreConfig(), purge_lost=purge_lost)
+            steps = Repair(roots.root, job.looks, config or StoreConfig(), purge_lost, at)
             mended = steps.run(found)
             if mended.done or mended.failed:
                 after, position = job.confirmed()
                 found = [*told(found, after, mended)]
         run_id = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}-{uuid4().hex[:8]}"
         findings.write(spark, roots.root, run_id, found)
+        at("findings written")
     return _report(roots.root, run_id, position, found, time.monotonic() - began)
 
 

@@ -252,9 +252,11 @@ def message_enqueued(
     message: MessageHeader,
     body: bytes | None,
     transaction: int | None = None,
+    asked: tuple[str | None, int | None] = (None, None),
 ) -> Record:
     """A message was put on a queue; first queue: whole header, and body unless staged."""
-    return Record(Kind.ENQUEUED, at, queue, message_id, None, None, transaction, message, body)
+    fields = (at, queue, message_id, None, None, transaction, message, body, None, None, None, None)
+    return Record(Kind.ENQUEUED, *fields, *asked)
 
 
 def message_dequeued(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sparkstore import healing, repair_history, repair_state, repair_store
+from sparkstore.boundaries import At, nowhere
 from sparkstore.checks import positions_are_gapless
 from sparkstore.checks_of_folds import state_is_the_fold_of_history
 from sparkstore.checks_of_replica import AGREES
@@ -26,6 +27,9 @@ from sparkstore.root import Root
 from sparkstore.tables import translated
 
 _log = logging.getLogger(__name__)
+
+STEPS = ("heal", "history", "state", "store")
+"""The steps of a repair, in order."""
 
 _JOBS_TABLES = ("history", "state")
 _HELD = "acquisitions_are_alive"
@@ -57,12 +61,14 @@ class Repair:
         looks: Opens a look.
         config: Settings of the store, for when no broker runs.
         purge_lost: Messages whose content is nowhere are dropped.
+        at: Called with its name after each step that was due.
     """
 
     root: Root
     looks: Callable[[], AbstractContextManager[Looks]]
     config: StoreConfig
     purge_lost: bool
+    at: At = nowhere
 
     def run(self, found: Sequence[Finding]) -> Mended:
         """Do what can be done about some findings, and about what is held by the dead."""
@@ -85,10 +91,11 @@ class Repair:
         except (StoreError, OSError) as reason:
             mended.failed[name] = str(reason)
             _log.warning("%s cannot be repaired: %s", name, reason)
-            return
-        if told:
-            mended.done[name] = told
-            _log.info("%s", told)
+        else:
+            if told:
+                mended.done[name] = told
+                _log.info("%s", told)
+        self.at(name)
 
     def _heal(self) -> str:
         healed = healing.heal(self.root, _JOBS_TABLES)

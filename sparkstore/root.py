@@ -50,6 +50,7 @@ class Identity:
         primary_id: Root id of the root that it is, or was, a copy of; empty: of none.
         primary: Where that root was when the copy was made.
         successor: Of a fenced root: where the replica is that took over.
+        wal_dir: Where the newest write-ahead log is; empty: `wal` in the root.
     """
 
     root_id: str
@@ -60,6 +61,7 @@ class Identity:
     primary_id: str = ""
     primary: str = ""
     successor: str = ""
+    wal_dir: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ GUARD = "(SELECT whole FROM guard)"
 _DEFAULTS = {
     "touchedhint": "",
     "entryhint": "",
+    "least": "0",
     "entriesguard": GUARD,
     "membersguard": GUARD,
     "eventsguard": "true",

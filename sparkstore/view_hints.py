@@ -23,24 +23,31 @@ MOST_ROWS = 2_000_000
 
 
 def hints(root: Root) -> dict[str, str]:
-    """Values for the placeholders `touchedhint` and `entryhint`; a hint, or nothing.
+    """Values for the placeholders `touchedhint`, `entryhint` (a hint, or nothing) and `least`.
 
-    `touched` is what the tail did to entries of the state, `entry` is all there are.
+    `touched` is what the tail did to entries of the state, `entry` is all there are; `least` is P.
     """
+    folded = folded_position(root)
     tail = waiting_records(root)
     entries = sum(file.row_count for file in snapshot(root.state) if file.partition == "entry")
     return {
         "touchedhint": "/*+ BROADCAST(touched) */" if tail <= MOST_ROWS else "",
         "entryhint": "/*+ BROADCAST(entry) */" if entries + tail <= MOST_ROWS else "",
+        "least": str(folded),
     }
 
 
 def waiting_records(root: Root) -> int:
     """How many records Delta holds that no state has folded, from its logs."""
-    folded = pc.max(read_state(root, ["meta"])["position"]).as_py() or 0
     ends = (
         file.positions[1]
         for table in ("history", "journal")
         for file in snapshot(root.table(table))
     )
-    return max(max(ends, default=0) - folded, 0)
+    return max(max(ends, default=0) - folded_position(root), 0)
+
+
+def folded_position(root: Root) -> int:
+    """P."""
+    position: int | None = pc.max(read_state(root, ["meta"])["position"]).as_py()
+    return position or 0

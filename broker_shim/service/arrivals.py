@@ -66,6 +66,7 @@ _NEEDED: Mapping[int, Sequence[str]] = {
     Kind.RELEASED: ("queue", "message_id", "holder"),
     Kind.CONFIGURED: ("exchange", "binding_key", "detail"),
     Kind.UNCONFIGURED: ("exchange", "binding_key"),
+    Kind.STAGING_ABORTED: ("message_id",),
 }
 _HEADER_TYPES: tuple[tuple[type, ...], ...] = (
     (str, _NIL),

@@ -19,15 +19,14 @@ from broker_shim.service.arrivals import (
     record_of,
 )
 from broker_shim.service.configuration import configuration
+from broker_shim.service.staged import Staged, check_id
 from broker_shim.store import transactions
 from broker_shim.store.interface import Message
 from broker_shim.store.ledger import Ledger
-from broker_shim.store.staging import PIECE_BYTES, check_size
+from broker_shim.store.staging import check_size
 from broker_shim.store.transaction import Step, Transaction
-from sparkstore import records
 from sparkstore.records import Kind, Record
 
-_BODY = Record._fields.index("body")
 _WIRING = {Kind.CREATED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
 _CONFIGURATION = {Kind.CONFIGURED, Kind.UNCONFIGURED}
 
@@ -45,21 +44,20 @@ class Decisions:
     """Those of one member's incarnation.
 
     Attributes:
-        staged: How much of its content came, by message, of those that come in pieces. It is of
-            this run of the service: to another one the member sends all pieces again.
+        staged: Content that came in pieces.
     """
 
     def __init__(self, ledger: Ledger, member: str, max_message_bytes: int) -> None:
         self._ledger = ledger
         self._prefix = f"{member}/"
         self._max_message_bytes = max_message_bytes
-        self.staged: dict[int, int] = {}
+        self.staged = Staged(ledger, max_message_bytes)
 
-    def enqueued(self, fields: Fields) -> Step:
-        """A single enqueue: the hottest call."""
+    def enqueued(self, fields: Fields, asked: tuple[str, int]) -> Step:
+        """A single enqueue: the hottest call. Its record names who `asked`: member, request."""
         message = self._message(fields, {})
         try:
-            return self._ledger.enqueue(message, fields[2])
+            return self._ledger.enqueue(message, fields[2], asked=asked)
         except StoreError:
             self._ledger.dismiss(message.message_id)
             raise
@@ -68,7 +66,7 @@ class Decisions:
         """A record by itself; each of `_ONE` says what it completes with in `MessageStore`."""
         record = record_of(fields)
         decide = _ONE.get(record.kind)
-        return self.piece(fields) if decide is None else decide(self, record)
+        return self.staged.piece(fields) if decide is None else decide(self, record)
 
     def several(self, taken: tuple[Fields, ...], begin: Callable[[], Transaction]) -> list[Step]:
         """Records that become true together.
@@ -84,7 +82,7 @@ class Decisions:
         entry_count = sum(kind not in _WIRING and kind not in _CONFIGURATION for kind in kinds)
         if wiring_count > 1 or (wiring_count and entry_count):
             raise InvalidRequest("together with a wiring record there may be only configuration")
-        opened, staged = Open(begin()), {**self.staged} if Kind.CONTENT in kinds else None
+        opened, staged = Open(begin()), {**self.staged.bytes_of} if Kind.CONTENT in kinds else None
         try:
             others = self._together(taken, opened)
             return [*others[0], *self.end(opened, commit=True), *others[1]]
@@ -92,7 +90,7 @@ class Decisions:
             if opened.transaction.is_open:
                 self.end(opened, commit=False)
             if staged is not None:
-                self.staged = staged  # its pieces are not in the log
+                self.staged.bytes_of = staged  # its pieces are not in the log
             raise
 
     def _together(self, taken: tuple[Fields, ...], opened: Open) -> tuple[list[Step], list[Step]]:
@@ -100,17 +98,28 @@ class Decisions:
         content: list[Step] = []
         others: list[Step] = []
         there: dict[tuple[str, str], bool] = {}
+        aborted: set[int] = set()
         for fields in taken:
             kind = fields[0]
             if kind == Kind.CONTENT:
-                content += self.piece(fields)
+                content += self.staged.piece(fields)
             elif kind in _CONFIGURATION:
                 others += configuration(self._ledger, record_of(fields), there)
             elif kind in _WIRING:
                 others += self.one(fields)
+            elif kind == Kind.STAGING_ABORTED:
+                others += self._aborted_once(fields, aborted, opened)
             else:
                 self.added(opened, fields)
         return content, others
+
+    def _aborted_once(self, fields: Fields, aborted: set[int], opened: Open) -> list[Step]:
+        message_id = fields[3]
+        if message_id in aborted or message_id in opened.messages:
+            refusal = f"message {message_id} cannot be staged no more and something else, too"
+            raise InvalidRequest(refusal)
+        aborted.add(message_id)
+        return self.one(fields)
 
     def added(self, opened: Open, fields: Fields) -> None:
         """Take a record into a transaction; if it is refused, so will be the commit.
@@ -151,37 +160,6 @@ class Decisions:
             for message_id in opened.messages:
                 self._ledger.dismiss(message_id)
 
-    def piece(self, fields: Fields) -> list[Step]:
-        """A piece of content, in order; one that came before is taken as done.
-
-        Raises:
-            InvalidRequest: It is no piece, one before it is missing, or the content is too large.
-        """
-        record = record_of(check_record(fields))
-        message_id, start, body = (
-            record.message_id or 0,
-            record.body_offset or 0,
-            record.body or b"",
-        )
-        if record.kind is not Kind.CONTENT or len(body) > PIECE_BYTES:
-            message = f"PIECE takes one content record of at most {PIECE_BYTES} bytes"
-            raise InvalidRequest(message)
-        self._check_id(message_id)
-        if message_id in self._ledger.state.messages:
-            message = f"message {message_id} has its content already: make a new message"
-            raise InvalidRequest(message)
-        check_size(start + len(body), self._max_message_bytes)
-        there = self.staged.get(message_id, 0)
-        if start + len(body) <= there:
-            return []
-        if start != there:
-            message = f"message {message_id}: a piece at {start} came, the next is that at {there}"
-            raise InvalidRequest(message)
-        self.staged[message_id] = start + len(body)
-        header = None if record.message is None else message_of((*fields[:_BODY], None)).header
-        made = records.content_staged(self._ledger.now_us(), message_id, start, body)
-        return [Step(made._replace(message=header), is_kept=True)]
-
     def _message(self, fields: Fields, brought: Mapping[int, Message]) -> Message:
         """The message of an `enqueued` record, whole if this record brings it."""
         message = message_of(fields)
@@ -194,24 +172,10 @@ class Decisions:
             return known or message
         check_size(message.header.body_bytes, self._max_message_bytes)
         if message.is_staged and message_id not in ledger.state.messages:
-            self._check_staged(message)
+            self.staged.check_whole(message)
         if not ledger.admit(message_id):
-            self._check_id(message_id)
+            check_id(ledger, message_id)
         return message
-
-    def _check_staged(self, message: Message) -> None:
-        there = self.staged.get(message.message_id, 0)
-        if there != message.header.body_bytes:
-            refusal = (
-                f"of message {message.message_id} came {there} bytes in pieces, its header says"
-                f" {message.header.body_bytes}: send its pieces first"
-            )
-            raise InvalidRequest(refusal)
-
-    def _check_id(self, message_id: int) -> None:
-        if not self._ledger.is_reserved(message_id):
-            message = f"message id {message_id} was never given out: ask for ids by IDS"
-            raise InvalidRequest(message)
 
     def _holder(self, record: Record) -> str:
         return self._prefix + (record.holder or "")
@@ -271,6 +235,10 @@ class Decisions:
         holder = self._holder(record)
         transactions.release(self._ledger, transaction, *target, holder, delivery_failed=failed)
 
+    def staging_aborted(self, record: Record) -> list[Step]:
+        """Forget what was staged of a message with its header: it will not be enqueued."""
+        return self.staged.abort(record.message_id or 0)
+
     def configured(self, record: Record) -> list[Step]:
         """Put or remove a configured object."""
         return configuration(self._ledger, record, {})
@@ -286,6 +254,7 @@ _ONE: Mapping[Kind, Callable[[Decisions, Record], list[Step]]] = {
     Kind.RELEASED: Decisions.released,
     Kind.CONFIGURED: Decisions.configured,
     Kind.UNCONFIGURED: Decisions.configured,
+    Kind.STAGING_ABORTED: Decisions.staging_aborted,
 }
 _LATER: Mapping[Kind, Callable[[Decisions, Transaction, Record], None]] = {
     Kind.DEQUEUED: Decisions.dequeue_later,

@@ -3,7 +3,8 @@
     RECOVER   ANSWER [read, is_last, section, …], in this order; int64 and int32 are big-endian
       "wiring"      rows: [type, name or [exchange, queue, binding_key], detail]
       "configured"  rows: [category, key, detail]
-      "messages"    ids (int64 each, rising), header_lengths (int32 each, -1: none), headers
+      "messages"    of those on a queue, or staged with their header and not enqueued yet:
+                    ids (int64 each, rising), header_lengths (int32 each, -1: none), headers
                     (concatenated), body_bytes (int64 each), protocols (one for all, or one each)
       "entries"     queue, ids (int64 each, rising), acquired [[message_id, holder], …], counts
                     [[message_id, delivery_count], …]
@@ -59,12 +60,12 @@ def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
             for name, queue in state.queues.items()
             for part in _parts(sorted(queue.entries.items(), key=itemgetter(0)))
         ]
-        on_queue = sorted(state.messages)
+        wanted = sorted({*state.messages, *state.staged})
         volatile = {number: message.header for number, message in batch.ledger.volatile.items()}
         next_id = state.next_message_id
     yield from sections
     store.settle()
-    for found in message_headers(store.root, on_queue, volatile, PART):
+    for found in message_headers(store.root, wanted, volatile, PART):
         yield ("messages", *_header_columns(found))
     yield from queued
     yield ("end", next_id)

@@ -113,10 +113,7 @@ class Requests:
             if len(taken) == 1:
                 fields = check_record(taken[0])
                 if fields[0] == _ENQUEUED:
-                    record, is_kept, message = self._decisions.enqueued(fields)
-                    if is_kept:
-                        record = self._asked(record, body[0])
-                    batch.take_enqueued(Step(record, is_kept, message))
+                    batch.take_enqueued(self._decisions.enqueued(fields, (self._member, body[0])))
                     return
         self._take_steps(batch, self._STEPS[kind](self, batch, body), body[0])
 
@@ -165,7 +162,7 @@ class Requests:
         return self._decisions.end(opened, commit=body[2])
 
     def _piece(self, _batch: Batch, body: Body) -> list[Step]:
-        return self._decisions.piece(body[1])
+        return self._decisions.staged.piece(body[1])
 
     def _opened(self, number: int) -> Open:
         opened = self._open.get(number)

@@ -128,6 +128,7 @@ class Ledger(WiringLedger):
         transaction: int | None = None,
         brought: Set[int] = frozenset(),
         taken: Set[tuple[str, int]] = frozenset(),
+        asked: tuple[str | None, int | None] = (None, None),
     ) -> Step:
         """The first record that is kept brings the content; the queue limits the time to live.
 
@@ -137,6 +138,7 @@ class Ledger(WiringLedger):
             transaction: Number of the transaction, if it is one.
             brought: Messages whose content comes with an earlier step of the same call.
             taken: Entries that an earlier step of the same call dequeues.
+            asked: Which member asked, and the number of its request.
         """
         message_id, header, now_us = message.message_id, message.header, self.now_us()
         if message_id in self.queue(queue).entries and (queue, message_id) not in taken:
@@ -157,7 +159,9 @@ class Ledger(WiringLedger):
             header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
         header = header.known() if is_logged else header
         body = message.body if is_kept and not is_logged and not message.is_staged else None
-        record = records.message_enqueued(now_us, queue, message_id, header, body, transaction)
+        record = records.message_enqueued(
+            now_us, queue, message_id, header, body, transaction, asked
+        )
         return Step(record, is_kept, message)
 
     def dequeue(

@@ -3,6 +3,8 @@
 Why a cut between any two steps is harmless: replayed groups are committed under the epoch that
 wrote them, so the next start finds them in Delta and replays what is left; the new epoch begins
 with its `opened` record, which is made durable before the first group of that epoch is written.
+`root.json` says where the newest write-ahead log is, from before its first group on: so a start
+with other settings replays the log that there is, and not the one that it will write.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from deltalake.exceptions import DeltaError
 from sparkstore import codec, rows
 from sparkstore.config import StoreConfig
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
-from sparkstore.fencing import FenceWatch, check_may_serve
+from sparkstore.fencing import FenceWatch, change_identity, check_may_serve
 from sparkstore.fold import State
 from sparkstore.healing import heal
 from sparkstore.lease import jobs_lease
@@ -114,7 +116,9 @@ def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, a
     _heal(root)
     journal = Journal(root, uuid4().hex)
     tail = journal_tail(root)
-    last_position = _replay_wal(root, journal, wal_folder, tail)
+    last_position = tail.last_position
+    for folder in _wal_folders(root, wal_folder):
+        last_position = _replay_wal(root, journal, folder, tail, last_position)
     mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
     journal.begin_epoch(tail.epoch + 1)
     record = opened(time.time_ns() // 1000, journal.writer)
@@ -122,7 +126,9 @@ def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, a
     segment = tail.segment + 2
     journal.append(_commit([record], last_position + 1, journal.epoch, segment))
     mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
-    wal = _new_wal(root, wal_folder, journal.epoch, config) if ack == "wal" else None
+    wal = None
+    if ack == "wal":
+        wal = _new_wal(_with_wal_folder(root, wal_folder), wal_folder, journal.epoch, config)
     state = recover(root).state
     log = Log(
         root,
@@ -144,17 +150,41 @@ def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, a
     return Opened(log, state)
 
 
-def _replay_wal(root: Root, journal: Journal, wal_folder: Path, tail: Tail) -> int:
-    """Commit what only the write-ahead log has; the last position then."""
+def _wal_folders(root: Root, wal_folder: Path) -> list[Path]:
+    """Where a write-ahead log may be: where the newest was, and where this start's will be.
+
+    Raises:
+        InvalidRequest: The newest one is not there: without it, acknowledged records are lost.
+    """
+    newest = Path(root.identity.wal_dir or root.path / "wal")
+    if root.identity.wal_dir and not newest.is_dir() and not any(wal_folder.glob("*.wal")):
+        message = f"{root.path} has its write-ahead log in {newest}, which is not there: bring it"
+        message += " back; or create it empty, which gives up what was acknowledged last"
+        raise InvalidRequest(message)
+    return [newest] if newest == wal_folder else [newest, wal_folder]
+
+
+def _with_wal_folder(root: Root, folder: Path) -> Root:
+    """Say in `root.json` where the newest write-ahead log is, before it has its first group."""
+    name = "" if folder == root.path / "wal" else str(folder)
+    if name != root.identity.wal_dir:
+        return Root(root.path, change_identity(root, lambda _: {"wal_dir": name}))
+    return root
+
+
+def _replay_wal(
+    root: Root, journal: Journal, wal_folder: Path, tail: Tail, last_position: int
+) -> int:
+    """Commit what only a write-ahead log has; the last position then."""
     replay = read_wal(
         wal_folder,
         bytes.fromhex(root.identity.root_id),
         epoch=tail.epoch,
         opened_at=tail.opened_position,
-        last_position=tail.last_position,
+        last_position=last_position,
     )
     set_aside(replay.stale)
-    return _replay(journal, replay.groups, tail.last_position, tail.segment + 1)
+    return _replay(journal, replay.groups, last_position, tail.segment + 1)
 
 
 def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig) -> Wal:

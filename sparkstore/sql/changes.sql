@@ -25,4 +25,4 @@ SELECT
   max(position) FILTER (WHERE kind IN ('destroyed', 'unbound', 'unconfigured')) AS unmade,
   max_by(detail, position) FILTER (WHERE kind IN ('created', 'bound', 'configured')) AS detail
 FROM tail
-GROUP BY queue, message_id, exchange, binding_key
+GROUP BY message_id, queue, exchange, binding_key

@@ -67,7 +67,6 @@ def contents(store: MessageStore) -> tuple[Any, ...]:
         sorted(found.queues, key=lambda queue: queue.name),
         sorted(found.exchanges, key=lambda exchange: exchange.name),
         dict(found.bindings),
-        dict(found.configured),
         {
             queue: [
                 (message_id, entry.acquired_by, entry.delivery_count, entry.priority)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +16,7 @@ from sparkstore.compact_plan import Limits
 from sparkstore.root import Root, open_or_create_root
 from tests.histories import Layers, fold_rows
 from tests.history_builder import STEPS, build_history
+from tests.spark.killing import Stopped, stop_at
 from tests.spark.support import (
     assert_views_are,
     expected,
@@ -27,18 +27,6 @@ from tests.spark.support import (
     viewed,
 )
 from tests.strategies import layers
-
-
-class _Stopped(Exception):
-    """The job was stopped by a test."""
-
-
-def _stop_at(boundary: str) -> Callable[[str], None]:
-    def at(reached: str) -> None:
-        if reached == boundary:
-            raise _Stopped
-
-    return at
 
 
 def _drawn(seed: int, state_part: float, history_part: float, steps: int = 150) -> Layers:
@@ -84,8 +72,8 @@ def test_state_at_any_position_and_a_tail_equal_the_oracle(
         assert stored_staged(root) == fold_rows(rows[: found.state_position]).staged
         trim(root, found.journal_start)
         _commit(root, found, found.state_position, found.history_position)
-        with pytest.raises(_Stopped):
-            compact.run(spark, root, at=_stop_at("appended"))
+        with pytest.raises(Stopped):
+            compact.run(spark, root, at=stop_at("appended"))
         _commit(root, found, found.history_position, last)
         assert_views_are(spark, root, fold_rows(rows))
         compact.run(spark, root, limits=Limits((last - found.state_position) // 2 + 1))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
+import random
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,13 +19,10 @@ from sparkstore.report import CompactReport
 from sparkstore.root import Root
 from tests.histories import Row, fold_rows
 from tests.history_builder import HistoryBuilder
+from tests.spark.killing import KILLS, Stopped, kill_a_job, stop_at
 from tests.spark.support import HEADER, expected, journal, journal_rows, stored, viewed
 
-TOP = Path(__file__).parents[2]
-
-
-class _Stopped(Exception):
-    pass
+PLACES = ("append checked", "fold started", "healed", "appended", "folded")
 
 
 def _history() -> list[Row]:
@@ -72,8 +65,8 @@ def told(spark: SparkSession, module_root: Root) -> Told:
     views.register(spark, module_root)
     stops = {}
     for boundary in compact.BOUNDARIES:
-        with pytest.raises(_Stopped):
-            compact.run(spark, module_root, limits=_half(rows), at=_stop_at(boundary))
+        with pytest.raises(Stopped):
+            compact.run(spark, module_root, limits=_half(rows), at=stop_at(boundary))
         # At the other boundaries the tables are as they were at the one before.
         stops[boundary] = _look(spark, module_root, query=boundary in {"appended", "folded"})
     report = compact.run(spark, module_root)
@@ -83,14 +76,6 @@ def told(spark: SparkSession, module_root: Root) -> Told:
 
 def _half(rows: list[Row]) -> Limits:
     return Limits(len(rows) // 2 + 1)
-
-
-def _stop_at(boundary: str) -> Callable[[str], None]:
-    def stop(reached: str) -> None:
-        if reached == boundary:
-            raise _Stopped
-
-    return stop
 
 
 def _look(spark: SparkSession, root: Root, *, query: bool) -> Stop:
@@ -169,38 +154,19 @@ def test_a_broken_journal_is_left_alone(spark: SparkSession, root: Root) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("boundary", ["append checked", "fold started"])
-def test_a_killed_process_leaves_a_valid_store(
-    spark: SparkSession, root: Root, boundary: str
-) -> None:
-    rows = _history()
-    journal_rows(root, rows)
-    job = (
-        "import sys\n"
-        "from sparkstore.session import local_session\n"
-        "from sparkstore.compact import run\n"
-        "def at(boundary):\n"
-        "    print(boundary, flush=True)\n"
-        "spark = local_session('killed', heap='1g', java_options='-XX:TieredStopAtLevel=1')\n"
-        "run(spark, sys.argv[1], at=at)\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", job, str(root.path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        cwd=TOP,
-        env={**os.environ, "PYTHONPATH": str(TOP)},
-    )
-    assert process.stdout is not None
-    # The kill comes somewhere in the commit that follows the boundary.
-    for line in process.stdout:
-        if line.strip() == boundary:
-            break
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=60)
-    process.stdout.close()
+def test_a_compaction_killed_again_and_again_loses_nothing(spark: SparkSession, root: Root) -> None:
+    rows, dice = _history(), random.Random(7)
+    journal_rows(root, rows[:2])
     views.register(spark, root)
-    assert viewed(spark) == expected(fold_rows(rows))
+    size, end = len(rows) // KILLS, 0
+    for number in range(KILLS):
+        begin, end = end, len(rows) if number == KILLS - 1 else end + size
+        journal_rows(root, rows[max(begin, 2) : end])
+        place = PLACES[number % len(PLACES)]
+        kill_a_job("compact.run(spark, root, at=at)", [str(root.path)], place, dice.random())
+        assert viewed(spark) == expected(fold_rows(rows[:end]))
+        position, *folded = stored(root)
+        assert tuple(folded) == expected(fold_rows(rows[:position]))
     compact.run(spark, root)
     assert stored(root) == (len(rows), *expected(fold_rows(rows)))
+    assert viewed(spark) == expected(fold_rows(rows))

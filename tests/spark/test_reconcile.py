@@ -46,6 +46,7 @@ NEXT_ID = fold_rows(HISTORY.rows).next_message_id
 P, H = END - 6, END - 2
 SEGMENT = 7
 QUEUE = "planted"
+CONFIG = StoreConfig(wal_file_bytes=1 << 20)
 
 
 def numbered(*records: Record, epoch: int = EPOCH) -> list[Row]:
@@ -101,13 +102,10 @@ REPAIRED_TAIL = numbered(
 )
 
 
-@pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """History has a gap, a position twice and a lost file; state is not its fold; and more."""
-    folder = tmp_path_factory.mktemp("repaired")
-    root = build_root(folder / "ro`ot 'n' ü", Layers(HISTORY, P, H, 1, SEGMENT))
+def planted(where: Path) -> tuple[Root, list[dict[str, object]]]:
+    """A root whose history has a gap, a position twice and a lost file; and more; and its rows."""
+    root = build_root(where, Layers(HISTORY, P, H, 1, SEGMENT))
     append_journal(root, REPAIRED_TAIL, 99, 99)
-    (root.path / "wal").mkdir()  # else its write-ahead log is elsewhere, and nobody may open it
     before = rows_of(root)
     DeltaTable(str(root.history)).delete("position = 4")
     twice(root, 10)
@@ -126,8 +124,15 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     )
     mark_durable(root, {"history": newest_version(root.history)})
     data_file(root, 3).unlink()
-    config = StoreConfig(wal_file_bytes=1 << 20)
-    report = reconcile.run(spark, root, repair=True, purge_lost=True, config=config)
+    return root, before
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Everything that was planted, repaired as far as can be."""
+    folder = tmp_path_factory.mktemp("repaired")
+    root, before = planted(folder / "ro`ot 'n' ü")
+    report = reconcile.run(spark, root, repair=True, purge_lost=True, config=CONFIG)
     return Told(root, report, before)
 
 

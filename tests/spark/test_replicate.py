@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +23,10 @@ from tests.histories import Row, fold_rows
 from tests.history_builder import HistoryBuilder
 from tests.replicas import files_below
 from tests.roots import rows_table, state_table
+from tests.spark.killing import Stopped, stop_at
 from tests.spark.support import assert_views_are, expected, journal_rows, stored, trim
 
 pytestmark = pytest.mark.slow
-
-
-class _Stopped(Exception):
-    pass
 
 
 def history(length: int) -> HistoryBuilder:
@@ -74,14 +70,6 @@ def assert_is_fold_of(root: Root, rows: list[Row]) -> None:
     }
 
 
-def stop_at(boundary: str) -> Callable[[str], None]:
-    def stop(reached: str) -> None:
-        if reached == boundary:
-            raise _Stopped
-
-    return stop
-
-
 @pytest.fixture
 def primary(tmp_path: Path) -> Root:
     return open_or_create_root(tmp_path / "pri`mary 'p' ü")
@@ -111,7 +99,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     limits = Limits(HALF // 2 + 1)
     stops = {}
     for boundary in replicate.BOUNDARIES:
-        with pytest.raises(_Stopped):
+        with pytest.raises(Stopped):
             replicate.run(spark, primary.path, there, limits=limits, at=stop_at(boundary))
         replica = open_root(there)
         position, *folded = stored(replica)
@@ -185,7 +173,7 @@ def test_a_primary_whose_history_begins_late_is_bootstrapped_by_its_state(
     write_deltalake(str(primary.state), state, mode="append")
 
     for boundary in ("appended", "state copied"):
-        with pytest.raises(_Stopped):
+        with pytest.raises(Stopped):
             replicate.run(spark, primary.path, there, at=stop_at(boundary))
         if boundary == "appended":
             # Half a bootstrap is no store, and must not become one.
@@ -244,7 +232,7 @@ def test_a_replica_whose_end_is_broken_is_healed_and_copied_again(
     journal_rows(primary, ROWS[:20])
     replicate.run(spark, primary.path, there)
     journal_rows(primary, ROWS[20:40])
-    with pytest.raises(_Stopped):
+    with pytest.raises(Stopped):
         replicate.run(spark, primary.path, there, at=stop_at("appended"))
     replica = open_root(there)
     newest = max((replica.history / "_delta_log").glob("*.json"))

@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sparkstore import replicate
-from sparkstore.root import Root, is_root, open_or_create_root, open_root
+from sparkstore.root import is_root, open_or_create_root, open_root
 from tests.histories import Row, fold_rows
+from tests.spark.killing import KILLS, kill_a_job
 from tests.spark.support import expected, journal_rows, stored
 from tests.spark.test_replicate import assert_is_fold_of, history, positions
 
-TOP = Path(__file__).parents[2]
-KILLS = int(os.environ.get("SPARKSTORE_JOB_KILLS", "5"))
 PLACES = ("append checked", "fold started", "created", "appended", "folded")
-JOB = (
-    "import sys\n"
-    "from sparkstore.session import local_session\n"
-    "from sparkstore.replicate import run\n"
-    "def at(boundary):\n"
-    "    print(boundary, flush=True)\n"
-    "spark = local_session('killed', heap='1g', java_options='-XX:TieredStopAtLevel=1')\n"
-    "run(spark, sys.argv[1], sys.argv[2], at=at)\n"
-)
-
-
-def kill_a_job(primary: Root, replica: Path, place: str, delay_s: float) -> None:
-    """Start a replication in a process of its own; kill that some time after a boundary."""
-    job = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", JOB, str(primary.path), str(replica)],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        cwd=TOP,
-        env={**os.environ, "PYTHONPATH": str(TOP)},
-    )
-    assert job.stdout is not None
-    assert place in (line.strip() for line in job.stdout)
-    threading.Event().wait(delay_s)
-    os.killpg(job.pid, signal.SIGKILL)
-    job.wait(timeout=60)
-    job.stdout.close()
+CALL = "replicate.run(spark, root, sys.argv[2], at=at)"
 
 
 def assert_is_valid(replica: Path, rows: list[Row]) -> None:
@@ -70,7 +38,8 @@ def test_a_replication_killed_again_and_again_copies_each_record_once(
     for number in range(KILLS):
         begin, end = end, len(rows) if number == KILLS - 1 else end + size
         journal_rows(primary, rows[begin:end])
-        kill_a_job(primary, replica, PLACES[number % len(PLACES)], dice.random())
+        arguments, place = [str(primary.path), str(replica)], PLACES[number % len(PLACES)]
+        kill_a_job(CALL, arguments, place, dice.random())
         assert_is_valid(replica, rows[:end])
     replicate.run(spark, primary.path, replica)
     assert_is_fold_of(open_root(replica), rows)

@@ -23,15 +23,12 @@ from sparkstore.records import (
 )
 from sparkstore.recovery import recover
 from sparkstore.root import Root
+from tests.spark.killing import Stopped, stop_at
 from tests.spark.support import HEADER, stored, viewed
 
 KEEP_ALL = Upkeep(history_days=None)
 KEEP_NEEDED = Upkeep(history_days=0.0, reader_grace_s=0.0)
 LARGE = HEADER._replace(header_bytes=1, body_bytes=6)
-
-
-class _Stopped(Exception):
-    pass
 
 
 def _segment(root: Root, number: int, records: Sequence[Record], first: int) -> int:
@@ -86,8 +83,8 @@ def test_a_passed_segment_keeps_only_the_content_of_messages_that_wait(
     compact.run(spark, root, upkeep=KEEP_ALL)
     assert len(_held(root)) == end - 1
     for boundary in (*retention.BOUNDARIES, *upkeep.BOUNDARIES):
-        with pytest.raises(_Stopped):
-            compact.run(spark, root, upkeep=KEEP_NEEDED, at=_stop_at(boundary))
+        with pytest.raises(Stopped):
+            compact.run(spark, root, upkeep=KEEP_NEEDED, at=stop_at(boundary))
     report = compact.run(spark, root, upkeep=KEEP_NEEDED)
     assert report.history_start == 13, "the newest segment stays whole"
     assert _held(root)[:5] == [
@@ -113,14 +110,6 @@ def _goes_on(spark: SparkSession, root: Root, end: int) -> None:
         assert state.position == end - 1
         assert sorted(key[1] for key in viewed(spark)[0]) == sorted(state.messages)
     assert {kind for _, kind, _ in _held(root)} == {"opened"}, "nothing else is needed any more"
-
-
-def _stop_at(boundary: str) -> compact.At:
-    def stop(reached: str) -> None:
-        if reached == boundary:
-            raise _Stopped
-
-    return stop
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def test_what_a_killed_broker_had_acknowledged_is_there_for_a_root_at_rest(
     control.close()
 
 
-def test_a_wal_elsewhere_must_be_named(
+def test_a_wal_elsewhere_is_replayed_though_nobody_names_it(
     start_broker: StartBroker, root: Path, tmp_path: Path
 ) -> None:
     config = tmp_path / "store.toml"
@@ -158,8 +158,26 @@ def test_a_wal_elsewhere_must_be_named(
     broker = start_broker(str(root), "--queue", "q", "--config", str(config))
     send(broker.url, "q", *messages(3))
     broker.kill()
-    with pytest.raises(InvalidRequest, match="--config"):
+    control = open_control(root)
+    assert control.run(Request(Action.PURGE, "q", (1, 2))).done == 2
+    control.close()
+    broker = start_broker(str(root), "--config", str(config))
+    assert broker.terminate() == 0
+    assert ids_of(root, "q") == [3]
+
+
+def test_a_wal_that_is_gone_is_missed_until_somebody_gives_it_up(
+    start_broker: StartBroker, root: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    config = tmp_path / "store.toml"
+    config.write_text(f"[store]\nwal_dir = '{log}'\n")
+    start_broker(str(root), "--queue", "q", "--config", str(config)).kill()
+    log.rename(tmp_path / "moved")
+    with pytest.raises(InvalidRequest, match="not there: bring it back"):
         open_control(root)
+    log.mkdir()
+    open_control(root).close()
 
 
 def test_the_socket_is_for_its_owner_and_goes_with_the_broker(

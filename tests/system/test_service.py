@@ -301,6 +301,39 @@ def test_content_in_pieces_is_whole_or_refused(service: Served, member: RawMembe
     assert service.store.load(1).body == b"one two"
 
 
+def test_what_is_staged_with_its_header_outlives_the_service_until_it_is_enqueued_or_let_go(
+    tmp_path: Path,
+) -> None:
+    def staged(message_id: int, content: bytes) -> Record:
+        header = MessageHeader(header=b"h", header_bytes=1, body_bytes=len(content))
+        piece = Record(Kind.CONTENT, 0, None, message_id, message=header)
+        return piece._replace(body=content, body_offset=0)
+
+    def told(member: RawMember) -> list[int]:
+        found = [answer for answer in member.read(wire.RECOVER) if answer[0] == "messages"]
+        return [int.from_bytes(found[0][1][at : at + 8]) for at in range(0, len(found[0][1]), 8)]
+
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        member.hello()
+        member.ask(1, create())
+        first = member.ids(10)
+        assert member.ask(2, staged(first, b"kept"), staged(first + 1, b"")) == []
+        assert member.ask(3, staged(first + 2, b"gone")) == []
+        assert told(member) == [first, first + 1, first + 2]
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        member.hello()
+        assert told(member) == [first, first + 1, first + 2]
+        assert member.read(wire.LOAD, first, True)[0][1] == b"kept"
+        let_go = Record(Kind.STAGING_ABORTED, 0, None, first + 2)
+        assert member.ask(4, let_go) == []
+        assert member.ask(5, let_go)[0][1] == "InvalidRequest"
+        whole = [staged(first, b"kept")._replace(kind=Kind.ENQUEUED, queue="q", body=None)]
+        whole.append(staged(first + 1, b"")._replace(kind=Kind.ENQUEUED, queue="q", body=None))
+        assert member.ask(6, *(each._replace(body_offset=None) for each in whole)) == []
+        assert told(member) == [first, first + 1]
+        assert [there.store.load(first + n).body for n in (0, 1)] == [b"kept", b""]
+
+
 # ------------------------------------------------------------------------------- bad peers
 
 

@@ -148,12 +148,23 @@ def test_a_second_replica_is_not_promoted_after_the_first(
 def test_a_running_primary_stops_acknowledging_and_says_why(roots: tuple[Path, Path]) -> None:
     primary, replica = roots
     store = DeltaMessageStore(primary, StoreConfig(fence_check_s=0.01))
-    promote(replica)
+    promote(replica, accept_loss=True)
     with pytest.raises(Fenced, match="took over"):
         send_for_ever(store)
     store.close()
     with pytest.raises(Fenced):
         DeltaMessageStore(primary)
+
+
+def test_a_replica_behind_a_primary_that_can_be_read_is_refused(roots: tuple[Path, Path]) -> None:
+    primary, replica = roots
+    store = DeltaMessageStore(primary)
+    done(store.enqueue, store.message(MessageHeader(), b"late"), "q")
+    store.close()
+    with pytest.raises(InvalidRequest, match="holds 3 records"):
+        promote(replica)
+    assert (role_of(primary), role_of(replica)) == (("primary", 1), REPLICA)
+    assert promote(replica, accept_loss=True).old_fenced is True
 
 
 def send_for_ever(store: DeltaMessageStore) -> None:
