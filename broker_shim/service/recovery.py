@@ -116,22 +116,20 @@ def _held(part: Sequence[tuple[int, Entry]], member: str) -> Section:
 
 
 def _header_columns(found: Headers) -> Section:
-    protocols = [*dict.fromkeys(found.protocols)]
     return (
-        _int64(found.message_ids),
-        _packed("i", (-1 if header is None else len(header) for header in found.headers)),
-        b"".join(header for header in found.headers if header is not None),
-        _int64(found.body_bytes),
-        protocols if len(protocols) == 1 else found.protocols,
+        _big_endian(found.message_ids),
+        _big_endian(found.header_lengths),
+        found.headers,
+        _big_endian(found.body_bytes),
+        found.protocols,
     )
 
 
 def _int64(values: Iterable[int]) -> bytes:
-    return _packed("q", values)
+    return _big_endian(array("q", values))
 
 
-def _packed(kind: str, values: Iterable[int]) -> bytes:
-    packed = array(kind, values)
+def _big_endian(values: array[int]) -> bytes:
     if sys.byteorder == "little":
-        packed.byteswap()
-    return packed.tobytes()
+        values.byteswap()
+    return values.tobytes()

@@ -497,6 +497,30 @@ def test_size_grows_with_what_is_stored(service: Served, member: RawMember) -> N
     assert member.read(wire.SIZE)[0][0] > before + len(large)
 
 
+def test_recovery_tells_headers_of_kept_and_transient_messages_in_the_order_of_their_ids(
+    service: Served, member: RawMember
+) -> None:
+    def told(message_id: int, protocol: str, header: bytes | None, *, durable: bool) -> Record:
+        record = enqueue(message_id, body=b"12345")
+        made = MessageHeader(
+            protocol, header, durable, header_bytes=len(header or b""), body_bytes=5
+        )
+        return record._replace(message=made)
+
+    known = enqueue(3, "q", None)._replace(message=MessageHeader(None))
+    assert member.ask(2, told(3, "amqp-1.0", b"three", durable=True)) == []
+    assert member.ask(3, create("twin")) == []
+    assert member.ask(4, known._replace(queue="twin")) == []
+    assert member.ask(5, told(2, "amqp-0-10", b"", durable=False)) == []
+    assert member.ask(6, told(1, "raw", None, durable=True)) == []
+    sections = {answer[0]: answer[1:] for answer in member.read(wire.RECOVER)}
+    ids, lengths, headers, body_bytes, protocols = sections["messages"]
+    assert ids == b"".join(number.to_bytes(8) for number in (1, 2, 3))
+    assert lengths == b"\xff\xff\xff\xff" + (0).to_bytes(4) + (5).to_bytes(4)
+    assert (headers, protocols) == (b"three", ("raw", "amqp-0-10", "amqp-1.0"))
+    assert body_bytes == (5).to_bytes(8) * 3
+
+
 def test_a_stop_answers_what_is_decided_and_says_goodbye_to_all(service: Served) -> None:
     with RawMember(service.path, "a") as one, RawMember(service.path, "b") as two:
         one.hello()
