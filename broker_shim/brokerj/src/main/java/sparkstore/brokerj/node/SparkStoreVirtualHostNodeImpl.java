@@ -3,12 +3,15 @@ package sparkstore.brokerj.node;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import org.apache.qpid.server.configuration.IllegalConfigurationException;
 import org.apache.qpid.server.logging.messages.ConfigStoreMessages;
 import org.apache.qpid.server.model.Broker;
 import org.apache.qpid.server.model.ManagedAttributeField;
 import org.apache.qpid.server.model.ManagedObject;
 import org.apache.qpid.server.model.VirtualHost;
 import org.apache.qpid.server.store.DurableConfigurationStore;
+import org.apache.qpid.server.store.StoreException;
 import org.apache.qpid.server.store.preferences.PreferenceStore;
 import org.apache.qpid.server.virtualhostnode.AbstractStandardVirtualHostNode;
 import sparkstore.brokerj.service.ServiceAddress;
@@ -51,6 +54,20 @@ public class SparkStoreVirtualHostNodeImpl
     @Override
     protected DurableConfigurationStore createConfigurationStore() {
         return new SparkStoreConfigurationStore(new NodeSettings());
+    }
+
+    /**
+     * Opens the store and the virtual host. A store that cannot be opened puts this node in state
+     * ERRORED, from which it can be activated again; as a StoreException, which is server-scoped,
+     * it would end the start of the whole broker with its other hosts.
+     */
+    @Override
+    protected CompletableFuture<Void> activate() {
+        try {
+            return super.activate();
+        } catch (StoreException failure) {
+            throw new IllegalConfigurationException(failure.getMessage(), failure);
+        }
     }
 
     private final class NodeSettings implements SparkStoreConfigurationStore.Settings {
