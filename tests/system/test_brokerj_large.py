@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.thorough]
 
 HUNDRED_MB = 100_000_000
 WAIT_S = 120
-ROOM = ("-Xmx1500m", "-XX:MaxDirectMemorySize=1g")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,17 +27,18 @@ def test_a_message_of_100_mb(tmp_path: Path) -> None:
     body = hashlib.shake_256(b"seed").digest(HUNDRED_MB)
     with brokerj.running(tmp_path) as setup:
         setup.broker.kill()
-        setup.start_broker(*ROOM)
+        setup.start_broker(*brokerj.ROOM)
         connection = BlockingConnection(setup.broker.url, timeout=WAIT_S, allowed_mechs="ANONYMOUS")
         connection.create_sender("auto.q").send(Message(durable=True, body=body), timeout=WAIT_S)
         connection.close()
         setup.broker.kill()
         setup.service.kill()
         setup.start_service()
-        setup.start_broker(*ROOM)
+        setup.start_broker(*brokerj.ROOM)
         connection = BlockingConnection(setup.broker.url, timeout=WAIT_S, allowed_mechs="ANONYMOUS")
         receiver = connection.create_receiver("auto.q", credit=1)
-        received = bytes(receiver.receive(timeout=WAIT_S).body)
+        message = receiver.receive(timeout=WAIT_S)
+        received = bytes(message.body)  # a view of what goes with the message
         receiver.accept()
         connection.close()
     assert hashlib.sha256(received).digest() == hashlib.sha256(body).digest()
