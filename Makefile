@@ -74,6 +74,7 @@ bench-brokerj: setup  ## Broker-J on this store beside BDB JE and Derby (needs M
 	@$(BIN)/python -m tests.benchmarks.bench_brokerj
 	@$(BIN)/python -m tests.benchmarks.bench_brokerj --size 4096
 	@$(BIN)/python -m tests.benchmarks.bench_brokerj --clients --n 3000
+	@$(BIN)/python -m tests.benchmarks.bench_backlog
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
