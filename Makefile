@@ -35,7 +35,7 @@ demo: setup  ## real messages in, the broker killed, nothing lost, SQL answers (
 	@$(BIN)/python -m broker_shim.demo
 
 test: setup  ## everything CI needs: unit, contract, properties, system, spark, architecture
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not thorough" \
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not thorough" --durations=25 \
 	    tests/spark tests/system tests
 
 test-all: setup  ## every test, also those that only go further into what others show
