@@ -16,6 +16,7 @@ from cproton import (
     PN_DIST_MODE_COPY,
     PN_RCV_FIRST,
     PN_SND_SETTLED,
+    PN_UNSPECIFIED,
     pn_link_is_sender,
     pn_link_name,
     pn_link_open,
@@ -234,7 +235,13 @@ def _answer(
 
 
 def _refuse(connection: Connection, link: Any, refusal: Refusal) -> None:
-    """Attach without a terminus, then detach with the reason."""
+    """Attach without a terminus, then detach with the reason.
+
+    Proton's own default is an empty terminus, which to Qpid JMS is a link that was attached and
+    then closed: its application is not told that the destination is wrong.
+    """
+    refused = pn_link_source(link) if pn_link_is_sender(link) else pn_link_target(link)
+    pn_terminus_set_type(refused, PN_UNSPECIFIED)
     pn_link_open(link)
     connection.detach(link, refusal)
 

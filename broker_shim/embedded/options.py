@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_options(found.add_argument)
+    _add_wiring(found.add_argument)
     service_options.add_options(found.add_argument)
     return found
 
@@ -58,6 +59,18 @@ def _add_options(add: Callable[..., object]) -> None:
         help="loopback address; port 0 takes a free one (default: %(default)s)",
     )
     add("--config", type=Path, metavar="FILE", help="sparkstore.toml: [store] and [broker]")
+    add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
+    add(
+        "--metrics-file",
+        type=Path,
+        metavar="FILE",
+        help="write counters there every 5 s, as a textfile of Prometheus",
+    )
+    add("--json", action="store_true", help="print the READY line as JSON")
+    add("--verbose", action="store_true", help="log more")
+
+
+def _add_wiring(add: Callable[..., object]) -> None:
     add(
         "--queue",
         action="append",
@@ -86,15 +99,6 @@ def _add_options(add: Callable[..., object]) -> None:
         metavar="EXCHANGE:KEY:QUEUE",
         help="bind this queue; give it with --queue if it is new",
     )
-    add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
-    add(
-        "--metrics-file",
-        type=Path,
-        metavar="FILE",
-        help="write counters there every 5 s, as a textfile of Prometheus",
-    )
-    add("--json", action="store_true", help="print the READY line as JSON")
-    add("--verbose", action="store_true", help="log more")
 
 
 def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfig]:
