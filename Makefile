@@ -8,7 +8,7 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    bench-jobs bench-brokerj soak wheel check-schedules lock clean
+    bench-jobs bench-messages bench-brokerj soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ bench-service: setup  ## requests a second of the store service, beside the mach
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
 	@$(BIN)/python -m tests.benchmarks.bench_beside
+
+bench-messages: $(SETUP)  ## what a name costs; exit code 1 if more than 3 plain look-ups
+	@$(BIN)/python -m tests.benchmarks.bench_addresses
+	@$(BIN)/python -m tests.benchmarks.bench_addresses --queues 1000
 
 bench-brokerj: setup  ## Broker-J on this store beside BDB JE and Derby (needs Maven and ../shared/peers)
 	@$(BIN)/python -m tests.benchmarks.bench_brokerj

@@ -35,10 +35,11 @@ def build() -> None:
     )
 
 
-def _java(*arguments: str) -> list[str]:
+def java(*arguments: object) -> list[str]:
+    """The command line of a class among the plugin, its tests and what they need."""
     target = MODULE / "target"
     classes = [target / "sparkstore-brokerj.jar", target / "test-classes", target / "lib" / "*"]
-    return ["java", *_JVM, "-cp", os.pathsep.join(map(str, classes)), *arguments]
+    return ["java", *_JVM, "-cp", os.pathsep.join(map(str, classes)), *map(str, arguments)]
 
 
 class JavaBroker:
@@ -49,7 +50,7 @@ class JavaBroker:
         self._log = work / "broker.log"
         with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
-                _java(
+                java(
                     f"-Dsparkstore.service=unix:{socket}",
                     *options,
                     *("sparkstore.brokerj.system.BrokerProcess", str(work), "0"),
@@ -134,7 +135,7 @@ class Setup:
         return found
 
     def _client_command(self, name: str, arguments: tuple[object, ...]) -> list[str]:
-        return _java(
+        return java(
             f"sparkstore.brokerj.system.{name}", str(self.broker.port), *map(str, arguments)
         )
 
