@@ -143,22 +143,39 @@ class Decisions:
             opened.transaction.is_refused = True
             raise
 
-    def end(self, opened: Open, *, commit: bool) -> list[Step]:
-        """End a transaction; its steps.
+    def end(self, opened: Open, *, commit: bool, objects: tuple[Fields, ...] = ()) -> list[Step]:
+        """End a transaction; its steps, and those of the configured objects that change with it.
 
         Raises:
-            InvalidRequest: See `MessageStore.commit`; it is aborted.
+            InvalidRequest: See `MessageStore.commit`, or one of `objects` cannot be; it is
+                aborted.
         """
+        try:
+            others = self._objects(objects) if commit else []
+        except StoreError:
+            self.end(opened, commit=False)
+            raise
         try:
             if commit:
                 for message_id in opened.messages:
                     self._ledger.admit(message_id)
-                return transactions.commit(self._ledger, opened.transaction)
+                return [*transactions.commit(self._ledger, opened.transaction), *others]
             transactions.end(self._ledger, opened.transaction)
             return []
         finally:
             for message_id in opened.messages:
                 self._ledger.dismiss(message_id)
+
+    def _objects(self, taken: tuple[Fields, ...]) -> list[Step]:
+        there: dict[tuple[str, str], bool] = {}
+        steps: list[Step] = []
+        for fields in taken:
+            record = record_of(check_record(fields))
+            if record.kind not in _CONFIGURATION:
+                message = f"a record of kind {record.kind.column} cannot come with END"
+                raise InvalidRequest(message)
+            steps += configuration(self._ledger, record, there)
+        return steps
 
     def _message(self, fields: Fields, brought: Mapping[int, Message]) -> Message:
         """The message of an `enqueued` record, whole if this record brings it."""

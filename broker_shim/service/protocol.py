@@ -12,9 +12,11 @@
       3 OPEN     [request, transaction]               number drawn by the client, rising
       4 ADD      [request, transaction, [record, …]]  entry records: claims now, true at commit
       5 END      [request, transaction, commit]       bool; what was claimed is free after an abort
+                 [request, transaction, commit, [record, …]]   with configured, unconfigured
       6 FLUSH    [read]                               ANSWER [read, true] when SQL sees all before
       7 IDS      [read, count]                        ANSWER [read, true, first]
       8 LOAD     [read, message_id]                   ANSWERs [read, is_last, header or nil, bytes]
+                 [read, message_id, true]             also of one that is on no queue (any more)
       9 RECOVER  [read]                               ANSWERs, see `recovery`
      10 SIZE     [read]                               ANSWER [read, true, bytes on disk]
      11 PIECE    [request, record]                    `content`, at most 1 MiB, durable on its own

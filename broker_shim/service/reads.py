@@ -100,9 +100,9 @@ class Reads:
 
 def _load(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
     if len(body) not in {2, 3} or type(body[1]) is not int:
-        raise InvalidRequest("LOAD is [read, message_id]")
-    is_staged = len(body) == 3 and body[2] is True
-    message = (store.load_staged if is_staged else store.load)(body[1])
+        raise InvalidRequest("LOAD is [read, message_id] or [read, message_id, true]")
+    is_anywhere = len(body) == 3 and body[2] is True
+    message = (store.load_anywhere if is_anywhere else store.load)(body[1])
     content, header = memoryview(message.body), message.header
     yield header, content[:_PIECE_BYTES]
     for start in range(_PIECE_BYTES, len(content), _PIECE_BYTES):

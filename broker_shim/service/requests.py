@@ -159,7 +159,7 @@ class Requests:
     def _end(self, _batch: Batch, body: Body) -> list[Step]:
         opened = self._opened(body[1])
         del self._open[body[1]]
-        return self._decisions.end(opened, commit=body[2])
+        return self._decisions.end(opened, commit=body[2], objects=body[3] if body[3:] else ())
 
     def _piece(self, _batch: Batch, body: Body) -> list[Step]:
         return self._decisions.staged.piece(body[1])
@@ -184,7 +184,7 @@ _BODIES: Mapping[int, tuple[type, ...]] = {
     wire.DO: (int, tuple),
     wire.OPEN: (int, int),
     wire.ADD: (int, int, tuple),
-    wire.END: (int, int, bool),
+    wire.END: (int, int, bool, tuple),
     wire.PIECE: (int, tuple),
 }
 _BUILDS = {wire.OPEN, wire.ADD, wire.PIECE}
@@ -212,7 +212,9 @@ def _check_request(kind: int, body: Body) -> int:
     Raises:
         InvalidRequest: It is no request.
     """
-    if tuple(map(type, body)) != _BODIES[kind] or not 0 < body[0] <= _MAX_NUMBER:
+    shape = tuple(map(type, body))
+    is_right = shape == _BODIES[kind] or (kind == wire.END and shape == _BODIES[kind][:3])
+    if not is_right or not 0 < body[0] <= _MAX_NUMBER:
         message = f"the body of a frame of type {kind} is not what the protocol says"
         raise InvalidRequest(message)
     return int(body[0])

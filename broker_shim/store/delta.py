@@ -70,15 +70,19 @@ class DeltaMessageStore(LocalMessageStore):
         """Counters since it was opened."""
         return self._log.metrics
 
-    def load_staged(self, message_id: int) -> Message:
-        """`load`, also of a message that was staged with its header and is on no queue yet.
+    def load_anywhere(self, message_id: int) -> Message:
+        """`load`, also of a message that is on no queue: not yet, or not any more.
+
+        Not yet: it was staged with its header. Not any more: its last queue let go of it, and who
+        still holds it reads it. Its records outlive it: the journal's are moved to history, which
+        keeps them for `history_days`. Ids are never given out twice, so what is found is this
+        message or nothing.
 
         Raises:
-            InvalidRequest: It is neither; or not all pieces of it came.
+            InvalidRequest: There is no record of it (any more), or not all pieces of it came.
         """
         with self._lock:
             self._check_open()
-            is_staged = message_id in self._ledger.state.staged
-        return (
-            Message(message_id, *self._log.load(message_id)) if is_staged else self.load(message_id)
-        )
+            if (message := self._ledger.volatile.get(message_id)) is not None:
+                return message
+        return Message(message_id, *self._log.load(message_id))

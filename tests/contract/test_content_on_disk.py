@@ -106,25 +106,28 @@ def test_a_message_staged_with_its_header_survives_a_restart_and_is_enqueued_the
 ) -> None:
     message = stage_with_header(store, [body[:100], body[100:]], len(body))
     whole = message._replace(body=body, is_staged=False)
-    assert store.load_staged(message.message_id) == whole
+    assert store.load_anywhere(message.message_id) == whole
     with pytest.raises(InvalidRequest, match="on no queue"):
         store.load(message.message_id)
     store.close()
     again = DeltaMessageStore(tmp_path / "root", COLD)
-    assert again.load_staged(message.message_id) == whole
+    assert again.load_anywhere(message.message_id) == whole
     done(again.enqueue, message, "q")
     assert again.load(message.message_id) == whole
     assert again._ledger.state.staged == {}
     done(again.dequeue, message.message_id, "q", None)
     with pytest.raises(InvalidRequest, match="on no queue"):
-        again.load_staged(message.message_id)
+        again.load(message.message_id)
+    assert again.load_anywhere(message.message_id) == whole
+    with pytest.raises(InvalidRequest, match="not in the store"):
+        again.load_anywhere(message.message_id + 1)
     again.close()
 
 
 def test_a_message_of_which_only_some_pieces_came_is_not_there(store: DeltaMessageStore) -> None:
     message = stage_with_header(store, [b"short"], 10)
     with pytest.raises(InvalidRequest, match="of 10 bytes came 5 so far"):
-        store.load_staged(message.message_id)
+        store.load_anywhere(message.message_id)
 
 
 def test_a_message_whose_staging_is_aborted_is_gone_for_good(
@@ -134,7 +137,7 @@ def test_a_message_whose_staging_is_aborted_is_gone_for_good(
     done(store._decide, decide=lambda: store._ledger.abort_staging(message.message_id))
     store.close()
     again = DeltaMessageStore(tmp_path / "root", COLD)
-    for call in (again.load_staged, again._ledger.abort_staging):
+    for call in (again.load, again._ledger.abort_staging):
         with pytest.raises(InvalidRequest):
             call(message.message_id)
     with pytest.raises(InvalidRequest, match="make a new message"):

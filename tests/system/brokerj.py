@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from tests.system.conftest import CHECKOUT, BrokerProcess
 
 MODULE = CHECKOUT / "broker_shim" / "brokerj"
+PLUGIN = MODULE / "target" / "sparkstore-brokerj.jar"
 START_S, STOP_S, CLIENT_S = 90.0, 30.0, 240.0
 _JVM = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 
@@ -27,33 +32,52 @@ def missing() -> str | None:
 
 
 def build() -> None:
-    """The plugin's jar, and what a broker and its clients need, in target/."""
-    subprocess.run(
-        ["mvn", "-q", "-B", "-f", str(MODULE / "pom.xml"), "package", "-DskipTests"],
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
+    """The plugin's jar, and what a broker and its clients need, in target/.
+
+    Skips the tests, with the reason, where that cannot be. One process at a time builds: the
+    others find it up to date, and leave the jar as it is.
+    """
+    if lacking := missing():
+        pytest.skip(f"Broker-J: {lacking}")
+    with (MODULE / "pom.xml").open() as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        subprocess.run(
+            ["mvn", "-q", "-B", "-f", str(MODULE / "pom.xml"), "package", "-DskipTests"],
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
 
 
-def java(*arguments: object) -> list[str]:
+def java(*arguments: object, plugin: Path = PLUGIN, without: str = "no jar") -> list[str]:
     """The command line of a class among the plugin, its tests and what they need."""
     target = MODULE / "target"
-    classes = [target / "sparkstore-brokerj.jar", target / "test-classes", target / "lib" / "*"]
+    jars = [jar for jar in sorted((target / "lib").glob("*.jar")) if without not in jar.name]
+    classes = [plugin, target / "test-classes", *jars]
     return ["java", *_JVM, "-cp", os.pathsep.join(map(str, classes)), *map(str, arguments)]
 
 
 class JavaBroker:
-    """Broker-J 10.1.0 from published artifacts, one SPARKSTORE node, a port of its own."""
+    """Broker-J 10.1.0 from published artifacts, one SPARKSTORE node, a port of its own.
 
-    def __init__(self, work: Path, socket: Path, *options: str) -> None:
+    Args:
+        work: Its work folder.
+        options: For its JVM: among them the node's attributes, as context variables.
+        plugin: The jar of the store.
+        without: Jars with this in their names are not on the class path.
+    """
+
+    def __init__(
+        self, work: Path, *options: str, plugin: Path = PLUGIN, without: str = "no jar"
+    ) -> None:
         work.mkdir(exist_ok=True)
         self._log = work / "broker.log"
         with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
                 java(
-                    f"-Dsparkstore.service=unix:{socket}",
                     *options,
                     *("sparkstore.brokerj.system.BrokerProcess", str(work), "0"),
+                    plugin=plugin,
+                    without=without,
                 ),
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -102,13 +126,32 @@ class JavaBroker:
         return code
 
 
+def at(socket: Path) -> str:
+    """The option that says where the service is."""
+    return f"-Dsparkstore.service=unix:{socket}"
+
+
+def run_client(broker: JavaBroker, name: str, *arguments: object) -> dict[str, Any]:
+    """Run a Java client to its end: what it found, a JSON object."""
+    done = subprocess.run(
+        java(f"sparkstore.brokerj.system.{name}", str(broker.port), *map(str, arguments)),
+        capture_output=True,
+        text=True,
+        timeout=CLIENT_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{name} {arguments}: {done.stderr}\n{broker.log}"
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 class Setup:
     """A root with its service and its broker; each can be killed and started again."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.socket, self.work = folder / "root", folder / "s", folder / "work"
         self.service = self._serve()
-        self.broker = JavaBroker(self.work, self.socket)
+        self.start_broker()
 
     def _serve(self) -> BrokerProcess:
         return BrokerProcess(str(self.root), f"--store-socket={self.socket}", "--no-amqp")
@@ -117,27 +160,13 @@ class Setup:
         """After it was ended."""
         self.service = self._serve()
 
-    def start_broker(self, *options: str) -> None:
-        """After it was ended."""
-        self.broker = JavaBroker(self.work, self.socket, *options)
+    def start_broker(self, *options: str, without: str = "no jar") -> None:
+        """After it was ended; see `JavaBroker`."""
+        self.broker = JavaBroker(self.work, at(self.socket), *options, without=without)
 
     def client(self, name: str, *arguments: object) -> dict[str, Any]:
         """Run a Java client to its end: what it found, a JSON object."""
-        done = subprocess.run(
-            self._client_command(name, arguments),
-            capture_output=True,
-            text=True,
-            timeout=CLIENT_S,
-            check=False,
-        )
-        assert done.returncode == 0, f"{name} {arguments}: {done.stderr}\n{self.broker.log}"
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
-
-    def _client_command(self, name: str, arguments: tuple[object, ...]) -> list[str]:
-        return java(
-            f"sparkstore.brokerj.system.{name}", str(self.broker.port), *map(str, arguments)
-        )
+        return run_client(self.broker, name, *arguments)
 
     def stop(self) -> None:
         """End both, broker first."""
@@ -148,3 +177,15 @@ class Setup:
         """Columns of every record in the journal, in order."""
         table = DeltaTable(self.root / "journal")
         return table.to_pyarrow_table(columns=["position", *columns]).sort_by("position")
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Setup]:
+    """One whose processes are killed at the end."""
+    setup = Setup(folder)
+    try:
+        yield setup
+    finally:
+        setup.broker.kill()
+        if setup.service.is_running:
+            setup.service.kill()

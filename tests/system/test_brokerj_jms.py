@@ -14,18 +14,13 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 @pytest.fixture(scope="module", autouse=True)
 def _plugin() -> None:
-    if lacking := brokerj.missing():
-        pytest.skip(f"Broker-J: {lacking}")
     brokerj.build()
 
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[brokerj.Setup]:
-    found = brokerj.Setup(tmp_path)
-    yield found
-    found.broker.kill()
-    if found.service.is_running:
-        found.service.kill()
+    with brokerj.running(tmp_path) as found:
+        yield found
 
 
 def restart(setup: brokerj.Setup) -> None:
@@ -69,8 +64,8 @@ def test_the_old_protocols(setup: brokerj.Setup, version: str, column: str) -> N
     setup.client("OldJmsClient", version, "send", "old", 20)
     setup.client("OldJmsClient", version, "transact", "old.tx", 3)
     restart(setup)
-    assert setup.client("OldJmsClient", version, "receive", "old", 0)["texts"] == texts(*range(20))
-    assert setup.client("OldJmsClient", version, "receive", "old.tx", 0)["texts"] == texts(0, 1, 2)
+    assert setup.client("OldJmsClient", version, "receive", "old", 20)["texts"] == texts(*range(20))
+    assert setup.client("OldJmsClient", version, "receive", "old.tx", 3)["texts"] == texts(0, 1, 2)
     setup.stop()
     rows = setup.journal("kind", "queue", "protocol", "priority", "properties", "correlation_id")
     found = [r for r in rows.to_pylist() if r["kind"] == "enqueued" and r["queue"] == "old"]
@@ -78,3 +73,17 @@ def test_the_old_protocols(setup: brokerj.Setup, version: str, column: str) -> N
     assert [dict(row["properties"])["region"] for row in found] == ["EU", "US"] * 10
     assert [row["correlation_id"] for row in found] == [f"c{n}" for n in range(20)]
     assert {row["priority"] for row in found} == {7}
+
+
+def test_messages_whose_protocol_is_not_installed_any_more_are_kept(setup: brokerj.Setup) -> None:
+    setup.client("OldJmsClient", "0-9-1", "send", "old", 3)
+    setup.broker.kill()
+    setup.start_broker(without="amqp-0-8-protocol")
+    assert setup.broker.outcome == "ERRORED"
+    assert "metadata of type 0: put the plugin of its protocol on the class path" in (
+        setup.broker.log
+    )
+    setup.broker.kill()
+    setup.start_broker()
+    found = setup.client("OldJmsClient", "0-9-1", "receive", "old", 3)["texts"]
+    assert found == texts(*range(3))

@@ -13,8 +13,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 def test_the_plugins_own_tests() -> None:
-    if lacking := brokerj.missing():
-        pytest.skip(f"Broker-J: {lacking}")
+    brokerj.build()
     done = subprocess.run(
         [
             *("mvn", "-q", "-B", "-f", str(brokerj.MODULE / "pom.xml"), "test"),

@@ -16,18 +16,13 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 @pytest.fixture(scope="module", autouse=True)
 def _plugin() -> None:
-    if lacking := brokerj.missing():
-        pytest.skip(f"Broker-J: {lacking}")
     brokerj.build()
 
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[brokerj.Setup]:
-    found = brokerj.Setup(tmp_path)
-    yield found
-    found.broker.kill()
-    if found.service.is_running:
-        found.service.kill()
+    with brokerj.running(tmp_path) as found:
+        yield found
 
 
 def send(setup: brokerj.Setup, queue: str, first: int, end: int, body: bytes = b"x") -> None:
@@ -112,7 +107,7 @@ def test_names_of_queues_are_any_text(setup: brokerj.Setup) -> None:
 
 
 def test_a_second_broker_on_the_root_is_refused(setup: brokerj.Setup, tmp_path: Path) -> None:
-    second = brokerj.JavaBroker(tmp_path / "second", setup.socket)
+    second = brokerj.JavaBroker(tmp_path / "second", brokerj.at(setup.socket))
     try:
         assert second.outcome == "ERRORED"
         assert "connected already" in second.log
@@ -123,7 +118,7 @@ def test_a_second_broker_on_the_root_is_refused(setup: brokerj.Setup, tmp_path: 
 
 def test_no_service_at_start_is_one_clear_line(tmp_path: Path) -> None:
     broker = brokerj.JavaBroker(
-        tmp_path / "work", tmp_path / "nowhere", "-Dsparkstore.connectTimeout=1"
+        tmp_path / "work", brokerj.at(tmp_path / "nowhere"), "-Dsparkstore.connectTimeout=1"
     )
     try:
         assert broker.outcome == "ERRORED"

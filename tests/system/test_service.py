@@ -334,6 +334,36 @@ def test_what_is_staged_with_its_header_outlives_the_service_until_it_is_enqueue
         assert [there.store.load(first + n).body for n in (0, 1)] == [b"kept", b""]
 
 
+def test_a_transaction_in_parts_changes_configured_objects_as_it_ends(tmp_path: Path) -> None:
+    """Broker-J's XA: a branch larger than a frame and the note of it are true together."""
+
+    def told(member: RawMember) -> tuple[list[str], int]:
+        answers = member.read(wire.RECOVER)
+        keys = [row[1] for answer in answers if answer[0] == "configured" for row in answer[1]]
+        return [key for key in keys if key.startswith("x")], sum(
+            len(answer[2]) // 8 for answer in answers if answer[0] == "entries"
+        )
+
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        member.hello()
+        note = Record(Kind.CONFIGURED, 0, exchange="xid", binding_key="x1", detail="{}")
+        assert member.ask(1, create(), note) == []
+        first = member.ids(10)
+        gone = note._replace(kind=Kind.UNCONFIGURED, detail=None)
+        objects = (gone, note._replace(binding_key="x2"))
+        for number, wrong in enumerate(((enqueue(first + 9),), ("no record",), objects)):
+            request = 2 + 3 * number
+            member.say(wire.OPEN, request, number + 1)
+            member.say(wire.ADD, request + 1, number + 1, (enqueue(first + number),))
+            member.say(wire.END, request + 2, number + 1, True, wrong)
+            refused = [refusal[0] for refusal in member.until_done(request + 2)]
+            assert refused == ([] if wrong is objects else [request + 2])
+            assert told(member) == ((["x2"], 1) if wrong is objects else (["x1"], 0))
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        member.hello()
+        assert told(member) == (["x2"], 1)
+
+
 # ------------------------------------------------------------------------------- bad peers
 
 

@@ -61,6 +61,9 @@ public final class Failures {
         if (cause instanceof Refused) {
             return new Refused(cause.getMessage(), cause);
         }
+        if (cause instanceof Withdrawn) {
+            return new Withdrawn(cause.getMessage(), cause);
+        }
         return new ConnectionScopedRuntimeException(cause.getMessage(), cause);
     }
 }

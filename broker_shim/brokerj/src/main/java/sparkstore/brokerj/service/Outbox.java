@@ -94,7 +94,11 @@ final class Outbox {
 
     /** The next frame to send; null if there is none. */
     synchronized Outgoing nextUnsent() {
-        return unsent.poll();
+        Outgoing next = unsent.poll();
+        if (next != null) {
+            next.wasSent = true;
+        }
+        return next;
     }
 
     synchronized boolean hasUnsent() {
@@ -198,14 +202,16 @@ final class Outbox {
     }
 
     /**
-     * Requests and reads that wait since before a time and whose callers shall wait no more. They
-     * stay in their place and are sent again: their outcome is unknown, not "not done".
+     * Requests and reads that wait since before a time and whose callers shall wait no more. What
+     * was sent once stays in its place and is sent again: its outcome is unknown, not "not done".
+     * What was never sent is withdrawn: nobody shall be surprised by it later.
      */
     synchronized List<Outgoing> waitingSince(long beforeNanos) {
         List<Outgoing> found = new ArrayList<>();
         for (Request request : requests.values()) {
             if (!request.isAnswered && !request.decided.isDone()
                     && request.sinceNanos - beforeNanos < 0) {
+                unansweredBytes -= request.withdraw();
                 found.add(request);
             }
         }

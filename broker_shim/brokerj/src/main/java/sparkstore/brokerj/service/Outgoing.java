@@ -7,10 +7,12 @@ import sparkstore.brokerj.wire.Frames;
 abstract sealed class Outgoing permits Request, Read {
     private final int type;
     private final int elementCount;
-    private final int restBytes;
-    private final Supplier<byte[]> rest;
+    private int restBytes;
+    private Supplier<byte[]> rest;
     long number;
     long sinceNanos;
+    /** Was it handed to a connection? Then it may have been decided, whatever came back. */
+    boolean wasSent;
 
     /**
      * @param elementCount elements of the frame's array after its number
@@ -34,5 +36,11 @@ abstract sealed class Outgoing permits Request, Read {
 
     final byte[] rest() {
         return rest.get();
+    }
+
+    /** Say this instead, of as many elements. Only for a frame that was never sent. */
+    final void replace(byte[] by) {
+        restBytes = by.length;
+        rest = () -> by;
     }
 }

@@ -9,10 +9,38 @@ final class Request extends Outgoing {
     final CompletableFuture<Void> decided = new CompletableFuture<>();
     final Group group;
     boolean isAnswered;
+    boolean isWithdrawn;
+    private final byte[] nothing;
 
-    /** @param group what it belongs to, null if it stands alone */
+    /** A part of a group, which means nothing by itself. */
     Request(int type, int elementCount, int restBytes, Supplier<byte[]> rest, Group group) {
+        this(type, elementCount, restBytes, rest, group, null);
+    }
+
+    /**
+     * @param group what it belongs to, null if it stands alone
+     * @param nothing packed elements with which the request would change nothing; null if it means
+     *     nothing by itself
+     */
+    Request(int type, int elementCount, int restBytes, Supplier<byte[]> rest, Group group,
+            byte[] nothing) {
         super(type, elementCount, restBytes, rest);
         this.group = group;
+        this.nothing = nothing;
+    }
+
+    /**
+     * Make it a request that changes nothing, if it was never sent: its number stays in its place.
+     *
+     * @return by how many bytes it became shorter
+     */
+    int withdraw() {
+        if (wasSent || nothing == null) {
+            return 0;
+        }
+        int before = restBytes();
+        replace(nothing);
+        isWithdrawn = true;
+        return before - restBytes();
     }
 }

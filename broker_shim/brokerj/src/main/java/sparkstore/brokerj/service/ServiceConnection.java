@@ -1,7 +1,6 @@
 package sparkstore.brokerj.service;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
@@ -14,7 +13,6 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import sparkstore.brokerj.wire.Frames;
 import sparkstore.brokerj.wire.ProtocolException;
-import sparkstore.brokerj.wire.Unpacker;
 
 /**
  * The connection to the service that every store of one virtual host shares.
@@ -43,6 +41,7 @@ public final class ServiceConnection implements AutoCloseable {
     private final Thread reader = daemon(this::run, "sparkstore-connection");
     private final WriterThread writer = new WriterThread(this::flush);
     private final Watch watch;
+    private final Reception reception;
     private volatile FrameChannel channel;
     private volatile boolean isClosed;
     private volatile String lastTrouble = "not tried yet";
@@ -52,6 +51,7 @@ public final class ServiceConnection implements AutoCloseable {
     public ServiceConnection(ServiceSettings settings) {
         this.settings = settings;
         this.watch = new Watch(settings, outbox, this::drop);
+        this.reception = new Reception(outbox, watch::heard);
     }
 
     /**
@@ -148,7 +148,7 @@ public final class ServiceConnection implements AutoCloseable {
                 hello(to);
                 wasConnected = true;
                 delayMs = FIRST_DELAY_MS;
-                listen(to);
+                reception.listen(to);
             } catch (IOException | ProtocolException lost) {
                 trouble(lost.getMessage() == null ? "connection closed, perhaps after no answer"
                         : lost.getMessage(), wasConnected);
@@ -188,44 +188,6 @@ public final class ServiceConnection implements AutoCloseable {
         settled.forEach(Outbox.Settled::tell);
         firstWelcome.complete(null);
         writer.wake();
-    }
-
-    private void listen(FrameChannel from) throws IOException, GoodbyeException {
-        while (true) {
-            ByteBuffer frame = from.read();
-            watch.heard();
-            int type = frame.get() & 0xff;
-            Unpacker body = new Unpacker(frame);
-            switch (type) {
-                case Frames.DONE -> {
-                    body.array();
-                    outbox.answered(body.integer(), Welcome.refusals(body))
-                            .forEach(Outbox.Settled::tell);
-                }
-                case Frames.ANSWER -> answer(body);
-                case Frames.FAILED -> failed(body);
-                case Frames.GOODBYE -> throw GoodbyeException.of(body);
-                default -> throw new ProtocolException("a frame of unknown type " + type);
-            }
-        }
-    }
-
-    private void answer(Unpacker body) {
-        body.array();
-        long number = body.integer();
-        boolean isLast = body.bool();
-        Read read = outbox.read(number, isLast);
-        if (read != null) {
-            read.answer.take(body, isLast);
-        }
-    }
-
-    private void failed(Unpacker body) {
-        body.array();
-        Read read = outbox.read(body.integer(), true);
-        if (read != null) {
-            read.answer.fail(Failures.of(body.text(), body.text()));
-        }
     }
 
     private void goodbye(GoodbyeException goodbye, boolean wasConnected) {

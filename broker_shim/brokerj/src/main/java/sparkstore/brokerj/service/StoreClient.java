@@ -18,6 +18,7 @@ public final class StoreClient implements AutoCloseable {
     private static final int MAX_RECORDS = 65_536;
     private static final int PART_BYTES = 4 << 20;
     private static final byte[] NOTHING = new byte[0];
+    private static final byte[] NO_RECORDS = new Packer(1).array(0).toBytes();
 
     private final ServiceConnection connection;
     private final AtomicLong lastTransaction = new AtomicLong();
@@ -45,30 +46,40 @@ public final class StoreClient implements AutoCloseable {
         }
         byte[] records = batch.toArray();
         Group group = pieces == null ? null : pieces.group;
-        Request request = new Request(Frames.DO, 1, records.length, () -> records, group);
-        return last(request, isUrgent);
+        return last(new Request(Frames.DO, 1, records.length, () -> records, group,
+                NO_RECORDS), isUrgent);
     }
 
-    /** As a transaction of several frames: OPEN, ADD for each part, END. */
+    /**
+     * As a transaction of several frames: OPEN, ADD for each part, END with the configured objects.
+     *
+     * @throws ConnectionScopedRuntimeException those do not fit in one frame; nothing was sent
+     */
     private CompletableFuture<Void> inParts(RecordBatch batch, Group group, boolean isUrgent) {
-        if (batch.hasConfigured()) {
+        long transaction = lastTransaction.incrementAndGet();
+        byte[] end = end(transaction, true, batch.objects());
+        if (!fitsOneFrame(end.length)) {
             connection.abandon(group);
-            throw new ConnectionScopedRuntimeException("a transaction of " + batch.size()
+            throw new ConnectionScopedRuntimeException("a transaction with objects of " + end.length
                     + " bytes cannot be prepared: split it");
         }
-        long transaction = lastTransaction.incrementAndGet();
         byte[] number = new Packer(9).integer(transaction).toBytes();
         submitPart(new Request(Frames.OPEN, 1, number.length, () -> number, group));
-        for (int first = 0; first < batch.count();) {
-            int end = batch.fitting(first, PART_BYTES, MAX_RECORDS);
-            byte[] part = batch.array(first, end);
+        for (int first = 0; first < batch.entryCount();) {
+            int upTo = batch.fitting(first, PART_BYTES, MAX_RECORDS);
+            byte[] part = batch.entries(first, upTo);
             byte[] rest = new Packer(part.length + 9).integer(transaction)
                     .append(part, 0, part.length).toBytes();
             submitPart(new Request(Frames.ADD, 2, rest.length, () -> rest, group));
-            first = end;
+            first = upTo;
         }
-        byte[] commit = new Packer(10).integer(transaction).bool(true).toBytes();
-        return last(new Request(Frames.END, 2, commit.length, () -> commit, group), isUrgent);
+        return last(new Request(Frames.END, 3, end.length, () -> end, group,
+                end(transaction, false, NO_RECORDS)), isUrgent);
+    }
+
+    private static byte[] end(long transaction, boolean isCommit, byte[] objects) {
+        return new Packer(objects.length + 10).integer(transaction).bool(isCommit)
+                .append(objects, 0, objects.length).toBytes();
     }
 
     private CompletableFuture<Void> submitPart(Request part) {

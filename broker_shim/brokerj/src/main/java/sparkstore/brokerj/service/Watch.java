@@ -8,9 +8,10 @@ import java.util.function.Consumer;
  *
  * <p>A connected service that has work and says nothing for the answer timeout is dropped, which
  * means: reconnect and replay, harmless if it was only slow. While there is no connection, callers
- * that waited longer than the retry timeout are told so; their requests keep their place, because
- * the service may have decided them already, and are replayed. So a failure after the retry
- * timeout means "outcome unknown", as for a client whose connection broke while it waited.
+ * that waited longer than the retry timeout are told so. A request that was never sent is withdrawn
+ * then ({@link Withdrawn}: nothing of it will happen). One that was sent keeps its place, because
+ * the service may have decided it already, and is replayed: its failure means "outcome unknown", as
+ * for a client whose connection broke while it waited.
  */
 final class Watch {
     private static final long TICK_MS = 100;
@@ -110,8 +111,17 @@ final class Watch {
         }
         long retryNanos = settings.retryTimeout().toNanos();
         if (!isUp && retryNanos > 0 && now - since > retryNanos) {
-            fail(outbox.waitingSince(now - retryNanos), Failures.away("the store's service is away for"
-                    + " longer than " + settings.retryTimeout().toSeconds() + " s: outcome unknown"));
+            giveUp(outbox.waitingSince(now - retryNanos));
+        }
+    }
+
+    private void giveUp(List<Outgoing> waiting) {
+        String away = "the store's service is away for longer than "
+                + settings.retryTimeout().toSeconds() + " s: ";
+        for (Outgoing frame : waiting) {
+            boolean isWithdrawn = frame instanceof Request request && request.isWithdrawn;
+            fail(List.of(frame), isWithdrawn ? new Withdrawn(away + "nothing was done")
+                    : Failures.away(away + "outcome unknown"));
         }
     }
 

@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import org.apache.qpid.server.message.EnqueueableMessage;
 import org.apache.qpid.server.store.MessageEnqueueRecord;
+import org.apache.qpid.server.store.StoredMessage;
 import org.apache.qpid.server.store.Transaction;
 import org.apache.qpid.server.store.TransactionLogResource;
 import sparkstore.brokerj.service.Failures;
@@ -28,6 +29,9 @@ import sparkstore.brokerj.wire.RecordBatch;
  * to another is never on none. Used by one thread, as the broker does.
  */
 final class SparkStoreTransaction implements Transaction {
+    /** What a record takes besides metadata and content, about. */
+    private static final int RECORD_BYTES = 128;
+
     private record Enqueue(TransactionLogResource queue, EnqueueableMessage<?> message) {
     }
 
@@ -150,7 +154,7 @@ final class SparkStoreTransaction implements Transaction {
         RecordBatch batch = new RecordBatch();
         boolean isLarge = isLarge();
         for (Prepared branch : prepared) {
-            branch.messages().forEach(message -> stage(batch, message));
+            branch.messages().forEach(message -> stage(batch, message, isLarge));
             batch.configured(ConfiguredObjects.XID, branch.key(), branch.detail());
         }
         for (Enqueue enqueue : enqueues) {
@@ -167,18 +171,24 @@ final class SparkStoreTransaction implements Transaction {
         return batch;
     }
 
-    /** Would the contents of all messages fill more than half of a frame? */
+    /** Would all messages fill more than half of a frame? Then their contents go ahead of it. */
     private boolean isLarge() {
         long bytes = 0;
         for (Enqueue enqueue : enqueues) {
-            bytes += enqueue.message().getStoredMessage().getContentSize();
+            bytes += bytes(enqueue.message());
         }
         for (Prepared branch : prepared) {
             for (EnqueueableMessage<?> message : branch.messages()) {
-                bytes += message.getStoredMessage().getContentSize();
+                bytes += bytes(message);
             }
         }
         return !session.client().fitsOneFrame(2 * bytes);
+    }
+
+    /** Of a message's record, about: metadata are in it twice, encoded and as columns. */
+    private static long bytes(EnqueueableMessage<?> message) {
+        StoredMessage<?> stored = message.getStoredMessage();
+        return RECORD_BYTES + 2L * stored.getMetadataSize() + stored.getContentSize();
     }
 
     private void enqueue(RecordBatch batch, TransactionLogResource queue,
@@ -194,13 +204,14 @@ final class SparkStoreTransaction implements Transaction {
         batch.enqueued(name, message.getMessageNumber(), bring.header(), body);
     }
 
-    private void stage(RecordBatch batch, EnqueueableMessage<?> message) {
+    /** A branch too large for a frame brings each message ahead, staged by a request of its own. */
+    private void stage(RecordBatch batch, EnqueueableMessage<?> message, boolean isLarge) {
         SparkStoredMessage<?> stored = ours(message);
         SparkStoredMessage.Brought bring = stored.prepare(message);
         if (bring == null) {
             return;
         }
-        if (bring.body().length > StoreClient.PIECE_BYTES) {
+        if (isLarge || bring.body().length > StoreClient.PIECE_BYTES) {
             pieces().send(message.getMessageNumber(), bring.header(), bring.body());
         } else {
             batch.content(message.getMessageNumber(), bring.header(), bring.body());

@@ -3,9 +3,6 @@ package sparkstore.brokerj.store;
 import java.util.List;
 import org.apache.qpid.server.bytebuffer.QpidByteBuffer;
 import org.apache.qpid.server.message.EnqueueableMessage;
-import org.apache.qpid.server.message.ServerMessage;
-import org.apache.qpid.server.message.internal.InternalMessageMetaData;
-import org.apache.qpid.server.plugin.MessageMetaDataType;
 import org.apache.qpid.server.store.MessageHandle;
 import org.apache.qpid.server.store.StorableMessageMetaData;
 import org.apache.qpid.server.store.StoredMessage;
@@ -30,6 +27,8 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
         NOWHERE,
         /** With the service, on no queue: the next enqueue brings the header. */
         STAGED,
+        /** With the service since before this start, on a queue unless it was left over. */
+        RECOVERED,
         /** On a queue, or about to be: the next enqueue names it. */
         ENQUEUED
     }
@@ -163,6 +162,7 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
      */
     synchronized void leaving() {
         isLeaving = true;
+        kept = kept == Kept.RECOVERED ? Kept.ENQUEUED : kept;
         getMetaData();
     }
 
@@ -171,7 +171,7 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
         Brought brought = switch (kept) {
             case NOWHERE -> new Brought(columns(message).whole(), contentBytes());
             case STAGED -> new Brought(columns(message).whole(), null);
-            case ENQUEUED -> new Brought(known(message), null);
+            case RECOVERED, ENQUEUED -> new Brought(known(message), null);
         };
         kept = Kept.ENQUEUED;
         return brought;
@@ -216,28 +216,9 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
     }
 
     private HeaderColumns columns(EnqueueableMessage<?> message) {
-        T present = getMetaData();
-        ServerMessage<?> whole = message instanceof ServerMessage<?> known
-                ? known : serverMessage(present);
-        HeaderColumns columns = new HeaderColumns(MetaData.protocol(present),
-                MetaData.encode(present), contentSize,
-                whole == null ? null : whole.getMessageHeader(),
-                whole == null ? null : whole.getTo());
+        HeaderColumns columns = MessageColumns.of(this, getMetaData(), message);
         knownHeader = columns.known();
         return columns;
-    }
-
-    /** The message as its protocol sees it; null if it cannot be made of metadata and content. */
-    @SuppressWarnings("unchecked")
-    private ServerMessage<?> serverMessage(T present) {
-        if (present instanceof InternalMessageMetaData) {
-            return null;  // it would decode the content; what the broker enqueues is a ServerMessage
-        }
-        try {
-            return ((MessageMetaDataType<T>) present.getType()).createMessage(this);
-        } catch (RuntimeException garbled) {
-            return null;
-        }
     }
 
     private byte[] contentBytes() {
@@ -250,8 +231,9 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
 
     /**
      * It is on no queue any more. The service forgets a message with its last dequeue, so there is
-     * nothing to send, unless it was staged and never enqueued (its XA branch was rolled back). An
-     * id that was never stored is no error.
+     * nothing to send, unless it was staged and never enqueued: its XA branch was rolled back, or
+     * the broker was killed while it prepared one, and found this left over. An id that was never
+     * stored is no error.
      */
     @Override
     public synchronized void remove() {
@@ -261,7 +243,7 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
         }
         getMetaData();
         store.removed(this);
-        if (kept == Kept.STAGED) {
+        if (kept == Kept.STAGED || kept == Kept.RECOVERED) {
             store.unstage(messageId);
         }
         isRemoved = true;

@@ -5,8 +5,10 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import sparkstore.brokerj.service.Failures;
 import sparkstore.brokerj.service.MessageIds;
+import sparkstore.brokerj.service.Refused;
 import sparkstore.brokerj.service.ServiceSettings;
 import sparkstore.brokerj.service.StoreClient;
+import sparkstore.brokerj.service.Withdrawn;
 import sparkstore.brokerj.wire.RecordBatch;
 
 /**
@@ -93,7 +95,11 @@ public final class StoreSession implements AutoCloseable {
         CompletableFuture<Void> decided = submit(batch);
         // Only now, so that nobody sends a message for it ahead of the request that creates it.
         queues.put(id, name);
-        return new Creation(name, decided);
+        return new Creation(name, decided.whenComplete((done, failure) -> {
+            if (failure instanceof Withdrawn || failure instanceof Refused) {
+                queues.forget(id);  // it was not created: the next message for it tries again
+            }
+        }));
     }
 
     private CompletableFuture<Void> submit(RecordBatch batch) {

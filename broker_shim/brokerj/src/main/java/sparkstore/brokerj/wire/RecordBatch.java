@@ -4,40 +4,36 @@ import java.util.Arrays;
 
 /**
  * Packed records that shall become true together, with the place where each one ends, so that they
- * can be sent in parts without being packed again.
+ * can be sent in parts without being packed again. Configured objects are kept apart, behind the
+ * others: they cannot be a part of their own.
  */
 public final class RecordBatch {
     private static final int FIRST_BYTES = 512;
 
     private final Packer packer = new Packer(FIRST_BYTES);
+    private final Packer objects = new Packer(0);
     private int[] ends = new int[4];
-    private int count;
-    private boolean hasConfigured;
+    private int entryCount;
+    private int objectCount;
 
-    /** Where the next record is packed; {@link #end} must follow it. */
-    public Packer begin() {
-        return packer;
-    }
-
-    /** The record that was packed last is whole. */
-    public RecordBatch end() {
-        if (count == ends.length) {
-            ends = Arrays.copyOf(ends, 2 * count);
+    private RecordBatch end() {
+        if (entryCount == ends.length) {
+            ends = Arrays.copyOf(ends, 2 * entryCount);
         }
-        ends[count++] = packer.size();
+        ends[entryCount++] = packer.size();
         return this;
     }
 
     public RecordBatch configured(String category, String key, String detail) {
-        Records.configured(packer, category, key, detail);
-        hasConfigured = true;
-        return end();
+        Records.configured(objects, category, key, detail);
+        objectCount++;
+        return this;
     }
 
     public RecordBatch unconfigured(String category, String key) {
-        Records.unconfigured(packer, category, key);
-        hasConfigured = true;
-        return end();
+        Records.unconfigured(objects, category, key);
+        objectCount++;
+        return this;
     }
 
     public RecordBatch created(String queue, String detail) {
@@ -71,37 +67,48 @@ public final class RecordBatch {
         return end();
     }
 
-    /** Does it hold configured objects, which a transaction in parts may not? */
-    public boolean hasConfigured() {
-        return hasConfigured;
+    public int count() {
+        return entryCount + objectCount;
     }
 
-    public int count() {
-        return count;
+    /** Records that are no configured objects. */
+    public int entryCount() {
+        return entryCount;
     }
 
     public int size() {
-        return packer.size();
+        return packer.size() + objects.size();
     }
 
     /** All records as one MessagePack array. */
     public byte[] toArray() {
-        return array(0, count);
+        byte[] last = objects.toBytes();
+        return array(count(), 0, packer.size(), last);
     }
 
-    /** The records [first, end) as one MessagePack array. */
-    public byte[] array(int first, int end) {
+    /** The configured objects as one MessagePack array. */
+    public byte[] objects() {
+        return array(objectCount, 0, 0, objects.toBytes());
+    }
+
+    /** The records [first, end) that are no configured objects as one MessagePack array. */
+    public byte[] entries(int first, int end) {
         int from = first == 0 ? 0 : ends[first - 1];
         int to = end == 0 ? 0 : ends[end - 1];
+        return array(end - first, from, to, new byte[0]);
+    }
+
+    private byte[] array(int length, int from, int to, byte[] more) {
         byte[] packed = packer.toBytes();
-        return new Packer(to - from + 5).array(end - first).append(packed, from, to - from).toBytes();
+        return new Packer(to - from + more.length + 5).array(length)
+                .append(packed, from, to - from).append(more, 0, more.length).toBytes();
     }
 
     /** How many records from {@code first} on fit in {@code bytes}; at least one, to go on. */
     public int fitting(int first, int bytes, int maxCount) {
         int from = first == 0 ? 0 : ends[first - 1];
         int end = first + 1;
-        while (end < count && end - first < maxCount && ends[end] - from <= bytes) {
+        while (end < entryCount && end - first < maxCount && ends[end] - from <= bytes) {
             end++;
         }
         return end;

@@ -9,8 +9,10 @@ import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.function.LongFunction;
 import sparkstore.brokerj.wire.Frames;
@@ -32,6 +34,8 @@ final class FakeService implements AutoCloseable {
     /** Every HELLO that came: member, incarnation, host, token. */
     final BlockingQueue<List<String>> hellos = new LinkedBlockingQueue<>();
     final BlockingQueue<Long> received = new LinkedBlockingQueue<>();
+    /** Bytes of each request after its number, as it came last. */
+    final Map<Long, byte[]> said = new ConcurrentHashMap<>();
     volatile LongFunction<Fate> fate = number -> Fate.ANSWER;
     /** Answers HELLO with this instead of a welcome, if it is not null: [error, message]. */
     volatile String[] goodbye;
@@ -80,8 +84,13 @@ final class FakeService implements AutoCloseable {
             if (type == Frames.IDS || type == Frames.SIZE || type == Frames.FLUSH) {
                 send(client, Frames.ANSWER,
                         new Packer(16).array(3).integer(number).bool(true).integer(77));
-            } else if (!request(client, number)) {
-                return;
+            } else {
+                byte[] rest = new byte[frame.remaining()];
+                frame.get(rest);
+                said.put(number, rest);
+                if (!request(client, number)) {
+                    return;
+                }
             }
         }
     }

@@ -1,82 +1,33 @@
 package sparkstore.brokerj.service;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.LongStream;
 import org.apache.qpid.server.store.StoreException;
 import org.apache.qpid.server.util.ConnectionScopedRuntimeException;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
-import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import sparkstore.brokerj.service.FakeService.Fate;
+import sparkstore.brokerj.wire.Packer;
 import sparkstore.brokerj.wire.RecordBatch;
 
 /** A connection that is lost in every way, against a service that can be made to have each fault. */
 @Timeout(60)
-class ServiceConnectionTest {
-    @TempDir Path folder;
-    private FakeService service;
-    private StoreClient client;
-
-    @BeforeEach
-    void start() throws Exception {
-        service = new FakeService(folder.resolve("s"));
-    }
-
-    @AfterEach
-    void stop() throws Exception {
-        if (client != null) {
-            client.close();
-        }
-        service.close();
-    }
-
-    private ServiceSettings settings(int connectMs, int retryMs, int answerMs, String tokenFile) {
-        return new ServiceSettings(new ServiceAddress("unix:" + service.path), tokenFile, "host",
-                Duration.ofMillis(connectMs), Duration.ofMillis(retryMs),
-                Duration.ofMillis(answerMs));
-    }
-
-    private void connect(int retryMs, int answerMs) {
-        client = new StoreClient(settings(10_000, retryMs, answerMs, null));
-    }
-
-    private CompletableFuture<Void> send() {
-        return client.submit(new RecordBatch().dequeued("q", 1), null, false);
-    }
-
-    private static void assertDone(Future<?> future) throws Exception {
-        future.get(20, TimeUnit.SECONDS);
-    }
-
-    private static Throwable failureOf(Future<?> future) {
-        return assertThrows(ExecutionException.class, () -> future.get(20, TimeUnit.SECONDS))
-                .getCause();
-    }
-
-    private static List<Long> upTo(long last) {
-        return LongStream.rangeClosed(1, last).boxed().toList();
-    }
-
+class ServiceConnectionTest extends ConnectionTestCase {
     @Test
     void requestsAreNumberedAndCompletedInOrder() throws Exception {
         connect(0, 10_000);
@@ -119,35 +70,6 @@ class ServiceConnectionTest {
         assertDone(send());
         assertEquals(first, service.hellos.take());
         assertEquals(List.of("brokerj", "host"), List.of(first.get(0), first.get(2)));
-    }
-
-    @Test
-    void aServiceThatNeverAnswersIsLeftAndTheRequestIsSentAgain() throws Exception {
-        AtomicBoolean wasSilent = new AtomicBoolean();
-        service.fate = number -> wasSilent.getAndSet(true) ? Fate.ANSWER : Fate.KEEP_SILENT;
-        connect(0, 300);
-        assertDone(send());
-        assertEquals(List.of(1L), service.decided());
-        assertEquals(2, service.hellos.size());
-    }
-
-    @Test
-    void aServiceThatNeverGreetsIsNoService() {
-        service.greets = false;
-        StoreException failure = assertThrows(StoreException.class,
-                () -> new StoreClient(settings(700, 0, 200, null)));
-        assertTrue(failure.getMessage().contains("is 'sparkstore serve' running?"),
-                failure.getMessage());
-    }
-
-    @Test
-    void nobodyListening() throws Exception {
-        service.close();
-        Files.deleteIfExists(service.path);
-        StoreException failure = assertThrows(StoreException.class,
-                () -> new StoreClient(settings(300, 0, 200, null)));
-        assertTrue(failure.getMessage().startsWith("no store service at unix:"),
-                failure.getMessage());
     }
 
     @Test
@@ -199,49 +121,6 @@ class ServiceConnectionTest {
     }
 
     @Test
-    void withoutATimeoutSendsWaitForTheServiceToComeBack() throws Exception {
-        connect(0, 10_000);
-        service.close();
-        Future<?> waiting = send();
-        assertThrows(java.util.concurrent.TimeoutException.class,
-                () -> waiting.get(500, TimeUnit.MILLISECONDS));
-        Files.deleteIfExists(service.path);
-        service = new FakeService(service.path);
-        assertDone(waiting);
-        assertEquals(List.of(1L), service.decided());
-    }
-
-    @Test
-    void afterTheRetryTimeoutTheOutcomeIsUnknownAndItIsStillDecidedOnce() throws Exception {
-        connect(300, 10_000);
-        service.close();
-        Future<?> waiting = send();
-        assertInstanceOf(ConnectionScopedRuntimeException.class, failureOf(waiting));
-        assertFalse(failureOf(waiting) instanceof Refused);
-        Files.deleteIfExists(service.path);
-        service = new FakeService(service.path);
-        assertDone(send());
-        assertEquals(List.of(1L, 2L), service.decided());
-    }
-
-    @Test
-    void aFullWindowBlocksAndThenGoesOn() throws Exception {
-        service.maxWaiting = 10;
-        service.fate = number -> number <= 10 ? Fate.KEEP_SILENT : Fate.ANSWER;
-        connect(0, 60_000);
-        for (int n = 0; n < 10; n++) {
-            send();
-        }
-        Future<Future<?>> eleventh = CompletableFuture.supplyAsync(this::send);
-        assertThrows(java.util.concurrent.TimeoutException.class,
-                () -> eleventh.get(300, TimeUnit.MILLISECONDS));
-        service.fate = number -> Fate.ANSWER;
-        service.restart();
-        assertDone(eleventh.get(20, TimeUnit.SECONDS));
-        assertEquals(upTo(11), service.decided());
-    }
-
-    @Test
     void piecesAreSentAgainToAnotherRunOfTheServiceButNotToTheSame() throws Exception {
         service.fate = number -> number == 4 ? Fate.KEEP_SILENT : Fate.ANSWER;
         connect(0, 60_000);
@@ -269,7 +148,7 @@ class ServiceConnectionTest {
     void aTransactionTooLargeForAFrameGoesInParts() throws Exception {
         connect(0, 10_000);
         RecordBatch batch = new RecordBatch();
-        byte[] header = new sparkstore.brokerj.wire.Packer(1).nil().toBytes();
+        byte[] header = new Packer(1).nil().toBytes();
         for (int n = 1; n <= 100; n++) {
             batch.enqueued("q", n, header, new byte[200_000]);
         }
@@ -284,16 +163,5 @@ class ServiceConnectionTest {
         assertEquals(77L, client.sizeOnDisk().get(20, TimeUnit.SECONDS));
         service.restart();
         assertEquals(77L, client.reserveIds(10).get(20, TimeUnit.SECONDS));
-    }
-
-    @Test
-    void closingTellsWhoWaitsThatTheOutcomeIsUnknown() {
-        service.fate = number -> Fate.KEEP_SILENT;
-        connect(0, 60_000);
-        Future<?> waiting = send();
-        client.close();
-        assertInstanceOf(ConnectionScopedRuntimeException.class, failureOf(waiting));
-        client.close();
-        assertThrows(ConnectionScopedRuntimeException.class, this::send);
     }
 }

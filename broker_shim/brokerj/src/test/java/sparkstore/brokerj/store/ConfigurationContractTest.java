@@ -165,7 +165,7 @@ class ConfigurationContractTest {
     @Test
     void anotherHostsRootIsRefused() {
         store.closeConfigurationStore();
-        SparkStoreConfigurationStore other = service.store("another", 0);
+        SparkStoreConfigurationStore other = service.store("another", null, 0, 0);
         other.init(null);
         StoreException failure = assertThrows(StoreException.class, other::upgradeStoreStructure);
         assertTrue(failure.getMessage().contains("'host'")

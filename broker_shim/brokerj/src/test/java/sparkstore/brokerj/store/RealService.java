@@ -5,6 +5,8 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.qpid.server.store.SizeMonitoringSettings;
 import org.junit.jupiter.api.Assumptions;
 import sparkstore.brokerj.service.ServiceAddress;
@@ -16,12 +18,19 @@ import sparkstore.brokerj.service.ServiceSettings;
  */
 final class RealService implements AutoCloseable {
     private final Path root;
-    private final Path socket;
+    private final List<String> options;
+    private String address;
     private Process process;
 
+    /** On a unix socket. */
     RealService(Path folder) throws IOException {
+        this(folder, "--store-socket=" + folder.resolve("s"));
+    }
+
+    /** @param options where it listens, as {@code sparkstore serve} takes them */
+    RealService(Path folder, String... options) throws IOException {
         root = folder.resolve("root");
-        socket = folder.resolve("s");
+        this.options = List.of(options);
         start();
     }
 
@@ -33,14 +42,17 @@ final class RealService implements AutoCloseable {
     }
 
     void start() throws IOException {
-        process = new ProcessBuilder(python(), "-m", "broker_shim.embedded.serve", root.toString(),
-                "--store-socket=" + socket, "--no-amqp")
+        List<String> command = new ArrayList<>(List.of(
+                python(), "-m", "broker_shim.embedded.serve", root.toString(), "--no-amqp"));
+        command.addAll(options);
+        process = new ProcessBuilder(command)
                 .redirectError(ProcessBuilder.Redirect.DISCARD).start();
-        // Its output stays open with the process: one line says that it listens.
+        // Its output stays open with the process: one line says where it listens.
         String line = new BufferedReader(new InputStreamReader(process.getInputStream())).readLine();
-        if (line == null || !line.startsWith("READY")) {
+        if (line == null || !line.startsWith("READY ")) {
             throw new IOException("the service did not start: " + line);
         }
+        address = line.split(" ")[1];
     }
 
     /** kill -9. */
@@ -48,39 +60,33 @@ final class RealService implements AutoCloseable {
         process.destroyForcibly().waitFor();
     }
 
+    Path root() {
+        return root;
+    }
+
     /** A store on its root, as a node makes it. */
     SparkStoreConfigurationStore store() {
-        return store("host", 0);
+        return store("host", null, 0, 0);
     }
 
-    SparkStoreConfigurationStore store(String host, long overfullBytes) {
-        return new SparkStoreConfigurationStore(new Settings(host, overfullBytes));
+    SparkStoreConfigurationStore store(
+            String host, String tokenFile, long underfullBytes, long overfullBytes) {
+        return new SparkStoreConfigurationStore(
+                new Settings(address, tokenFile, host, root.toString(), underfullBytes, overfullBytes));
     }
 
-    private final class Settings
+    private record Settings(String address, String tokenFile, String host, String root,
+            long underfullBytes, long overfullBytes)
             implements SparkStoreConfigurationStore.Settings, SizeMonitoringSettings {
-        private final String host;
-        private final long overfullBytes;
-
-        Settings(String host, long overfullBytes) {
-            this.host = host;
-            this.overfullBytes = overfullBytes;
-        }
-
         @Override
         public ServiceSettings service() {
-            return new ServiceSettings(new ServiceAddress("unix:" + socket), null, host,
+            return new ServiceSettings(new ServiceAddress(address), tokenFile, host,
                     Duration.ofSeconds(20), Duration.ZERO, Duration.ofSeconds(30));
         }
 
         @Override
-        public String root() {
-            return root.toString();
-        }
-
-        @Override
         public Long getStoreUnderfullSize() {
-            return 0L;
+            return underfullBytes;
         }
 
         @Override

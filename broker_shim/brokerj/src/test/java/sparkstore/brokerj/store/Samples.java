@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.qpid.server.bytebuffer.QpidByteBuffer;
-import org.apache.qpid.server.message.ServerMessage;
+import org.apache.qpid.server.message.EnqueueableMessage;
 import org.apache.qpid.server.protocol.v0_10.MessageMetaData_0_10;
 import org.apache.qpid.server.protocol.v0_10.MessageTransferMessage;
 import org.apache.qpid.server.protocol.v0_10.transport.DeliveryProperties;
@@ -75,7 +75,7 @@ final class Samples {
     }
 
     static MessageEnqueueRecord enqueue(
-            MessageStore store, TransactionLogResource queue, ServerMessage<?> message) {
+            MessageStore store, TransactionLogResource queue, EnqueueableMessage<?> message) {
         Transaction transaction = store.newTransaction();
         MessageEnqueueRecord entry = transaction.enqueueMessage(queue, message);
         transaction.commitTran();

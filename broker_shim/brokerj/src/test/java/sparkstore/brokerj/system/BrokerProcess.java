@@ -20,8 +20,9 @@ import tools.jackson.databind.ObjectMapper;
  * A Broker-J of its own process, from published artifacts, with one SPARKSTORE node on loopback.
  *
  * <p>{@code main(workDir, port)}; the node's attributes come from system properties
- * ({@code -Dsparkstore.service=…}). Prints "READY port" when the virtual host is active, "ERRORED"
- * when its node is not; runs until killed.
+ * ({@code -Dsparkstore.service=…}), or all of them from one ({@code -Dtest.node=}, JSON). Prints
+ * "READY port" when the virtual host is active, "ERRORED" when it or its node cannot be; runs until
+ * killed.
  */
 public final class BrokerProcess {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -61,12 +62,6 @@ public final class BrokerProcess {
     }
 
     private static Map<String, Object> configuration(int port) throws Exception {
-        Map<String, Object> autoCreated = Map.of("pattern", "auto\\..*", "nodeType", "queue",
-                "attributes", Map.of(), "createdOnPublish", true, "createdOnConsume", true);
-        String host = JSON.writeValueAsString(Map.of(
-                "type", "ProvidedStore", "nodeAutoCreationPolicies", List.of(autoCreated)));
-        Map<String, Object> node = Map.of("name", "default", "type", "SPARKSTORE",
-                "defaultVirtualHostNode", "true", "virtualHostInitialConfiguration", host);
         Map<String, Object> amqp = Map.of("name", "AMQP", "port", String.valueOf(port),
                 "bindingAddress", "127.0.0.1", "authenticationProvider", "users",
                 "protocols", List.of("AMQP_0_9_1", "AMQP_0_10", "AMQP_1_0"),
@@ -77,7 +72,20 @@ public final class BrokerProcess {
         return Map.of("name", "test", "modelVersion", "9.0",
                 "authenticationproviders",
                 List.of(Map.of("name", "users", "type", "Anonymous")),
-                "ports", List.of(amqp), "virtualhostnodes", List.of(node));
+                "ports", List.of(amqp), "virtualhostnodes", List.of(node()));
+    }
+
+    private static Map<?, ?> node() throws Exception {
+        String given = System.getProperty("test.node");
+        if (given != null) {
+            return JSON.readValue(given, Map.class);
+        }
+        Map<String, Object> autoCreated = Map.of("pattern", "auto\\..*", "nodeType", "queue",
+                "attributes", Map.of(), "createdOnPublish", true, "createdOnConsume", true);
+        String host = JSON.writeValueAsString(Map.of(
+                "type", "ProvidedStore", "nodeAutoCreationPolicies", List.of(autoCreated)));
+        return Map.of("name", "default", "type", "SPARKSTORE",
+                "defaultVirtualHostNode", "true", "virtualHostInitialConfiguration", host);
     }
 
     private static String outcome(SystemConfig<?> system) throws InterruptedException {
@@ -89,7 +97,8 @@ public final class BrokerProcess {
                 if (host != null && host.getState() == State.ACTIVE) {
                     return "READY " + ports(broker);
                 }
-                if (node.getState() == State.ERRORED) {
+                if (node.getState() == State.ERRORED
+                        || host != null && host.getState() == State.ERRORED) {
                     return "ERRORED";
                 }
             }

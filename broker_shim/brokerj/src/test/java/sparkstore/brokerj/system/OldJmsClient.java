@@ -17,10 +17,12 @@ import tools.jackson.databind.ObjectMapper;
 
 /**
  * The old Qpid JMS client as a process, over AMQP 0-10 or 0-9-1: {@code main(port, version, what,
- * queue, count)}; prints what it found as one JSON object.
+ * queue, count)}; prints what it found as one JSON object. It waits long for the {@code count}
+ * messages that it shall receive, and shortly for more, which should not be there.
  */
 public final class OldJmsClient {
-    private static final long QUIET_MS = 2_000;
+    private static final long WAIT_MS = 30_000;
+    private static final long QUIET_MS = 1_000;
 
     private OldJmsClient() {
     }
@@ -40,7 +42,8 @@ public final class OldJmsClient {
             var destination = session.createQueue(
                     "BURL:direct://amq.direct//" + queue + "?durable='true'");
             if ("receive".equals(arguments[2])) {
-                found.put("texts", texts(session.createConsumer(destination)));
+                found.put("texts", texts(session.createConsumer(destination),
+                        Integer.parseInt(arguments[4])));
             } else {
                 session.createConsumer(destination).close();
                 send(session, session.createProducer(destination), Integer.parseInt(arguments[4]));
@@ -67,12 +70,15 @@ public final class OldJmsClient {
         }
     }
 
-    private static List<String> texts(MessageConsumer consumer) throws JMSException {
+    private static List<String> texts(MessageConsumer consumer, int expected) throws JMSException {
         List<String> texts = new ArrayList<>();
-        for (Message next = consumer.receive(QUIET_MS); next != null;
-                next = consumer.receive(QUIET_MS)) {
-            texts.add(((TextMessage) next).getText());
-        }
+        Message next;
+        do {
+            next = consumer.receive(texts.size() < expected ? WAIT_MS : QUIET_MS);
+            if (next != null) {
+                texts.add(((TextMessage) next).getText());
+            }
+        } while (next != null);
         return texts;
     }
 }

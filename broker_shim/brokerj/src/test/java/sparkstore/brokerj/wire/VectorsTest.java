@@ -140,8 +140,8 @@ class VectorsTest {
             batch.dequeued("queue", n);
         }
         int end = batch.fitting(0, batch.size() / 3, 1000);
-        byte[] first = batch.array(0, end);
-        byte[] rest = batch.array(end, 100);
+        byte[] first = batch.entries(0, end);
+        byte[] rest = batch.entries(end, 100);
         assertEquals(batch.size() + 2 * 3, first.length + rest.length);
         Unpacker unpacker = new Unpacker(ByteBuffer.wrap(rest));
         assertEquals(100 - end, unpacker.array());

@@ -1,0 +1,105 @@
+"""The README's five steps for Broker-J, followed: its commands, its JSON, its question."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.services import short_folder
+from tests.system import brokerj
+from tests.system.conftest import CHECKOUT, BrokerProcess
+
+README = (CHECKOUT / "README.md").read_text()
+SECTION = README.partition("## Use it from Broker-J\n")[2].partition("\n## ")[0]
+ROOT = "/var/lib/queues"
+NODE = "broker_shim/brokerj/src/main/java/sparkstore/brokerj/node/SparkStoreVirtualHostNode.java"
+
+
+def blocks() -> list[str]:
+    """What the steps say to run or write, in their order."""
+    found = re.findall(r"^   ```\w*\n(.*?)^   ```$", SECTION, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(block).strip() for block in found]
+
+
+def shell(command: str, home: Path) -> None:
+    subprocess.run(
+        ["sh", "-ec", command],
+        cwd=CHECKOUT,
+        env={**os.environ, "QPID_HOME": str(home)},
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def sparkstore(command: str) -> list[str]:
+    """The arguments of a command line that calls `sparkstore`."""
+    program, *arguments = shlex.split(command)
+    assert program == "sparkstore"
+    return arguments
+
+
+def ask(question: str) -> str:
+    call = "import sys; from sparkstore.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", call, *sparkstore(question)],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.system
+@pytest.mark.slow
+def test_the_five_steps(tmp_path: Path) -> None:
+    brokerj.build()
+    build, install, serve, node, question = blocks()
+    home = tmp_path / "qpid"
+    (home / "lib" / "opt").mkdir(parents=True)
+    shell(build, home)
+    shell(install, home)
+    with short_folder() as folder:
+        root = str(folder / "queues")
+        assert all(ROOT in text for text in (serve, node, question))
+        command, *arguments = sparkstore(serve.replace(ROOT, root))
+        assert command == "serve"
+        service = BrokerProcess(*arguments)
+        attributes = json.dumps(json.loads(node.replace(ROOT, root)))
+        broker = brokerj.JavaBroker(
+            tmp_path / "work",
+            f"-Dtest.node={attributes}",
+            plugin=home / "lib" / "opt" / "sparkstore-brokerj.jar",
+        )
+        try:
+            brokerj.run_client(broker, "JmsClient", "send", "orders", 50)
+            answer = ask(question.replace(ROOT, root))
+        finally:
+            broker.kill()
+            service.kill()
+    assert re.search(r"\borders\b\W+25\b", answer), answer
+
+
+def test_the_table_tells_every_attribute_with_its_variable_and_default() -> None:
+    source = (CHECKOUT / NODE).read_text()
+    defaults = dict(re.findall(r'Default\(name = "([\w.]+)"\)\s+String \w+ = "(.*?)";', source))
+    attributes = set(re.findall(r'defaultValue = "\$\{([\w.]+)\}"', source))
+    told: dict[str, str] = {}
+    for row in re.findall(r"^\| (`.*?) \| (.*?) \| (.*?) \|", SECTION, re.MULTILINE):
+        names, variables, values = (cell.replace("`", "").split(", ") for cell in row)
+        for name, variable, value in zip(names, variables, values, strict=True):
+            getter = f"get{name[0].upper()}{name[1:]}()"
+            assert getter in source
+            told[variable] = "" if value == "none" else value
+    assert attributes == set(defaults)
+    assert told == defaults
