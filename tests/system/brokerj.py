@@ -21,6 +21,8 @@ from tests.system.conftest import CHECKOUT, BrokerProcess
 
 MODULE = CHECKOUT / "broker_shim" / "brokerj"
 PLUGIN = MODULE / "target" / "sparkstore-brokerj.jar"
+_OUTCOMES = ("READY ", "ERRORED", "LATE")
+"""What `BrokerProcess` says; the broker itself may print before that."""
 START_S, STOP_S, CLIENT_S = 90.0, 30.0, 240.0
 _JVM = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 
@@ -89,9 +91,10 @@ class JavaBroker:
         alarm = threading.Timer(START_S, self._process.kill)
         alarm.start()
         assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
+        lines = (line.strip() for line in self._process.stdout)
+        said = next((line for line in lines if line.startswith(_OUTCOMES)), "ended")
         alarm.cancel()
-        return line
+        return said
 
     @property
     def port(self) -> int:

@@ -73,17 +73,3 @@ def test_the_old_protocols(setup: brokerj.Setup, version: str, column: str) -> N
     assert [dict(row["properties"])["region"] for row in found] == ["EU", "US"] * 10
     assert [row["correlation_id"] for row in found] == [f"c{n}" for n in range(20)]
     assert {row["priority"] for row in found} == {7}
-
-
-def test_messages_whose_protocol_is_not_installed_any_more_are_kept(setup: brokerj.Setup) -> None:
-    setup.client("OldJmsClient", "0-9-1", "send", "old", 3)
-    setup.broker.kill()
-    setup.start_broker(without="amqp-0-8-protocol")
-    assert setup.broker.outcome == "ERRORED"
-    assert "metadata of type 0: put the plugin of its protocol on the class path" in (
-        setup.broker.log
-    )
-    setup.broker.kill()
-    setup.start_broker()
-    found = setup.client("OldJmsClient", "0-9-1", "receive", "old", 3)["texts"]
-    assert found == texts(*range(3))
