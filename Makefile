@@ -8,7 +8,7 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    bench-jobs bench-brokerj soak wheel check-schedules lock clean
+    bench-jobs bench-messages bench-brokerj soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ demo: setup  ## real messages in, the broker killed, nothing lost, SQL answers (
 	@$(BIN)/python -m broker_shim.demo
 
 test: setup  ## everything CI needs: unit, contract, properties, system, spark, architecture
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not thorough" \
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not thorough" --durations=25 \
 	    tests/spark tests/system tests
 
 test-all: setup  ## every test, also those that only go further into what others show
@@ -70,10 +70,15 @@ bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=..
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
 	@$(BIN)/python -m tests.benchmarks.bench_beside
 
+bench-messages: $(SETUP)  ## what a name costs; exit code 1 if more than 3 plain look-ups
+	@$(BIN)/python -m tests.benchmarks.bench_addresses
+	@$(BIN)/python -m tests.benchmarks.bench_addresses --queues 1000
+
 bench-brokerj: setup  ## Broker-J on this store beside BDB JE and Derby (needs Maven and ../shared/peers)
 	@$(BIN)/python -m tests.benchmarks.bench_brokerj
 	@$(BIN)/python -m tests.benchmarks.bench_brokerj --size 4096
 	@$(BIN)/python -m tests.benchmarks.bench_brokerj --clients --n 3000
+	@$(BIN)/python -m tests.benchmarks.bench_backlog
 
 soak: setup  ## kill -9 at random points, hundreds of times
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)

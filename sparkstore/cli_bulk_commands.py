@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,6 @@ def purge(arguments: Namespace) -> int:
 def _act(arguments: Namespace, action: Action, to: str | None) -> int:
     from sparkstore import bulk_run, choose
 
-    job = bulk_run.Job(action, arguments.queue, to)
     if to == arguments.queue:
         message = f"messages of {to!r} cannot move to {to!r}: name another queue"
         raise InvalidRequest(message)
@@ -50,10 +49,10 @@ def _act(arguments: Namespace, action: Action, to: str | None) -> int:
         return choose.waiting(spark, root, arguments.queue, arguments.where)
 
     def work(control: Control, _root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
-        return bulk_run.run(control, job, ids, show)
+        to = arguments.to if action is Action.MOVE else None
+        return bulk_run.run(control, bulk_run.Job(action, arguments.queue, to), ids, show)
 
-    told = {"action": action.value, "from": arguments.queue} | ({"to": to} if to else {})
-    return _run(arguments, told, Request(action, arguments.queue, (), to), find, work)
+    return _run(arguments, action, find, work)
 
 
 def replay(arguments: Namespace) -> int:
@@ -61,29 +60,27 @@ def replay(arguments: Namespace) -> int:
     from sparkstore import bulk_run, choose
     from sparkstore.content import ContentReader
 
-    to = arguments.to or arguments.queue
+    arguments.to = arguments.to or arguments.queue
 
     def find(spark: SparkSession, root: Root) -> DataFrame:
-        return choose.departed(spark, root, arguments.queue, arguments.where, to=to)
+        return choose.departed(spark, root, arguments.queue, arguments.where, to=arguments.to)
 
     def work(control: Control, root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
-        return bulk_run.replay(control, ContentReader(root), to, ids, show)
+        return bulk_run.replay(control, ContentReader(root), arguments.to, ids, show)
 
-    told = {"action": "replay", "from": arguments.queue, "to": to}
-    return _run(arguments, told, Request(Action.PURGE, to, ()), find, work)
+    return _run(arguments, None, find, work)
 
 
 Find = Callable[["SparkSession", "Root"], "DataFrame"]
 Work = Callable[["Control", "Root", Iterable[int], Callable[[Answer], None]], Answer]
 
 
-def _run(arguments: Namespace, told: dict[str, Any], check: Request, find: Find, work: Work) -> int:
+def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) -> int:
     """Check the queues, find the messages, and act on them or show them.
 
     Args:
         arguments: Of the command.
-        told: What its result begins with.
-        check: A request without messages: refused if a queue is wrong.
+        action: What is asked of the store; None for a replay.
         find: Chooses.
         work: Acts.
     """
@@ -96,8 +93,11 @@ def _run(arguments: Namespace, told: dict[str, Any], check: Request, find: Find,
     config = read_config(arguments.config) if arguments.config else StoreConfig()
     with _session() as spark:
         choose.condition(spark, arguments.where)
+        queues = choose.definitions(spark, root)
+        _name_queues(arguments, queues)
+        told, check = _told(arguments, action), _check(arguments, action)
         if arguments.dry_run:
-            _check_at_rest(spark, root, check)
+            _check_at_rest(queues, check)
             chosen = find(spark, root)
             _show_sample(arguments, told, choose.count(chosen), choose.sample(chosen, _SAMPLE))
             return 0
@@ -114,6 +114,29 @@ def _run(arguments: Namespace, told: dict[str, Any], check: Request, find: Find,
     return 0
 
 
+def _name_queues(arguments: Namespace, queues: Collection[str]) -> None:
+    """Replace what the user calls queues (a short name, q::q) by what the store calls them."""
+    from sparkstore.queue_names import find
+
+    for name in ("queue", "to"):
+        said = getattr(arguments, name, None)
+        if said is not None:
+            setattr(arguments, name, find(said, queues))
+
+
+def _told(arguments: Namespace, action: Action | None) -> dict[str, Any]:
+    """What the result begins with."""
+    told = {"action": "replay" if action is None else action.value, "from": arguments.queue}
+    return told | ({"to": arguments.to} if action in {None, Action.MOVE} else {})
+
+
+def _check(arguments: Namespace, action: Action | None) -> Request:
+    """A request without messages: refused if a queue is wrong."""
+    if action is None:
+        return Request(Action.PURGE, arguments.to, ())
+    return Request(action, arguments.queue, (), arguments.to if action is Action.MOVE else None)
+
+
 def export(arguments: Namespace) -> int:
     """Write messages of a queue to a file."""
     from sparkstore import choose
@@ -125,7 +148,9 @@ def export(arguments: Namespace) -> int:
         raise InvalidRequest("--format parquet needs --output FILE")
     root = open_root(arguments.root)
     with _session() as spark:
-        _check_at_rest(spark, root, Request(Action.PURGE, arguments.queue, ()))
+        queues = choose.definitions(spark, root)
+        _name_queues(arguments, queues)
+        _check_at_rest(queues, Request(Action.PURGE, arguments.queue, ()))
         chosen = choose.waiting(spark, root, arguments.queue, arguments.where)
         show = _shower(arguments, {"action": "export"})
         found = _counted(contents(ContentReader(root), choose.ids(chosen)), show)
@@ -160,13 +185,12 @@ def _counted(found: Iterable[Any], show: Callable[[Answer], None]) -> Iterator[A
         yield each
 
 
-def _check_at_rest(spark: SparkSession, root: Root, check: Request) -> None:
+def _check_at_rest(queues: Mapping[str, str], check: Request) -> None:
     """As the store would check a request, by what Delta has: without asking or opening it."""
-    from sparkstore import bulk, choose
+    from sparkstore import bulk
     from sparkstore.queue_arguments import terms_of
 
-    found = choose.definitions(spark, root)
-    bulk.check(check, lambda name: terms_of(found[name]) if name in found else None)
+    bulk.check(check, lambda name: terms_of(queues[name]) if name in queues else None)
 
 
 def _show_sample(

@@ -73,14 +73,16 @@ def _queue_row(name: str, queue: Queue, now_us: int) -> Row:
 def browse(arguments: Namespace) -> int:
     """Messages of one queue, in order."""
     from sparkstore.content import ContentReader
+    from sparkstore.queue_names import find
     from sparkstore.root import open_root
 
     root = open_root(arguments.root)
     state = _recovered(root)
-    if arguments.queue not in state.queues:
+    queue = find(arguments.queue, state.queues)
+    if queue not in state.queues:
         message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
         raise InvalidRequest(message)
-    entries = state.queues[arguments.queue].entries.items()
+    entries = state.queues[queue].entries.items()
     rows: Iterator[dict[str, Any]] = (
         _message_row(message_id, entry) for message_id, entry in islice(entries, _limit(arguments))
     )

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from sparkstore.errors import InvalidRequest
 from sparkstore.fold import Entry
+from sparkstore.queue_names import canonical
 
 EXPIRED, OVER_DELIVERED = "expired", "over-delivered"
 """Why a message may not stay."""
@@ -71,7 +72,7 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
 
     Raises:
         InvalidRequest: A time or count is no integer from 0, or the dead-letter queue no other
-            queue's name.
+            queue's name, plain or `address::queue`.
     """
     for name, most in (("message_ttl_ms", _MAX_TTL_MS), ("max_delivery_count", (1 << 31) - 1)):
         value = arguments.get(name)
@@ -79,7 +80,9 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
             message = f"queue {queue!r}: {name} is {value!r}: say an integer from 0 to {most}"
             raise InvalidRequest(message)
     target = arguments.get("dead_letter_queue")
-    if target is not None and (not isinstance(target, str) or not target or target == queue):
+    if target is None:
+        return
+    if not isinstance(target, str) or not target or canonical(target) == queue:
         message = f"queue {queue!r}: dead_letter_queue is {target!r}: say another queue's name"
         raise InvalidRequest(message)
 
@@ -96,9 +99,19 @@ def terms_of(detail: str) -> Terms:
     arguments = QueueArguments(
         ttl_ms if _is_number(ttl_ms, _MAX_TTL_MS) else None,
         limit if _is_number(limit, (1 << 31) - 1) else None,
-        target if isinstance(target, str) and target else None,
+        _target(target),
     )
     return Terms(content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES, arguments)
+
+
+def _target(value: object) -> str | None:
+    """What the store calls a dead-letter queue; a text that names no queue is none."""
+    if not isinstance(value, str) or not value:
+        return None
+    try:
+        return canonical(value)
+    except InvalidRequest:
+        return None
 
 
 def _is_number(value: object, most: int) -> bool:

@@ -16,6 +16,7 @@ from cproton import (
     PN_DIST_MODE_COPY,
     PN_RCV_FIRST,
     PN_SND_SETTLED,
+    PN_UNSPECIFIED,
     pn_link_is_sender,
     pn_link_name,
     pn_link_open,
@@ -38,8 +39,18 @@ from cproton import (
     pn_terminus_set_type,
 )
 
+from broker_shim.addressing.fqqn import BindingKey, name_of
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.address import AnonymousNode, Node, QueueNode
+from broker_shim.embedded.address import (
+    AddressNode,
+    AmbiguousNode,
+    AnonymousNode,
+    ExchangeNode,
+    MalformedNode,
+    Node,
+    QueueNode,
+    described,
+)
 from broker_shim.embedded.browsing import BrowsingLink
 from broker_shim.embedded.conditions import (
     INVALID_FIELD,
@@ -95,7 +106,11 @@ def _attach_incoming(connection: Connection, link: Any) -> None:
     dynamic = bool(pn_terminus_is_dynamic(remote))
     address = None if dynamic else pn_terminus_get_address(remote)
     name = _temporary_name() if dynamic else address
-    node = QueueNode(name) if dynamic and name else connection.broker.node_of(name)
+    destinations = connection.broker.destinations
+    node = QueueNode(name) if dynamic and name else destinations.node_of(name)
+    if isinstance(node, AmbiguousNode | MalformedNode):
+        _refuse_node(connection, link, node)
+        return
 
     def ready() -> None:
         local = pn_link_target(link)
@@ -113,26 +128,41 @@ def _attach_incoming(connection: Connection, link: Any) -> None:
 
 
 def _attach_outgoing(connection: Connection, link: Any) -> None:
-    broker = connection.broker
     remote = pn_link_remote_source(link)
     dynamic = bool(pn_terminus_is_dynamic(remote))
     address = _temporary_name() if dynamic else pn_terminus_get_address(remote)
-    node: Node = QueueNode(address) if dynamic and address else broker.node_of(address)
-    if isinstance(node, AnonymousNode):
-        _refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))
-    elif isinstance(node, QueueNode):
-        ready = partial(
-            _outgoing_ready, connection, link, address, node.queue, is_temporary=dynamic
-        )
-        _when_there(connection, link, node, ready, is_temporary=dynamic)
+    destinations = connection.broker.destinations
+    node = QueueNode(address) if dynamic and address else destinations.source_of(address)
+    match node:
+        case AnonymousNode():
+            _refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))
+        case AmbiguousNode() | MalformedNode():
+            _refuse_node(connection, link, node)
+        case QueueNode(queue):
+            ready = partial(_outgoing_ready, connection, link, address, queue, is_temporary=dynamic)
+            _when_there(connection, link, node, ready, is_temporary=dynamic)
+        case AddressNode() | ExchangeNode():
+            _subscribe(connection, link, address, node)
+
+
+def _subscribe(
+    connection: Connection, link: Any, address: str, node: AddressNode | ExchangeNode
+) -> None:
+    """Serve the link from a queue of its own, which ends with it."""
+    broker, queue = connection.broker, _temporary_name()
+    if isinstance(node, AddressNode):
+        queue = name_of(BindingKey(node.address, queue))
     elif node.routing_key is None and broker.router.needs_key(node.exchange):
         text = f"a direct exchange needs a routing key: {node.exchange}/KEY"
         _refuse(connection, link, Refusal(INVALID_FIELD, text))
+        return
+    ready = partial(_outgoing_ready, connection, link, address, queue, is_temporary=True)
+    pending = _expect(connection, link)
+    on_done = _answer(connection, link, pending, ready)
+    if isinstance(node, AddressNode):
+        broker.create_queue(broker.destinations.subscription(node.address, queue), on_done)
     else:
-        queue = _temporary_name()
-        ready = partial(_outgoing_ready, connection, link, address, queue, is_temporary=True)
-        pending = _expect(connection, link)
-        broker.subscribe(queue, node, _answer(connection, link, pending, ready))
+        broker.subscribe(queue, node, on_done)
 
 
 def _outgoing_ready(
@@ -205,9 +235,27 @@ def _answer(
 
 
 def _refuse(connection: Connection, link: Any, refusal: Refusal) -> None:
-    """Attach without a terminus, then detach with the reason."""
+    """Attach without a terminus, then detach with the reason.
+
+    Proton's own default is an empty terminus, which to Qpid JMS is a link that was attached and
+    then closed: its application is not told that the destination is wrong.
+    """
+    refused = pn_link_source(link) if pn_link_is_sender(link) else pn_link_target(link)
+    pn_terminus_set_type(refused, PN_UNSPECIFIED)
     pn_link_open(link)
     connection.detach(link, refusal)
+
+
+def _refuse_node(connection: Connection, link: Any, node: AmbiguousNode | MalformedNode) -> None:
+    """Tell that a name names nothing.
+
+    The candidates of an ambiguous one go to the broker's log: a client need not learn who else
+    has a queue.
+    """
+    if isinstance(node, AmbiguousNode):
+        connection.broker.destinations.warn(node.ambiguous)
+    condition = NOT_FOUND if isinstance(node, AmbiguousNode) else INVALID_FIELD
+    _refuse(connection, link, Refusal(condition, described(node)))
 
 
 def _copy_source(link: Any) -> None:

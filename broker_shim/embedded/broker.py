@@ -12,18 +12,12 @@ from functools import partial
 
 from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.address import (
-    AnonymousNode,
-    ExchangeNode,
-    Node,
-    QueueNode,
-    node_of,
-    refusal_to_create,
-)
+from broker_shim.embedded.address import ExchangeNode, Node
 from broker_shim.embedded.bulk import BulkOperations
+from broker_shim.embedded.destinations import Destinations
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.queue import QueueDispatch
-from broker_shim.embedded.routing import DEFAULT_EXCHANGES, Router
+from broker_shim.embedded.routing import DEFAULT_EXCHANGES
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.settlement import Later, Settlement
 from broker_shim.embedded.store_calls import StoreCalls
@@ -54,7 +48,8 @@ class Broker:
         self.settings = settings
         self.metrics = metrics
         self.queues: dict[str, QueueDispatch] = {}
-        self.router = Router()
+        self.destinations = Destinations(settings)
+        self.router = self.destinations.router
         self._to_dispatch: set[str] = set()
         self.is_stopping = False
         self.settlement = Settlement(self)
@@ -65,22 +60,9 @@ class Broker:
         """What is under way: calls of the store, and decisions that it has yet to take."""
         return self.calls.open_count + self.settlement.waiting_count
 
-    def node_of(self, address: str | None) -> Node:
-        """What an address names now."""
-        return node_of(address, queues=self.queues, exchanges=self.router)
-
     def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
         """The queues that a message sent to a node goes to; none if it routes nowhere."""
-        if isinstance(node, AnonymousNode):
-            node = self.node_of(header.to) if header.to else node
-        match node:
-            case QueueNode(queue):
-                return {queue} if queue in self.queues else set()
-            case ExchangeNode(exchange, key):
-                routing_key = key if key is not None else header.subject or ""
-                return self.router.route(exchange, routing_key) & self.queues.keys()
-            case AnonymousNode():
-                return set()
+        return self.destinations.queues_for(node, header) & self.queues.keys()
 
     def publish(
         self, header: MessageHeader, body: bytes, queues: Iterable[str], on_done: OnComplete
@@ -103,24 +85,32 @@ class Broker:
         if name in self.queues:
             on_done(None)
             return
-        reason = refusal_to_create(name)
-        if reason is None and not self.settings.auto_create:
-            reason = f"queue {name!r} does not exist (auto_create is off)"
-        if reason is not None:
-            on_done(InvalidRequest(reason))
+        try:
+            queue = self.destinations.on_demand(name)
+        except InvalidRequest as refusal:
+            on_done(refusal)
             return
-        self.create_queue(Queue(name), on_done)
+        self.create_queue(queue, on_done)
 
     def create_queue(self, queue: Queue, on_done: OnComplete) -> None:
         """Create a queue; it is used when that has completed."""
 
         def created(error: StoreError | None) -> None:
             if error is None and queue.name not in self.queues:
-                self.queues[queue.name] = _dispatch_of(queue)
+                self.serve(queue)
                 _log.info("queue %r created", queue.name)
             on_done(error)
 
         self.calls.create(queue, created)
+
+    def serve(self, queue: Queue) -> QueueDispatch:
+        """Use a queue that the store has."""
+        is_kept = queue.durability is TerminusDurability.UNSETTLED_STATE
+        arguments = terms_of(detail_of(queue)).arguments
+        dispatch = QueueDispatch(queue.name, is_kept=is_kept, arguments=arguments)
+        self.queues[queue.name] = dispatch
+        self.destinations.addresses.add(queue.name)
+        return dispatch
 
     def subscribe(self, queue: str, node: ExchangeNode, on_done: OnComplete) -> None:
         """Create a queue that survives nothing and bind it to an exchange."""
@@ -145,6 +135,7 @@ class Broker:
         if self.queues.pop(name, None) is None:
             return
         self.router.unbind_queue(name)
+        self.destinations.addresses.remove(name)
 
         def destroyed(error: StoreError | None) -> None:
             if error is not None:
@@ -196,9 +187,7 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
             entries.append((message_id, entry.priority, entry.delivery_count + was_held))
             if entry.acquired_by is not None:
                 acquired.append((message_id, definition.name, entry.acquired_by))
-        queue = _dispatch_of(definition)
-        queue.recovered(entries)
-        broker.queues[definition.name] = queue
+        broker.serve(definition).recovered(entries)
     for exchange in recovered.exchanges:
         broker.router.add_exchange(exchange.name, exchange.type)
     for key in recovered.bindings:
@@ -209,12 +198,6 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
         broker.bulk.end_failed(queue)
     count = sum(len(queue) for queue in broker.queues.values())
     _log.info("recovered %d messages on %d queues", count, len(broker.queues))
-
-
-def _dispatch_of(queue: Queue) -> QueueDispatch:
-    is_kept = queue.durability is TerminusDurability.UNSETTLED_STATE
-    arguments = terms_of(detail_of(queue)).arguments
-    return QueueDispatch(queue.name, is_kept=is_kept, arguments=arguments)
 
 
 def _release(store: MessageStore, acquired: list[tuple[int, str, str]], timeout_s: float) -> None:
@@ -237,12 +220,13 @@ def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
     for exchange in exchanges:
         broker.router.add_exchange(exchange.name, exchange.type)
     wiring: list[Queue | Exchange] = [*exchanges, *settings.queues]
-    calls: list[Call] = [partial(store.create, item) for item in wiring]
-    calls += [partial(store.bind, key, {}) for key in settings.bindings]
-    _wait(calls, timeout_s)
+    _wait((partial(store.create, item) for item in wiring), timeout_s)
     for queue in settings.queues:
-        broker.queues.setdefault(queue.name, _dispatch_of(queue))
-    for key in settings.bindings:
+        if queue.name not in broker.queues:
+            broker.serve(queue)
+    bindings = [broker.destinations.bound(key) for key in settings.bindings]
+    _wait((partial(store.bind, key, {}) for key in bindings), timeout_s)
+    for key in bindings:
         broker.router.bind(key.exchange, key.binding_key, key.queue)
 
 

@@ -24,7 +24,7 @@ from cproton import (
     pn_link_recv,
 )
 
-from broker_shim.embedded.address import Node
+from broker_shim.embedded.address import Node, described
 from broker_shim.embedded.amqp_message import parse
 from broker_shim.embedded.amqp_types import DecodeError
 from broker_shim.embedded.conditions import (
@@ -119,8 +119,10 @@ class IncomingLink:
         queues = self._broker.queues_for(self._node, header)
         if not queues:
             self._broker.metrics.unroutable += 1
-            text = f"no queue for this message ({self._node})"
-            self._refuse(delivery, Refusal(NOT_FOUND, text))
+            node = self._broker.destinations.said_by(self._node, header)
+            self._refuse(
+                delivery, Refusal(NOT_FOUND, f"no queue for this message: {described(node)}")
+            )
             return
 
         def done(error: StoreError | None) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from broker_shim.embedded.settings import BrokerSettings, read_settings
+from broker_shim.addressing.bindings import Routing
+from broker_shim.embedded.settings import AddressSettings, BrokerSettings, read_settings
 from broker_shim.errors import InvalidRequest
 from broker_shim.service import options as service_options
 from broker_shim.store.interface import BindingKey, Exchange, Queue
 from sparkstore.config import StoreConfig, read_config
+from sparkstore.queue_names import canonical
 
 EXAMPLES = """\
 examples:
@@ -22,6 +24,8 @@ examples:
 
 addresses a client may use:
   orders                the queue; created when a client attaches to it (auto_create)
+  prices::alice         the queue alice on the address prices; created likewise
+  prices                multicast: every queue on it, or a subscription; else one of its queues
   amq.topic/order.new   an exchange and a routing key
   amq.topic             an exchange; the subject of each message is its routing key
 exchanges that are always there: amq.direct, amq.fanout, amq.topic
@@ -41,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_options(found.add_argument)
+    _add_wiring(found.add_argument)
     service_options.add_options(found.add_argument)
     return found
 
@@ -54,7 +59,32 @@ def _add_options(add: Callable[..., object]) -> None:
         help="loopback address; port 0 takes a free one (default: %(default)s)",
     )
     add("--config", type=Path, metavar="FILE", help="sparkstore.toml: [store] and [broker]")
-    add("--queue", action="append", default=[], metavar="NAME", help="create this queue")
+    add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
+    add(
+        "--metrics-file",
+        type=Path,
+        metavar="FILE",
+        help="write counters there every 5 s, as a textfile of Prometheus",
+    )
+    add("--json", action="store_true", help="print the READY line as JSON")
+    add("--verbose", action="store_true", help="log more")
+
+
+def _add_wiring(add: Callable[..., object]) -> None:
+    add(
+        "--queue",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="create this queue: NAME or ADDRESS::NAME",
+    )
+    add(
+        "--multicast",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="what is sent to this address goes to all its queues; a pattern such as prices.#",
+    )
     add(
         "--exchange",
         action="append",
@@ -69,15 +99,6 @@ def _add_options(add: Callable[..., object]) -> None:
         metavar="EXCHANGE:KEY:QUEUE",
         help="bind this queue; give it with --queue if it is new",
     )
-    add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
-    add(
-        "--metrics-file",
-        type=Path,
-        metavar="FILE",
-        help="write counters there every 5 s, as a textfile of Prometheus",
-    )
-    add("--json", action="store_true", help="print the READY line as JSON")
-    add("--verbose", action="store_true", help="log more")
 
 
 def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfig]:
@@ -99,7 +120,9 @@ def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfi
     for text in options.bind:
         exchange, key, queue = _split(text, "--bind EXCHANGE:KEY:QUEUE", 3)
         bindings.append(BindingKey(exchange, queue, key))
-    settings = settings.with_wiring([Queue(name) for name in options.queue], exchanges, bindings)
+    queues = [Queue(canonical(name)) for name in options.queue]
+    addresses = [AddressSettings(match, Routing.MULTICAST) for match in options.multicast]
+    settings = settings.with_wiring(queues, exchanges, bindings, addresses)
     return replace(settings, max_message_bytes=config.max_message_bytes), config
 
 

@@ -6,23 +6,45 @@ Wiring looks like this:
     queues = [{name = "late", arguments = {message_ttl_ms = 60000, dead_letter_queue = "dead"}}]
     exchanges = [{name = "news", type = "topic"}]
     bindings = [{exchange = "news", key = "sport.#", queue = "orders"}]
+    addresses = [{match = "prices.#", routing = "multicast", auto_create = true, arguments = {}}]
+
+A queue is named `address::queue`, or by a plain name: then its address has that name, too.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from broker_shim.addressing.bindings import Routing
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import BindingKey, Exchange, Queue
 from sparkstore.queue_arguments import check_arguments
+from sparkstore.queue_names import canonical
 
 _MIB = 1 << 20
 _TIERS = {tier.name.lower().replace("_", "-"): tier for tier in TerminusDurability}
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSettings:
+    """What holds for the addresses that match, and for the queues created on demand on them.
+
+    Attributes:
+        match: An address; words with dots between, where `*` is one word and `#` any number.
+        routing: Who gets what is sent to the address.
+        auto_create: Attaching to an unknown queue creates it; None: as the broker's setting says.
+        arguments: Of a queue that is created on demand.
+    """
+
+    match: str
+    routing: Routing = Routing.ANYCAST
+    auto_create: bool | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +56,7 @@ class BrokerSettings:
         queues: Created at start, durably; likewise exchanges and bindings.
         exchanges: Beside amq.direct, amq.fanout and amq.topic.
         bindings: Of these queues to these exchanges.
+        addresses: Settings of addresses; the first that matches an address holds.
         credit: Messages one sending link may have under way, at least 1.
         max_message_bytes: A link that sends a larger one is detached. Set from the store's limit.
         max_frame_bytes: Largest frame we take, at least 512.
@@ -51,6 +74,7 @@ class BrokerSettings:
     queues: tuple[Queue, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     bindings: tuple[BindingKey, ...] = ()
+    addresses: tuple[AddressSettings, ...] = ()
     credit: int = 1000
     max_message_bytes: int = 128 * _MIB
     max_frame_bytes: int = 32 * 1024
@@ -74,14 +98,19 @@ class BrokerSettings:
                 raise InvalidRequest(message)
 
     def with_wiring(
-        self, queues: list[Queue], exchanges: list[Exchange], bindings: list[BindingKey]
+        self,
+        queues: list[Queue],
+        exchanges: list[Exchange],
+        bindings: list[BindingKey],
+        addresses: Sequence[AddressSettings] = (),
     ) -> BrokerSettings:
-        """The same with more to create at start."""
+        """The same with more to create at start; settings of addresses go before the others."""
         return replace(
             self,
             queues=(*self.queues, *queues),
             exchanges=(*self.exchanges, *exchanges),
             bindings=(*self.bindings, *bindings),
+            addresses=(*addresses, *self.addresses),
         )
 
 
@@ -124,7 +153,7 @@ def _queue(item: Mapping[str, Any]) -> Queue:
     if tier not in _TIERS:
         message = f"durability {tier!r}: say one of {', '.join(_TIERS)}"
         raise InvalidRequest(message)
-    name, arguments = _field(item, "name"), item.get("arguments", {})
+    name, arguments = canonical(_field(item, "name")), item.get("arguments", {})
     check_arguments(name, arguments)
     return Queue(name, _TIERS[tier], arguments)
 
@@ -135,6 +164,27 @@ def _exchange(item: Mapping[str, Any]) -> Exchange:
 
 def _binding(item: Mapping[str, Any]) -> BindingKey:
     return BindingKey(_field(item, "exchange"), _field(item, "queue"), _field(item, "key", ""))
+
+
+def _address(item: Mapping[str, Any]) -> AddressSettings:
+    match, routing = _field(item, "match"), _field(item, "routing", "anycast")
+    if routing not in {*Routing}:
+        message = (
+            f"[broker] address {match!r}: routing {routing!r}: say one of {', '.join(Routing)}"
+        )
+        raise InvalidRequest(message)
+    auto_create, arguments = item.get("auto_create"), item.get("arguments", {})
+    if not (auto_create is None or isinstance(auto_create, bool)):
+        message = f"[broker] address {match!r}: auto_create is {auto_create!r}: say true or false"
+        raise InvalidRequest(message)
+    if not isinstance(arguments, Mapping):
+        message = f"[broker] address {match!r}: arguments must be a table"
+        raise InvalidRequest(message)
+    if unknown := set(item) - {"match", "routing", "auto_create", "arguments"}:
+        message = f"[broker] address {match!r}: unknown setting {min(unknown)!r}"
+        raise InvalidRequest(message)
+    check_arguments(match, arguments)
+    return AddressSettings(match, Routing(routing), auto_create, arguments)
 
 
 def _field(item: Mapping[str, Any], name: str, default: str | None = None) -> str:
@@ -149,4 +199,5 @@ _WIRING: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "queues": _queue,
     "exchanges": _exchange,
     "bindings": _binding,
+    "addresses": _address,
 }

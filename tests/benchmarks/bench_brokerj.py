@@ -77,6 +77,10 @@ class Bench:
         jar = MODULE / "target" / "sparkstore-brokerj.jar"
         self._path = os.pathsep.join(map(str, (target / "classes", target / "lib" / "*", jar)))
 
+    def add_to_path(self, classes: Path) -> None:
+        """More classes for the JVMs."""
+        self._path = os.pathsep.join((self._path, str(classes)))
+
     def store(self, name: str, folder: Path) -> dict[str, Figure]:
         """The `MessageStore` alone."""
         with self._node(name, folder) as (options, kind, node):
@@ -123,11 +127,12 @@ class Bench:
         if name != "sparkstore":
             yield (), name, "JSON"
             return
-        socket = folder / "service.sock"
+        socket, config = folder / "service.sock", folder / "store.toml"
+        settings = ("--config", str(config)) if config.exists() else ()
         service = subprocess.Popen(
             [
                 *(sys.executable, "-m", "sparkstore", "serve", str(folder / "root")),
-                *(f"--store-socket={socket}", "--no-amqp"),
+                *(f"--store-socket={socket}", "--no-amqp", *settings),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -22,7 +22,8 @@ from sparkstore.config import StoreConfig
 from sparkstore import compact, reconcile, replicate
 def at(boundary):
     print(boundary, flush=True)
-spark = local_session('killed', heap='1g', java_options='-XX:TieredStopAtLevel=1')
+options = '-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m'
+spark = local_session('killed', heap='1g', java_options=options)
 root = sys.argv[1]
 """
 

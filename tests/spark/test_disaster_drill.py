@@ -163,6 +163,7 @@ def test_an_old_primary_stops_serving_and_does_not_start_again(
     assert sorted(drain(start_broker(str(replica)).url)) == [*range(50)]
 
 
+@pytest.mark.thorough
 def test_a_root_whose_replica_was_promoted_behind_its_back_is_fenced_too(
     spark: SparkSession, start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -51,7 +51,7 @@ def test_a_run_leaves_a_row_that_sql_can_ask_and_metrics(
     (path,) = tmp_path.glob("*.prom")
     assert "sparkstore_job_success{" in path.read_text()
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("compact ")]
-    assert any("up to 1 appended" in line for line in lines)
+    assert any("appended up to position 1" in line for line in lines)
     assert all(line.split()[2] == "s" and float(line.split()[1]) >= 0 for line in lines)
     assert "done in" in lines[-1]
 

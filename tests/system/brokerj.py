@@ -21,6 +21,8 @@ from tests.system.conftest import CHECKOUT, BrokerProcess
 
 MODULE = CHECKOUT / "broker_shim" / "brokerj"
 PLUGIN = MODULE / "target" / "sparkstore-brokerj.jar"
+_OUTCOMES = ("READY ", "ERRORED", "LATE")
+"""What `BrokerProcess` says; the broker itself may print before that."""
 START_S, STOP_S, CLIENT_S = 90.0, 30.0, 240.0
 _JVM = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 ROOM = ("-Xmx1500m", "-XX:MaxDirectMemorySize=1g")
@@ -50,10 +52,12 @@ def build() -> None:
         )
 
 
-def _java(*arguments: str, plugin: Path = PLUGIN) -> list[str]:
+def java(*arguments: object, plugin: Path = PLUGIN, without: str = "no jar") -> list[str]:
+    """The command line of a class among the plugin, its tests and what they need."""
     target = MODULE / "target"
-    classes = [plugin, target / "test-classes", target / "lib" / "*"]
-    return ["java", *_JVM, "-cp", os.pathsep.join(map(str, classes)), *arguments]
+    jars = [jar for jar in sorted((target / "lib").glob("*.jar")) if without not in jar.name]
+    classes = [plugin, target / "test-classes", *jars]
+    return ["java", *_JVM, "-cp", os.pathsep.join(map(str, classes)), *map(str, arguments)]
 
 
 class JavaBroker:
@@ -63,17 +67,21 @@ class JavaBroker:
         work: Its work folder.
         options: For its JVM: among them the node's attributes, as context variables.
         plugin: The jar of the store.
+        without: Jars with this in their names are not on the class path.
     """
 
-    def __init__(self, work: Path, *options: str, plugin: Path = PLUGIN) -> None:
+    def __init__(
+        self, work: Path, *options: str, plugin: Path = PLUGIN, without: str = "no jar"
+    ) -> None:
         work.mkdir(exist_ok=True)
         self._log = work / "broker.log"
         with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
-                _java(
+                java(
                     *options,
                     *("sparkstore.brokerj.system.BrokerProcess", str(work), "0"),
                     plugin=plugin,
+                    without=without,
                 ),
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -85,9 +93,10 @@ class JavaBroker:
         alarm = threading.Timer(START_S, self._process.kill)
         alarm.start()
         assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
+        lines = (line.strip() for line in self._process.stdout)
+        said = next((line for line in lines if line.startswith(_OUTCOMES)), "ended")
         alarm.cancel()
-        return line
+        return said
 
     @property
     def port(self) -> int:
@@ -130,7 +139,7 @@ def at(socket: Path) -> str:
 def run_client(broker: JavaBroker, name: str, *arguments: object) -> dict[str, Any]:
     """Run a Java client to its end: what it found, a JSON object."""
     done = subprocess.run(
-        _java(f"sparkstore.brokerj.system.{name}", str(broker.port), *map(str, arguments)),
+        java(f"sparkstore.brokerj.system.{name}", str(broker.port), *map(str, arguments)),
         capture_output=True,
         text=True,
         timeout=CLIENT_S,
@@ -156,9 +165,9 @@ class Setup:
         """After it was ended."""
         self.service = self._serve()
 
-    def start_broker(self, *options: str) -> None:
+    def start_broker(self, *options: str, without: str = "no jar") -> None:
         """After it was ended; see `JavaBroker`."""
-        self.broker = JavaBroker(self.work, at(self.socket), *options)
+        self.broker = JavaBroker(self.work, at(self.socket), *options, without=without)
 
     def client(self, name: str, *arguments: object) -> dict[str, Any]:
         """Run a Java client to its end: what it found, a JSON object."""

@@ -78,11 +78,11 @@ def test_any_text_names_a_queue(broker: BrokerProcess, name: str) -> None:
     assert [m.id for m in take(broker.url, name, 1)] == [1]
 
 
-@pytest.mark.parametrize("name", ["amq.topci/flight", "address::queue"])
-def test_names_of_the_brokers_own_are_not_created_on_demand(
-    broker: BrokerProcess, name: str
+@pytest.mark.parametrize("name", ["amq.topci/flight", "amq.topci::queue", "news::queue"])
+def test_names_of_the_brokers_own_and_of_exchanges_are_not_created_on_demand(
+    wired: BrokerProcess, name: str
 ) -> None:
-    with connected(broker.url) as connection, pytest.raises(LinkDetached, match="not-found"):
+    with connected(wired.url) as connection, pytest.raises(LinkDetached, match="not-found"):
         connection.create_sender(name)
 
 

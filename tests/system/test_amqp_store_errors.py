@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -63,8 +63,8 @@ def run(
         announced, failures = threading.Event(), []
         stops: list[Callable[[], None]] = []
 
-        def announce(url: str, _options: object) -> None:
-            urls.append(url)
+        def announce(found: Sequence[str], _options: object) -> None:
+            urls.extend(found)
             announced.set()
 
         def handle_signals(listener: Any, _metrics: object) -> None:

@@ -353,7 +353,7 @@ def test_a_failed_sync_of_the_journal_stops_the_log_and_frees_no_log_file(
         log.append([fact_of(3)], fired.of(3))
         until(lambda: fired.numbers)
         log._committer._marked_at_ms = 0
-        until(lambda: log._failure is not None)
+        until(lambda: log.failure is not None)
         with pytest.raises(Unavailable, match=r"fsync of .*journal failed.*restart the store"):
             append(log, 4)
     released = [] if log._wal is None else [*log._wal._free]
@@ -381,7 +381,7 @@ def test_completions_fire_once_when_maintenance_after_the_commit_stops_the_log(
     monkeypatch.setattr(Journal, "merge", broken)
     monkeypatch.setattr(ClosedSegment, "is_worth_merging", True)
     log.flush(fired.of(1))
-    until(lambda: log._failure is not None)
+    until(lambda: log.failure is not None)
     log.close()
     assert fired.numbers == [1]
     assert fired.errors == {1: None}
@@ -401,7 +401,7 @@ def test_a_flush_after_the_committer_stopped_is_told(
     done = Completion()
     log.flush(done.finish)
     assert isinstance(error_of(done), Unavailable)
-    log._failure = None
+    log.failure = None
     late = Completion()
     log.flush(late.finish)
     assert isinstance(error_of(late), Unavailable)
@@ -488,7 +488,7 @@ def test_a_full_disk_is_unavailable_and_service_resumes_when_there_is_room(
         storage.is_down = True
         refusal = fill_up(log, taken, first=3)
         assert ("too much waits for its Delta commit" if shared else "No space left") in refusal
-        assert log._failure is None
+        assert log.failure is None
         disk.is_full = storage.is_down = False
         for completion in taken:
             completion.complete(30)

@@ -178,6 +178,17 @@ def test_a_message_that_failed_once_too_often_is_dead_lettered_when_it_is_given_
     assert bench.broker.metrics.dead_lettered == 1
 
 
+@pytest.mark.parametrize(("said", "name"), [("a::dead", "a::dead"), ("dead::dead", "dead")])
+def test_a_dead_letter_queue_may_be_named_in_full(bench: Bench, said: str, name: str) -> None:
+    create(bench, "q", message_ttl_ms=0, dead_letter_queue=said)
+    bench.publish(1, 10)
+    bench.receiver(credit=5)
+    bench.exchange()
+    assert waiting(bench, name) == [1]
+    resolve = bench.broker.destinations.addresses.resolve
+    assert resolve("dead") == resolve(name) is not None
+
+
 def test_a_message_given_back_unharmed_is_delivered_again(bench: Bench) -> None:
     create(bench, "q", max_delivery_count=0, dead_letter_queue="dead")
     bench.publish(1, 10)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_shim.addressing.bindings import AddressManager
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import (
     AnonymousNode,
@@ -106,13 +107,18 @@ def test_an_unknown_type_of_exchange_is_refused() -> None:
     ],
 )
 def test_an_address_names(address: str | None, node: object) -> None:
-    assert node_of(address, queues={"q", "x/q", "both"}, exchanges={"x", "both"}) == node
+    addresses = AddressManager()
+    for queue in ("q", "x/q", "both"):
+        addresses.add(queue)
+    assert node_of(address, addresses=addresses, exchanges={"x", "both"}) == node
 
 
-def test_only_plain_names_are_created_on_demand() -> None:
+def test_names_of_the_brokers_own_and_of_exchanges_are_not_created_on_demand() -> None:
     assert refusal_to_create("a/b.c d") is None
+    assert refusal_to_create("a::amq.b", {"x"}) is None
     assert "amq." in (refusal_to_create("amq.topci") or "")
-    assert "::" in (refusal_to_create("a::b") or "")
+    assert "amq." in (refusal_to_create("amq.topic::q") or "")
+    assert "is an exchange" in (refusal_to_create("x::q", {"x"}) or "")
 
 
 def test_wiring_is_read_from_toml(tmp_path: Path) -> None:

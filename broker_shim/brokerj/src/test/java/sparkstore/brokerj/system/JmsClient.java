@@ -6,10 +6,12 @@ import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
+import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -45,6 +47,7 @@ public final class JmsClient {
         switch (arguments[1]) {
             case "send" -> send(connection, name, Integer.parseInt(arguments[3]));
             case "receive" -> found.put("texts", receive(connection, name));
+            case "browse" -> found.put("texts", browse(connection, name));
             case "transact" -> transact(connection, name);
             case "roll-back-receive" -> found.put("redelivered", rollBack(connection, name));
             case "subscribe" -> subscribe(connection, name, arguments[3], found);
@@ -83,6 +86,17 @@ public final class JmsClient {
         for (Message next = consumer.receive(QUIET_MS); next != null;
                 next = consumer.receive(QUIET_MS)) {
             texts.add(((TextMessage) next).getText());
+        }
+        return texts;
+    }
+
+    private static List<String> browse(Connection connection, String name) throws JMSException {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        List<String> texts = new ArrayList<>();
+        try (QueueBrowser browser = session.createBrowser(session.createQueue(name))) {
+            for (Object next : Collections.list(browser.getEnumeration())) {
+                texts.add(((TextMessage) next).getText());
+            }
         }
         return texts;
     }

@@ -1,0 +1,93 @@
+"""What a text that names a queue means: `address::queue`, in full, or a queue alone. Pure.
+
+    said                what it is
+    address::queue      that queue on that address, and no other (a fully qualified queue name)
+    name                the queue `name` on the address of the same name
+
+The store calls a queue by one text only: `address::queue`, or the queue alone where its address
+has the same name. So each queue has one name in SQL, and a plain name is what it always was.
+
+Here and not in `broker_shim.addressing`, which stands on this: the command line of a root that
+nobody serves takes the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sparkstore.errors import InvalidRequest
+
+SEPARATOR = "::"
+_SHOWN_CHARACTERS = 60
+
+
+def split(text: str) -> tuple[str, str] | None:
+    """Address and queue of a full name; None for a name without `::`.
+
+    Raises:
+        InvalidRequest: A half is empty, or there is a second `::` (the second colon of three
+            begins one, too: else two addresses would be spelt alike).
+    """
+    at = text.find(SEPARATOR)
+    if at < 0:
+        return None
+    address, queue = text[:at], text[at + len(SEPARATOR) :]
+    if not address or not queue:
+        message = f"{shown(text)} has no {'queue' if address else 'address'}: say address::queue"
+        raise InvalidRequest(message)
+    if text.find(SEPARATOR, at + 1) >= 0:
+        message = f"{shown(text)} has more than one '::': say address::queue"
+        raise InvalidRequest(message)
+    return address, queue
+
+
+def full(address: str, queue: str) -> str:
+    """What the store calls a queue on an address."""
+    return queue if address == queue else f"{address}{SEPARATOR}{queue}"
+
+
+def canonical(text: str) -> str:
+    """What the store calls a queue that somebody named, there or not.
+
+    Raises:
+        InvalidRequest: See `split`.
+    """
+    parts = split(text)
+    return text if parts is None else full(*parts)
+
+
+def parts_of(name: str) -> tuple[str, str]:
+    """Address and queue of a name that the store has; the other way round than `full`.
+
+    A root may have names that nobody could give a queue now (`a::b::c`): such a queue is on the
+    address of its own name, so it is found by that name, as it was before.
+    """
+    try:
+        parts = split(name)
+    except InvalidRequest:
+        return name, name
+    return (name, name) if parts is None or parts[0] == parts[1] else parts
+
+
+def find(text: str, names: Collection[str]) -> str:
+    """The queue that a text names, among those that there are; if none fits, what it would be.
+
+    Raises:
+        InvalidRequest: Several addresses have a queue of this short name; see `split`.
+    """
+    if text in names:
+        return text
+    if SEPARATOR in text:
+        return canonical(text)
+    candidates = sorted(name for name in names if name.endswith(text) and parts_of(name)[1] == text)
+    if len(candidates) > 1:
+        message = f"{shown(text)} is on several addresses: say {' or '.join(candidates)}"
+        raise InvalidRequest(message)
+    return candidates[0] if candidates else text
+
+
+def shown(name: str) -> str:
+    """A name for an error or the log: a peer may send one of any length, with anything in it."""
+    if len(name) <= _SHOWN_CHARACTERS:
+        return repr(name)
+    return f"{name[:_SHOWN_CHARACTERS]!r}… ({len(name)} characters)"
