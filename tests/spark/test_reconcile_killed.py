@@ -71,6 +71,7 @@ def test_a_repair_stopped_at_any_boundary_is_finished_by_the_next(
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(KILLS < 2, reason="CI has no time for it: five kills in make test, 50 in soak")
 def test_a_repair_killed_again_and_again_is_finished_by_the_next(
     spark: SparkSession, tmp_path: Path
 ) -> None:
