@@ -4,9 +4,9 @@
 
 For each store: a broker fills one queue with `--n` messages of 256 bytes and is stopped; then it is
 started again (its own recovery, synchronous; for ours the service is started again with it, and the
-broker's time includes waiting for that); then the queue is emptied, the broker stopped, and what is left on disk
-counted. Ours is compacted first with no history kept and no grace for readers, as a schedule would
-by and by; BDB gets as long to clean up as that takes.
+broker's time includes waiting for that); then the queue is emptied, the broker stopped, and what is
+left on disk counted. Ours is compacted first with no history kept and no grace for readers, as a
+schedule would by and by; BDB is opened once more, to clean up.
 """
 
 from __future__ import annotations
