@@ -56,6 +56,7 @@ def test_two_queues_of_one_name_have_separate_depth_in_sql_before_and_after_a_co
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_commands_take_full_and_unique_short_names_and_refuse_ambiguous_ones(
     spark: SparkSession, place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:

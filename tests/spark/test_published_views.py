@@ -46,6 +46,7 @@ def _run(script: str, root: Root, place: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_another_session_queries_what_was_published(root: Root, tmp_path: Path) -> None:
     records = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
     journal(root, [*records, message_enqueued(1, "q", 1, HEADER, b"abc")])

@@ -113,6 +113,7 @@ def _goes_on(spark: SparkSession, root: Root, end: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_small_files_are_put_together_and_old_ones_go(
     spark: SparkSession, root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
