@@ -78,7 +78,6 @@ class Repair:
         checks = {finding.check for finding in found if not finding.subject.startswith("replica ")}
         if checks & {"tables_are_whole", "positions_are_gapless", *_OF_STATE}:
             self._step(mended, "history", lambda: self._history(found))
-        if checks & {"tables_are_whole", "positions_are_gapless", *_OF_STATE}:
             self._step(mended, "state", self._state)
         if self.root.identity.role == "primary":
             self._step(mended, "store", lambda: self._store(mended, checks))

@@ -15,7 +15,6 @@ from then on each has one committing engine (Rule 2).
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -136,9 +135,11 @@ def open_or_create_root(where: str | Path, new: Identity | None = None) -> Root:
     Call it with the writer's lock held (`log.lock`), whose file does not count as content.
 
     Why a creation may be cut off anywhere: `root.json` comes last, so without it no record was ever
-    taken; a table whose version 0 a power cut left zeroed is made anew. Tables with records and no
-    `root.json` are a root that lost it: they are never touched. Of two who create one root on a
-    shared folder, both take the tables of either, and the `root.json` of the first.
+    taken. A version 0 that a power cut left zeroed is made anew, and nothing else is removed: a
+    folder without one may be in another creator's hands, whose version appears at once. Tables
+    with records and no `root.json` are a root that lost it: they are never touched. Of two who
+    create one root on a shared folder, both take the tables of either, and the `root.json` of the
+    first.
 
     Raises:
         InvalidRequest: The folder holds something else.
@@ -149,8 +150,9 @@ def open_or_create_root(where: str | Path, new: Identity | None = None) -> Root:
     if is_root(path):
         return open_root(path)
     for name in TABLES:
-        if not _is_whole(path / name / "_delta_log" / f"{0:020}.json"):
-            shutil.rmtree(path / name, ignore_errors=True)
+        version = path / name / "_delta_log" / f"{0:020}.json"
+        if version.exists() and not _is_whole(version):
+            version.unlink(missing_ok=True)
     return _create(path, new or Identity(uuid4().hex))
 
 

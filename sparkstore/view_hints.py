@@ -28,7 +28,7 @@ def hints(root: Root) -> dict[str, str]:
     `touched` is what the tail did to entries of the state, `entry` is all there are; `least` is P.
     """
     folded = folded_position(root)
-    tail = waiting_records(root)
+    tail = _after(root, folded)
     entries = sum(file.row_count for file in snapshot(root.state) if file.partition == "entry")
     return {
         "touchedhint": "/*+ BROADCAST(touched) */" if tail <= MOST_ROWS else "",
@@ -39,12 +39,16 @@ def hints(root: Root) -> dict[str, str]:
 
 def waiting_records(root: Root) -> int:
     """How many records Delta holds that no state has folded, from its logs."""
+    return _after(root, folded_position(root))
+
+
+def _after(root: Root, position: int) -> int:
     ends = (
         file.positions[1]
         for table in ("history", "journal")
         for file in snapshot(root.table(table))
     )
-    return max(max(ends, default=0) - folded_position(root), 0)
+    return max(max(ends, default=0) - position, 0)
 
 
 def folded_position(root: Root) -> int:

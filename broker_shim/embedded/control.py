@@ -11,7 +11,6 @@ import logging
 import os
 import selectors
 import socket
-import struct
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +20,7 @@ from typing import Any
 
 from broker_shim.embedded.broker import Broker
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.service.listening import is_our_user
 from sparkstore import control_wire as wire
 from sparkstore.bulk import Answer
 from sparkstore.control import SocketAddress
@@ -80,7 +80,7 @@ class ControlServer:
         except OSError:
             return
         accepted.setblocking(False)  # noqa: FBT003
-        if len(self._clients) >= _MAX_CLIENTS or not _is_owners(accepted):
+        if len(self._clients) >= _MAX_CLIENTS or not is_our_user(accepted):
             accepted.close()
             return
         client = _Client(accepted)
@@ -216,11 +216,3 @@ class _Client:
         self.received = bytearray(rest)
         self._searched_bytes = len(rest)
         return lines
-
-
-def _is_owners(peer: socket.socket) -> bool:
-    """True for a peer of our own user, or root: the file's mode says so, too."""
-    size = struct.calcsize("3i")
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    _pid, uid, _gid = struct.unpack("3i", credentials)
-    return uid in {0, os.getuid()}

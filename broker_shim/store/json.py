@@ -31,10 +31,10 @@ from broker_shim.errors import CorruptData, InvalidRequest, StoreError, Unavaila
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
-from broker_shim.store.sink import fire
 from broker_shim.store.wiring import as_json
 from sparkstore import fold
 from sparkstore.durable_files import replace_durably
+from sparkstore.log.firing import fire_once
 from sparkstore.log.lock import FileLock
 from sparkstore.records import BindingKey, MessageHeader, Record
 
@@ -146,7 +146,7 @@ class JsonSink:
                 return
             failure = None if content is None else self._write(content)
             for on_complete, error in turns:
-                fire(on_complete, error or failure)
+                fire_once(on_complete, error or failure)
 
     def _write(self, content: bytes) -> StoreError | None:
         try:

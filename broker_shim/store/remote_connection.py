@@ -24,6 +24,7 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
+from broker_shim.store.completions import Completions
 from broker_shim.store.remote_greeting import (
     FIRST_BACKOFF_S,
     LAST_BACKOFF_S,
@@ -33,7 +34,7 @@ from broker_shim.store.remote_greeting import (
     greet,
     greet_patiently,
 )
-from broker_shim.store.remote_reads import Answer, Completions, OnAnswer, Reads, answer_of, collect
+from broker_shim.store.remote_reads import Answer, OnAnswer, Reads, answer_of, collect
 from broker_shim.store.remote_requests import Completed, Requests, Waiting
 from broker_shim.store.remote_sending import Sending, framed
 
@@ -51,12 +52,7 @@ class RemoteConnection:
     """
 
     def __init__(self, address: Address, greeting: Greeting, retry_s: float) -> None:
-        """Connect.
-
-        Raises:
-            Unavailable: The service did not answer in `retry_s` seconds.
-            StoreError: It sent us away, and why.
-        """
+        """Connect; raises Unavailable without an answer in `retry_s` s, or why it sent us away."""
         greeted = greet_patiently(address, greeting, retry_s)
         self._address, self._greeting, self._retry_s = address, greeting, retry_s
         self.requests = Requests()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.store.sink import fire
 
 Answer = tuple[bool, tuple[Any, ...], StoreError | None]
 """Of a read: if it is the last one, what it brings, or the error instead."""
@@ -62,25 +59,3 @@ def collect(answers: SimpleQueue[Answer]) -> list[tuple[Any, ...]]:
         found.append(answer)
         if is_last:
             return found
-
-
-class Completions:
-    """Fires completions in order on a thread of its own, so that they may call the store."""
-
-    def __init__(self) -> None:
-        self._turns: SimpleQueue[tuple[OnComplete, StoreError | None] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="completions", daemon=True)
-        self._thread.start()
-
-    def put(self, on_complete: OnComplete, error: StoreError | None) -> None:
-        """Fire one after those before it."""
-        self._turns.put((on_complete, error))
-
-    def close(self) -> None:
-        """Fire what is open, then stop."""
-        self._turns.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (turn := self._turns.get()) is not None:
-            fire(*turn)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import queue
-import threading
 from collections.abc import Sequence
 from typing import Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.store.completions import Completions
 from sparkstore.records import MessageHeader, Record
-
-_log = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
@@ -49,26 +45,23 @@ class MemorySink:
     """Keeps nothing; the sink of tier 0."""
 
     def __init__(self) -> None:
-        self._turns: queue.SimpleQueue[tuple[OnComplete, StoreError | None] | None]
-        self._turns = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="completions", daemon=True)
-        self._thread.start()
+        self._completions = Completions()
         self._position = 1
 
     def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
         """Complete at once."""
         first = self._position
         self._position += len(records)
-        self._turns.put((on_complete, None))
+        self._completions.put(on_complete, None)
         return first
 
     def finish(self, on_complete: OnComplete, error: StoreError | None) -> None:
         """Fire it in its turn."""
-        self._turns.put((on_complete, error))
+        self._completions.put(on_complete, error)
 
     def flush(self, on_complete: OnComplete) -> None:
         """Nothing is anywhere."""
-        self._turns.put((on_complete, None))
+        self._completions.put(on_complete, None)
 
     def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
         """No content was ever taken."""
@@ -77,17 +70,4 @@ class MemorySink:
 
     def close(self) -> None:
         """Fire what is open, then stop."""
-        self._turns.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (turn := self._turns.get()) is not None:
-            fire(*turn)
-
-
-def fire(on_complete: OnComplete, error: StoreError | None) -> None:
-    """Call a completion; its own failure is logged and stops nothing."""
-    try:
-        on_complete(error)
-    except Exception:  # noqa: BLE001 - a broker's bug must not stop everybody's completions
-        _log.exception("a completion callback failed")
+        self._completions.close()

@@ -6,6 +6,10 @@
 -- repeated position would hide.
 SELECT
   CASE
+    WHEN first < {least} THEN raise_error(
+      'sparkstore: records are missing after position ' || first
+      || ': the state is older than when these views were registered; register them anew'
+    )
     WHEN row_count = last - first AND total = (last - first) * (last + first + 1) / 2 THEN true
     ELSE raise_error(
       'sparkstore: records are missing after position ' || first

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sparkstore import compact, fold, views
+from sparkstore.delta_files import log_file, newest_version
 from sparkstore.errors import Unavailable
 from sparkstore.records import (
     Record,
@@ -20,22 +21,14 @@ from sparkstore.records import (
 from sparkstore.root import Root
 from sparkstore.tables import translated
 from tests.histories import Row, fold_rows
+from tests.spark.killing import Stopped, stop_at
 from tests.spark.support import HEADER, expected, journal, numbered, trim, viewed
 
 START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
 
 
-class _Stopped(Exception):
-    pass
-
-
 def _put(message_id: int) -> Record:
     return message_enqueued(message_id, "q", message_id, HEADER, b"abc")
-
-
-def _stop(boundary: str) -> None:
-    if boundary == "appended":
-        raise _Stopped
 
 
 def _state(rows: list[Row]) -> fold.State:
@@ -50,8 +43,8 @@ def test_views_stay_right_across_appends_compactions_and_trims(
     journal(root, records)
     views.register(spark, root)
     assert viewed(spark) == expected(_state(numbered(records)))
-    with pytest.raises(_Stopped):
-        compact.run(spark, root, at=_stop)
+    with pytest.raises(Stopped):
+        compact.run(spark, root, at=stop_at("appended"))
     assert viewed(spark) == expected(_state(numbered(records)))
     journal(root, [_put(3)], first=6)
     records.append(_put(3))
@@ -113,6 +106,35 @@ def test_rows_of_a_fenced_writer_are_in_no_view_and_in_no_history(
     journal(root, [_put(93)], first=7, epoch=1)
     assert history == 2
     assert [row[0] for row in spark.sql(query.format("message_history")).collect()] == [1, 2]
+
+
+@pytest.mark.slow
+def test_history_that_was_folded_is_not_opened(spark: SparkSession, root: Root) -> None:
+    end = journal(root, [*START, _put(1)])
+    compact.run(spark, root)
+    trim(root, end + 1)
+    journal(root, [_put(2)], first=end + 1)
+    views.register(spark, root)
+    for file in root.history.rglob("*.parquet"):
+        if "_delta_log" not in file.parts:
+            file.unlink()
+    assert [row.depth for row in spark.sql("SELECT depth FROM queues").collect()] == [2]
+
+
+@pytest.mark.slow
+def test_a_state_older_than_when_the_views_were_registered_is_an_error_until_they_are_anew(
+    spark: SparkSession, root: Root
+) -> None:
+    end = journal(root, [*START, _put(1)])
+    compact.run(spark, root)
+    journal(root, [_put(2)], first=end + 1)
+    compact.run(spark, root)
+    views.register(spark, root)
+    log_file(root.state, newest_version(root.state)).unlink()  # as healing sets it aside
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    assert _answer(spark, "SELECT * FROM queues").startswith("records are missing after position")
+    views.register(spark, root)
+    assert [row.depth for row in spark.sql("SELECT depth FROM queues").collect()] == [2]
 
 
 @pytest.mark.slow

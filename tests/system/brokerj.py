@@ -52,11 +52,10 @@ def build() -> None:
         )
 
 
-def java(*arguments: object, plugin: Path = PLUGIN, without: str = "no jar") -> list[str]:
+def java(*arguments: object, plugin: Path = PLUGIN) -> list[str]:
     """The command line of a class among the plugin, its tests and what they need."""
     target = MODULE / "target"
-    jars = [jar for jar in sorted((target / "lib").glob("*.jar")) if without not in jar.name]
-    classes = [plugin, target / "test-classes", *jars]
+    classes = [plugin, target / "test-classes", target / "lib" / "*"]
     return ["java", *_JVM, "-cp", os.pathsep.join(map(str, classes)), *map(str, arguments)]
 
 
@@ -67,12 +66,9 @@ class JavaBroker:
         work: Its work folder.
         options: For its JVM: among them the node's attributes, as context variables.
         plugin: The jar of the store.
-        without: Jars with this in their names are not on the class path.
     """
 
-    def __init__(
-        self, work: Path, *options: str, plugin: Path = PLUGIN, without: str = "no jar"
-    ) -> None:
+    def __init__(self, work: Path, *options: str, plugin: Path = PLUGIN) -> None:
         work.mkdir(exist_ok=True)
         self._log = work / "broker.log"
         with self._log.open("ab") as errors:
@@ -81,7 +77,6 @@ class JavaBroker:
                     *options,
                     *("sparkstore.brokerj.system.BrokerProcess", str(work), "0"),
                     plugin=plugin,
-                    without=without,
                 ),
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -165,9 +160,9 @@ class Setup:
         """After it was ended."""
         self.service = self._serve()
 
-    def start_broker(self, *options: str, without: str = "no jar") -> None:
+    def start_broker(self, *options: str) -> None:
         """After it was ended; see `JavaBroker`."""
-        self.broker = JavaBroker(self.work, at(self.socket), *options, without=without)
+        self.broker = JavaBroker(self.work, at(self.socket), *options)
 
     def client(self, name: str, *arguments: object) -> dict[str, Any]:
         """Run a Java client to its end: what it found, a JSON object."""

@@ -100,3 +100,17 @@ def test_a_mark_does_not_go_back(root: Root) -> None:
     before = read_marks(root)
     assert mark_durable(root, {"journal": 0}) == []
     assert read_marks(root) == before
+
+
+def test_a_newer_mark_that_another_process_set_meanwhile_stays(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = append(root, "history"), append(root, "history")
+
+    def overtaken(*arguments: object, **more: object) -> None:
+        monkeypatch.setattr(marks, "fsync_with_folders", fsync_with_folders)
+        mark_durable(root, {"history": newer})
+
+    monkeypatch.setattr(marks, "fsync_with_folders", overtaken)
+    mark_durable(root, {"history": older})
+    assert read_marks(root).versions["history"] == newer

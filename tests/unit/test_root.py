@@ -139,6 +139,16 @@ def test_a_creation_that_made_only_some_tables_is_completed(
         assert DeltaTable(str(root / name)).version() == 0
 
 
+def test_what_another_creator_has_begun_is_left_to_it(root: Path) -> None:
+    """Else the folder of its first version goes while it is being written."""
+    (root / "root.json").unlink()
+    first = root / "journal" / FIRST_VERSION
+    first.rename(scratch := first.with_name(f"{first.name}.tmp#1"))
+    open_or_create_root(root)
+    assert scratch.is_file()
+    assert DeltaTable(str(root / "journal")).version() == 0
+
+
 def test_tables_with_records_and_no_root_json_are_refused_and_left_as_they_are(root: Path) -> None:
     rows = to_table([opened(1, "w")], first_position=1, epoch=1, segment=1)
     write_deltalake(str(root / "journal"), rows, mode="append")
