@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from sparkstore.fold import Entry
 from sparkstore.records import BindingKey, MessageHeader
+
+if TYPE_CHECKING:
+    from broker_shim.store.content_writer import ContentWriter
 
 __all__ = [
     "BindingKey",
@@ -166,10 +169,9 @@ class MessageStore(Protocol):
         """
 
     def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
-        """Give the content of a new message in pieces: for content too large for one call.
+        """Give the content of a new message in pieces, for content too large for one call.
 
-        Pieces are taken as they come, each is durable on its own; what was staged and never
-        enqueued is forgotten at the next start.
+        Each is durable on its own; staged and never enqueued is forgotten at the next start.
 
         Returns:
             The message to enqueue, `is_staged`.
@@ -177,6 +179,9 @@ class MessageStore(Protocol):
         Completes with:
             InvalidRequest: The content is larger than `max_message_bytes`.
         """
+
+    def content(self, message: Message) -> ContentWriter:
+        """Give the content of a new message as it comes. Raises InvalidRequest if it has some."""
 
     def enqueue(
         self,

@@ -18,6 +18,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import transactions
+from broker_shim.store.content_writer import ContentWriter, LocalContentWriter
 from broker_shim.store.interface import (
     BindingKey,
     Exchange,
@@ -29,7 +30,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.sink import Sink
-from broker_shim.store.staging import check_size, hand_on
+from broker_shim.store.staging import check_size
 from broker_shim.store.transaction import Step, Transaction
 from broker_shim.store.wiring import recovered_of
 from sparkstore import records
@@ -88,32 +89,26 @@ class LocalMessageStore:
                 self._take(steps, _nothing)
         return message
 
+    def content(self, message: Message) -> ContentWriter:
+        """See `MessageStore.content`: each piece is a record, the last one completes it."""
+        with self._lock:
+            self._check_open()
+            is_kept = self._ledger.begin_content(message)
+        take = self._stage_piece if is_kept else None
+        return LocalContentWriter(message, take, self._end_content, self._max_message_bytes)
+
     def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
-        """See `MessageStore.stage`: each piece is a record, the last one completes it.
-
-        The lock is not held between pieces: they come at the speed of whoever sends them.
-        """
-        held: list[bytes] = []
-
-        def take(body_offset: int, piece: bytes) -> None:
-            if is_kept:
-                self._stage_piece(message, body_offset, piece)
-            else:
-                held.append(piece)
-
+        """See `MessageStore.stage`."""
         try:
-            with self._lock:
-                self._check_open()
-                is_kept = self._ledger.begin_content(message)
-            body_bytes = hand_on(pieces, self._max_message_bytes, take)
+            content = self.content(message)
+            for piece in pieces:
+                content.add(piece, _nothing)
         except Closed:
             raise
         except StoreError as refusal:
             self._decide(on_complete, _refuse, refusal)
             return message
-        self._decide(on_complete, self._ledger.end_content, message)
-        header = message.header._replace(body_bytes=body_bytes)
-        return Message(message.message_id, header, b"".join(held), is_staged=is_kept)
+        return content.end(on_complete)
 
     def enqueue(
         self,
@@ -271,13 +266,18 @@ class LocalMessageStore:
     def _committed(self, transaction: TransactionContext) -> list[Step]:
         return transactions.commit(self._ledger, self._own(transaction))
 
-    def _stage_piece(self, message: Message, body_offset: int, piece: bytes) -> None:
+    def _stage_piece(
+        self, message: Message, body_offset: int, piece: bytes, on_complete: OnComplete
+    ) -> None:
         with self._lock:
             self._check_open()
             record = records.content_staged(
                 self._ledger.now_us(), message.message_id, body_offset, piece
             )
-            self._take([Step(record, is_kept=True)], _nothing)
+            self._take([Step(record, is_kept=True)], on_complete)
+
+    def _end_content(self, message: Message, on_complete: OnComplete) -> None:
+        self._decide(on_complete, self._ledger.end_content, message)
 
     def _own(self, transaction: TransactionContext) -> Transaction:
         if not isinstance(transaction, Transaction) or transaction.owner is not self._ledger:

@@ -20,6 +20,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.store import wiring as definitions
+from broker_shim.store.content_writer import ContentWriter
 from broker_shim.store.interface import (
     BindingKey,
     Exchange,
@@ -122,6 +123,10 @@ class RemoteMessageStore:
             StoreError: The service gives out no ids now.
         """
         return self._messages.make(header, body)
+
+    def content(self, message: Message) -> ContentWriter:
+        """See `MessageStore.content`."""
+        return self._messages.content(message)
 
     def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
         """See `MessageStore.stage`."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
+from broker_shim.store.content_writer import ContentWriter, LocalContentWriter
 from broker_shim.store.interface import Message, MessageHeader
 from broker_shim.store.remote_connection import RemoteConnection
-from broker_shim.store.staging import check_size, hand_on
+from broker_shim.store.staging import PIECE_BYTES, check_size
 from sparkstore import records
 from sparkstore.records import Record
 
@@ -38,35 +38,38 @@ class RemoteMessages:
         header = header._replace(header_bytes=len(header.header or b""), body_bytes=len(body))
         return Message(message_id, header, body)
 
+    def content(self, message: Message) -> ContentWriter:
+        """See `MessageStore.content`."""
+        refusals: list[StoreError] = []
+        with self._connection.guard:
+            self._connection.check_open()
+            self._begin_content(message)
+
+        def take(message: Message, offset: int, piece: bytes, on_complete: OnComplete) -> None:
+            self._send_piece(message.message_id, refusals, offset, piece, on_complete)
+
+        def end(message: Message, on_complete: OnComplete) -> None:
+            self._fresh[message.message_id] = True
+            self._connection.ask(
+                wire.DO, ((),), lambda error: on_complete(error or next(iter(refusals), None))
+            )
+
+        is_kept = message.header.durable
+        return LocalContentWriter(message, take if is_kept else None, end, self._max_message_bytes)
+
     def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
         """See `MessageStore.stage`."""
-        held: list[bytes] = []
-        refusals: list[StoreError] = []
-        message_id, is_kept = message.message_id, message.header.durable
-
-        def take(body_offset: int, piece: bytes) -> None:
-            if is_kept:
-                self._send_piece(message_id, refusals, body_offset, piece)
-            else:
-                held.append(piece)
-
         try:
-            with self._connection.guard:
-                self._connection.check_open()
-                self._begin_content(message)
-            body_bytes = hand_on(pieces, self._max_message_bytes, take)
+            content = self.content(message)
+            for piece in pieces:
+                content.add(piece, _nothing)
         except Closed:
             raise
         except StoreError as refusal:
-            self._connection.requests.forget(message_id)
+            self._connection.requests.forget(message.message_id)
             self._connection.ask(wire.DO, ((),), on_complete, refusal)
             return message
-        self._connection.ask(
-            wire.DO, ((),), lambda error: on_complete(error or next(iter(refusals), None))
-        )
-        self._fresh[message_id] = True
-        header = message.header._replace(body_bytes=body_bytes)
-        return Message(message_id, header, b"".join(held), is_staged=is_kept)
+        return content.end(on_complete)
 
     def enqueued(self, message: Message, queue: str) -> Record:
         """The record that enqueues a message; content that is too large for a frame goes before.
@@ -86,8 +89,8 @@ class RemoteMessages:
         if not header.durable:
             refusal = f"a message of {len(body)} bytes must be durable to get to the store service"
             raise InvalidRequest(refusal)
-        send = partial(self._send_piece, message_id, [])
-        hand_on([body], self._max_message_bytes, send)
+        for at in range(0, len(body), PIECE_BYTES):
+            self._send_piece(message_id, [], at, body[at : at + PIECE_BYTES], _nothing)
         return records.message_enqueued(0, queue, message_id, header, None)
 
     def noting(self, message_id: int, on_complete: OnComplete) -> OnComplete:
@@ -127,11 +130,21 @@ class RemoteMessages:
         del self._fresh[message.message_id]
 
     def _send_piece(
-        self, message_id: int, refusals: list[StoreError], body_offset: int, piece: bytes
+        self,
+        message_id: int,
+        refusals: list[StoreError],
+        body_offset: int,
+        piece: bytes,
+        on_complete: OnComplete,
     ) -> None:
         def noted(error: StoreError | None) -> None:
             if error is not None:
                 refusals.append(error)
+            on_complete(error)
 
         record = records.content_staged(0, message_id, body_offset, piece)
         self._connection.ask(wire.PIECE, (record,), noted, keep_for=message_id)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """The end, or the enqueue, tells."""

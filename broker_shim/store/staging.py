@@ -1,8 +1,6 @@
-"""Content that comes in pieces: cut to record size, counted, and handed on as it comes."""
+"""Limits of content that comes in pieces. Pure."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Iterator
 
 from broker_shim.errors import InvalidRequest
 
@@ -10,31 +8,8 @@ PIECE_BYTES = 1 << 20
 """Largest piece of staged content in one record."""
 
 
-def hand_on(pieces: Iterable[bytes], limit_bytes: int, take: Callable[[int, bytes], None]) -> int:
-    """Call `take(body_offset, piece)` for each piece, none larger than `PIECE_BYTES`.
-
-    Returns:
-        Length of the whole content, at most `limit_bytes`.
-
-    Raises:
-        InvalidRequest: It is longer; what came before was taken.
-    """
-    body_bytes = 0
-    for piece in _cut(pieces):
-        check_size(body_bytes + len(piece), limit_bytes)
-        take(body_bytes, piece)
-        body_bytes += len(piece)
-    return body_bytes
-
-
 def check_size(body_bytes: int, limit_bytes: int) -> None:
     """Raises InvalidRequest if content is longer than the limit."""
     if body_bytes > limit_bytes:
         message = f"message of {body_bytes} bytes: the limit is {limit_bytes}"
         raise InvalidRequest(message)
-
-
-def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    for piece in pieces:
-        for start in range(0, len(piece), PIECE_BYTES):
-            yield piece[start : start + PIECE_BYTES]

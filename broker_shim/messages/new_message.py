@@ -1,0 +1,89 @@
+"""A message that is being received: content is added in pieces until it is complete. One thread.
+
+For content that is large: it goes to the store as it comes, so that a message of any size takes
+little memory: at most `MOST_UNDER_WAY` bytes are under way to
+be durable; then `is_full` says that no more should be read from whoever sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker_shim.completion import Completion, OnComplete
+from broker_shim.errors import StoreError
+
+MOST_UNDER_WAY = 4 << 20
+"""Bytes of one message that may be on their way to disk."""
+
+
+class ContentWriter(Protocol):
+    """A store's place for the pieces of one message."""
+
+    def add(self, piece: bytes, on_complete: OnComplete) -> None:
+        """Take a piece, in order; `on_complete` when it is durable."""
+
+    def abandon(self) -> None:
+        """No more will come: the message will not be enqueued."""
+
+
+class NewMessage:
+    """Content of a message until all of it has come.
+
+    Attributes:
+        byte_count: Content added so far.
+    """
+
+    def __init__(self, writer: ContentWriter, on_room: Callable[[], None]) -> None:
+        """Begin.
+
+        Args:
+            writer: Where the pieces go.
+            on_room: Called when `is_full` has become false again.
+        """
+        self._writer, self._on_room = writer, on_room
+        self._under_way = 0
+        self._is_whole = False
+        self._error: StoreError | None = None
+        self._completion = Completion()
+        self.byte_count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True while so much is under way that no more should be read."""
+        return self._under_way >= MOST_UNDER_WAY
+
+    def add_content(self, piece: bytes) -> None:
+        """Add the next piece. After an error pieces are passed over: the completion tells."""
+        if self._is_whole:
+            raise RuntimeError("content was added after it was complete")
+        self.byte_count += len(piece)
+        if self._error is not None:
+            return
+        self._under_way += len(piece)
+
+        def done(error: StoreError | None) -> None:
+            was_full = self.is_full
+            self._under_way -= len(piece)
+            self._error = self._error or error
+            self._finish_if_done()
+            if was_full and not self.is_full:
+                self._on_room()
+
+        self._writer.add(piece, done)
+
+    def content_complete(self) -> Completion:
+        """All content has come; done when all of it is durable, with the first error if any."""
+        self._is_whole = True
+        self._finish_if_done()
+        return self._completion
+
+    def abandon(self) -> None:
+        """The sender gave up: what came of it is of no use."""
+        if not self._is_whole:
+            self._is_whole = True
+            self._writer.abandon()
+
+    def _finish_if_done(self) -> None:
+        if self._is_whole and not self._under_way and not self._completion.is_complete:
+            self._completion.finish(self._error)

@@ -1,0 +1,173 @@
+"""Which content is in memory, to the byte. One thread; `Interest`s say what is wanted.
+
+Content comes in by a load, which the first interest starts, and is kept as long as anybody is
+interested. After that it stays while there is room: what nobody wants any more goes first, that
+which was wanted longest ago before the rest (flow to disk: the store has it all the same). What is
+wanted is never dropped, so the bytes may exceed the limit by what all interests together hold;
+whoever takes interests bounds that (a link has at most a batch under way).
+
+Invariant: `byte_count` is the sum of header and content of all that is in memory, `wanted_bytes`
+of that part of it which somebody wants.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from broker_shim.errors import StoreError
+from sparkstore.records import MessageHeader
+
+
+class Content(NamedTuple):
+    """Header and content of a message, as its store gave them back."""
+
+    header: MessageHeader
+    body: bytes
+
+    @property
+    def byte_count(self) -> int:
+        """What it counts for."""
+        return len(self.header.header or b"") + len(self.body)
+
+
+OnLoaded = Callable[[Content | StoreError], None]
+
+
+class ContentSource(Protocol):
+    """Where content is, when it is not in memory."""
+
+    def now(self, message_id: int) -> Content | None:
+        """Content that can be had without waiting; None if it has to be loaded."""
+
+    def load(self, message_id: int, on_loaded: OnLoaded) -> None:
+        """Load it, in the order of the calls; `on_loaded` later, on the caller's thread."""
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """A part of the content, waiting for it; b"" at the end.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """Content that somebody wants: how many do, and who waits for its load."""
+
+    count: int = 0
+    content: Content | None = None
+    is_loading: bool = False
+    waiting: list[OnLoaded] = field(default_factory=list)
+
+
+class Residency:
+    """See above.
+
+    Attributes:
+        byte_count: In memory now.
+        wanted_bytes: Of those, content that somebody is interested in.
+        loads: Loads started so far.
+    """
+
+    def __init__(self, limit_bytes: int, source: ContentSource) -> None:
+        self._limit_bytes = limit_bytes
+        self._source = source
+        self._wanted: dict[int, _Wanted] = {}
+        self._idle: OrderedDict[int, Content] = OrderedDict()
+        self.byte_count = 0
+        self.wanted_bytes = 0
+        self.loads = 0
+
+    def want(self, message_id: int) -> None:
+        """Somebody is interested: load the content unless it is here or on its way."""
+        wanted = self._wanted.get(message_id)
+        if wanted is None:
+            wanted = self._wanted[message_id] = _Wanted()
+            self._begin(message_id, wanted)
+        wanted.count += 1
+
+    def unwant(self, message_id: int) -> None:
+        """Somebody is no longer interested. The last one makes it go when room is needed."""
+        wanted = self._wanted[message_id]
+        wanted.count -= 1
+        if wanted.count:
+            return
+        del self._wanted[message_id]
+        if wanted.content is not None:
+            self.wanted_bytes -= wanted.content.byte_count
+            self._idle[message_id] = wanted.content
+            self._make_room()
+
+    def when_here(self, message_id: int, call: OnLoaded) -> None:
+        """Call with the content, at once if it is here, or with why it cannot be loaded.
+
+        Somebody must be interested; whoever is no longer, when it comes, is called all the same.
+        A load that failed is tried again when it is asked for again.
+        """
+        wanted = self._wanted[message_id]
+        if wanted.content is not None:
+            call(wanted.content)
+            return
+        wanted.waiting.append(call)
+        if not wanted.is_loading:
+            self._load(message_id, wanted)
+
+    def get(self, message_id: int) -> Content | None:
+        """Content that is in memory."""
+        wanted = self._wanted.get(message_id)
+        return self._idle.get(message_id) if wanted is None else wanted.content
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes | memoryview:
+        """A part of the content, from memory or from where it is; b"" at the end.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        content = self.get(message_id)
+        if content is not None:
+            return memoryview(content.body)[offset : offset + length]
+        return self._source.read(message_id, offset, length)
+
+    def forget(self, message_id: int) -> None:
+        """The message is gone: nobody will ask again. What somebody wants stays as it is."""
+        content = self._idle.pop(message_id, None)
+        if content is not None:
+            self.byte_count -= content.byte_count
+
+    def _begin(self, message_id: int, wanted: _Wanted) -> None:
+        content = self._idle.pop(message_id, None)
+        if content is not None:
+            self.wanted_bytes += content.byte_count
+            wanted.content = content
+        elif (content := self._source.now(message_id)) is not None:
+            self._came(wanted, content)
+        else:
+            self._load(message_id, wanted)
+
+    def _load(self, message_id: int, wanted: _Wanted) -> None:
+        def loaded(result: Content | StoreError) -> None:
+            wanted.is_loading = False
+            waiting, wanted.waiting = wanted.waiting, []
+            if isinstance(result, Content) and self._wanted.get(message_id) is wanted:
+                self._came(wanted, result)
+            for call in waiting:
+                call(result)
+
+        self.loads += 1
+        wanted.is_loading = True
+        self._source.load(message_id, loaded)
+
+    def _came(self, wanted: _Wanted, content: Content) -> None:
+        if wanted.content is None:
+            wanted.content = content
+            self.byte_count += content.byte_count
+            self.wanted_bytes += content.byte_count
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while self._idle and self.byte_count > self._limit_bytes:
+            _message_id, content = self._idle.popitem(last=False)
+            self.byte_count -= content.byte_count

@@ -1,0 +1,82 @@
+"""Content that is given to a local store in pieces, as they come from whoever sends them.
+
+The store's lock is held for each piece only. Pieces of one message are records of their own, each
+durable by itself, in order; until `end` the message cannot be enqueued: half of it may be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker_shim.completion import OnComplete
+from broker_shim.store.interface import Message
+from broker_shim.store.staging import PIECE_BYTES, check_size
+
+
+class ContentWriter(Protocol):
+    """Takes the content of one new message in pieces; made by `content`, used by one thread."""
+
+    def add(self, piece: bytes, on_complete: OnComplete) -> None:
+        """Take the next piece; `on_complete` when it is durable, or at once if it is not kept.
+
+        Raises:
+            InvalidRequest: The content is larger than `max_message_bytes`.
+            StoreError: The store takes no records now; of this piece nothing was taken.
+        """
+
+    def end(self, on_complete: OnComplete) -> Message:
+        """All pieces came; `on_complete` after theirs. Returns the message to enqueue."""
+
+
+TakePiece = Callable[[Message, int, bytes, OnComplete], None]
+"""take(message, body_offset, piece, on_complete): append one record."""
+
+
+class LocalContentWriter:
+    """See `ContentWriter`. Of content that the store does not keep, the pieces are held here."""
+
+    def __init__(
+        self,
+        message: Message,
+        take: TakePiece | None,
+        end: Callable[[Message, OnComplete], None],
+        max_message_bytes: int,
+    ) -> None:
+        """Begin.
+
+        Args:
+            message: Without content.
+            take: None if the store does not keep the content.
+            end: Makes it a message that may be enqueued.
+            max_message_bytes: Inclusive.
+        """
+        self._message, self._take, self._end = message, take, end
+        self._max_message_bytes = max_message_bytes
+        self._held: list[bytes] = []
+        self._body_bytes = 0
+
+    def add(self, piece: bytes, on_complete: OnComplete) -> None:
+        """See `ContentWriter.add`."""
+        check_size(self._body_bytes + len(piece), self._max_message_bytes)
+        cuts = [piece[at : at + PIECE_BYTES] for at in range(0, len(piece), PIECE_BYTES)]
+        if self._take is None or not cuts:
+            self._held.append(piece)
+            self._body_bytes += len(piece)
+            on_complete(None)
+            return
+        for number, cut in enumerate(cuts, 1):
+            told = on_complete if number == len(cuts) else _by_the_next
+            self._take(self._message, self._body_bytes, cut, told)
+            self._body_bytes += len(cut)
+
+    def end(self, on_complete: OnComplete) -> Message:
+        """See `ContentWriter.end`."""
+        self._end(self._message, on_complete)
+        header = self._message.header._replace(body_bytes=self._body_bytes)
+        is_staged = self._take is not None
+        return Message(self._message.message_id, header, b"".join(self._held), is_staged=is_staged)
+
+
+def _by_the_next(_error: object) -> None:
+    """The last cut of a piece tells: records of one store complete in order."""
