@@ -10,7 +10,7 @@ from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.store.interface import Message, MessageHeader
 from broker_shim.store.remote_connection import RemoteConnection
-from broker_shim.store.staging import check_size, hand_on
+from broker_shim.store.staging import check_size, gather, hand_on
 from sparkstore import records
 from sparkstore.records import Record
 
@@ -40,21 +40,14 @@ class RemoteMessages:
 
     def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
         """See `MessageStore.stage`."""
-        held: list[bytes] = []
         refusals: list[StoreError] = []
         message_id, is_kept = message.message_id, message.header.durable
-
-        def take(body_offset: int, piece: bytes) -> None:
-            if is_kept:
-                self._send_piece(message_id, refusals, body_offset, piece)
-            else:
-                held.append(piece)
-
+        send = partial(self._send_piece, message_id, refusals) if is_kept else None
         try:
             with self._connection.guard:
                 self._connection.check_open()
                 self._begin_content(message)
-            body_bytes = hand_on(pieces, self._max_message_bytes, take)
+            body_bytes, held = gather(pieces, self._max_message_bytes, send)
         except Closed:
             raise
         except StoreError as refusal:
@@ -66,7 +59,7 @@ class RemoteMessages:
         )
         self._fresh[message_id] = True
         header = message.header._replace(body_bytes=body_bytes)
-        return Message(message_id, header, b"".join(held), is_staged=is_kept)
+        return Message(message_id, header, held, is_staged=is_kept)
 
     def enqueued(self, message: Message, queue: str) -> Record:
         """The record that enqueues a message; content that is too large for a frame goes before.

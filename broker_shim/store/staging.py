@@ -27,6 +27,22 @@ def hand_on(pieces: Iterable[bytes], limit_bytes: int, take: Callable[[int, byte
     return body_bytes
 
 
+def gather(
+    pieces: Iterable[bytes], limit_bytes: int, send: Callable[[int, bytes], None] | None
+) -> tuple[int, bytes]:
+    """`hand_on` to `send`, or keep the pieces together if there is none.
+
+    Returns:
+        Length of the whole content, and what was kept of it: all or nothing.
+    """
+    kept: list[bytes] = []
+
+    def keep(_offset: int, piece: bytes) -> None:
+        kept.append(piece)
+
+    return hand_on(pieces, limit_bytes, send or keep), b"".join(kept)
+
+
 def check_size(body_bytes: int, limit_bytes: int) -> None:
     """Raises InvalidRequest if content is longer than the limit."""
     if body_bytes > limit_bytes:
