@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,6 +63,18 @@ class ContentReader:
         """
         with self._guard:
             return self._cache.get(message_id) or self._find(message_id)
+
+    def read_part(self, message_id: int, offset: int, length: int) -> bytes:
+        """A part of the body of a message; as `read` in what it raises."""
+        return self.read(message_id)[1][offset : offset + length]
+
+    def headers(self, message_ids: Sequence[int]) -> dict[int, MessageHeader]:
+        """Headers of those messages that journal or history has."""
+        found = {}
+        for message_id in message_ids:
+            with suppress(InvalidRequest):
+                found[message_id] = self.read(message_id)[0]
+        return found
 
     def _find(self, message_id: int) -> Content:
         """Look in the versions at hand, then in the newest ones."""

@@ -90,6 +90,14 @@ class RecordingSink(MemorySink):
             raise InvalidRequest(message)
         return header, b"".join(pieces[offset] for offset in sorted(pieces))
 
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """A part of the content."""
+        return self.load(message_id)[1][offset : offset + length]
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """One by one."""
+        return [self.load(message_id)[0] for message_id in message_ids]
+
 
 class RecordedMessageStore(LocalMessageStore):
     """A `MessageStore` of tier 2 over `log`; opening another over the same list is a restart."""

@@ -21,6 +21,8 @@
      10 SIZE     [read]                               ANSWER [read, true, bytes on disk]
      11 PIECE    [request, record]                    `content`, at most 1 MiB, durable on its own
      12 ENTRIES  [read]                               ANSWERs, see `recovery`
+     13 HEADERS  [read, [message_id, …]]              ANSWERs [read, is_last, [header or nil, …]]
+     14 PART     [read, message_id, offset, length]   ANSWERs [read, is_last, bytes]: of content
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]
@@ -59,7 +61,9 @@ MAX_ARRAY_LENGTH = 65_536
 MAX_IDS = 1_000_000
 HELLO_TIMEOUT_S = 10.0
 
-HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES = range(1, 13)
+HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEADERS, PART = range(
+    1, 15
+)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE = range(129, 134)
 
 Body = tuple[Any, ...]

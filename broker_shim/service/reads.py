@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -21,7 +21,8 @@ from broker_shim.store.delta import DeltaMessageStore
 _log = logging.getLogger(__name__)
 
 _PIECE_BYTES = 1 << 20
-_TYPES = {wire.FLUSH, wire.LOAD, wire.RECOVER, wire.SIZE, wire.ENTRIES}
+_HEADERS = 1_000
+_TYPES = {wire.FLUSH, wire.LOAD, wire.RECOVER, wire.SIZE, wire.ENTRIES, wire.HEADERS, wire.PART}
 
 
 class Reads:
@@ -89,8 +90,8 @@ class Reads:
         self._outbox.say_slowly(wire.ANSWER, (read, True, *before))
 
     def _answers(self, kind: int, body: Body) -> Iterator[tuple[Any, ...]]:
-        if kind == wire.LOAD:
-            return _load(self._store, body)
+        if kind in _OF_MESSAGES:
+            return _OF_MESSAGES[kind](self._store, body)
         if kind == wire.SIZE:
             return iter([(_size_bytes(self._store),)])
         read: Callable[[DeltaMessageStore, str], Iterator[tuple[Any, ...]]]
@@ -107,6 +108,34 @@ def _load(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
     yield header, content[:_PIECE_BYTES]
     for start in range(_PIECE_BYTES, len(content), _PIECE_BYTES):
         yield None, content[start : start + _PIECE_BYTES]
+
+
+def _part(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
+    if len(body) != 4 or not _are_ints(body[1:]):
+        raise InvalidRequest("PART is [read, message_id, offset, length]")
+    message_id, offset, length = body[1:]
+    end = offset + length
+    yield (store.read(message_id, offset, min(_PIECE_BYTES, length)),)
+    for start in range(offset + _PIECE_BYTES, end, _PIECE_BYTES):
+        piece = store.read(message_id, start, min(_PIECE_BYTES, end - start))
+        if not piece:
+            return
+        yield (piece,)
+
+
+def _headers(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
+    if len(body) != 2 or type(body[1]) is not tuple or not _are_ints(body[1]):
+        raise InvalidRequest("HEADERS is [read, [message_id, …]]")
+    yield ([],)
+    for start in range(0, len(body[1]), _HEADERS):
+        yield (store.headers(body[1][start : start + _HEADERS]),)
+
+
+def _are_ints(values: Sequence[object]) -> bool:
+    return all(type(value) is int for value in values)
+
+
+_OF_MESSAGES = {wire.LOAD: _load, wire.HEADERS: _headers, wire.PART: _part}
 
 
 def _size_bytes(store: DeltaMessageStore) -> int:

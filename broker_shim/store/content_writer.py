@@ -7,27 +7,10 @@ durable by itself, in order; until `end` the message cannot be enqueued: half of
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from broker_shim.completion import OnComplete
-from broker_shim.store.interface import Message
 from broker_shim.store.staging import PIECE_BYTES, check_size
-
-
-class ContentWriter(Protocol):
-    """Takes the content of one new message in pieces; made by `content`, used by one thread."""
-
-    def add(self, piece: bytes, on_complete: OnComplete) -> None:
-        """Take the next piece; `on_complete` when it is durable, or at once if it is not kept.
-
-        Raises:
-            InvalidRequest: The content is larger than `max_message_bytes`.
-            StoreError: The store takes no records now; of this piece nothing was taken.
-        """
-
-    def end(self, on_complete: OnComplete) -> Message:
-        """All pieces came; `on_complete` after theirs. Returns the message to enqueue."""
-
+from broker_shim.store.values import Message
 
 TakePiece = Callable[[Message, int, bytes, OnComplete], None]
 """take(message, body_offset, piece, on_complete): append one record."""

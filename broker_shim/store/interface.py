@@ -11,78 +11,45 @@ decided in call order and is seen by later calls at once, before it is durable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
+from broker_shim.store.prefetch import OnLoaded
+from broker_shim.store.values import Exchange, Message, Queue, Recovered
 from sparkstore.fold import Entry
 from sparkstore.records import BindingKey, MessageHeader
 
-if TYPE_CHECKING:
-    from broker_shim.store.content_writer import ContentWriter
-
 __all__ = [
     "BindingKey",
+    "ContentWriter",
     "Entry",
     "Exchange",
     "Message",
     "MessageHeader",
     "MessageStore",
     "OnComplete",
+    "OnLoaded",
     "Queue",
     "Recovered",
     "TransactionContext",
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """Definition of a queue.
+class ContentWriter(Protocol):
+    """Takes the content of one new message in pieces; made by `content`, used by one thread."""
 
-    Attributes:
-        name: Any text: it never becomes a path or SQL.
-        durability: What of it survives a restart, at most what the store can keep.
-        arguments: Anything JSON can hold; two definitions with other arguments are different.
-    """
+    def add(self, piece: bytes, on_complete: OnComplete) -> None:
+        """Take the next piece; `on_complete` when it is durable, or at once if it is not kept.
 
-    name: str
-    durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+        Raises:
+            InvalidRequest: The content is larger than `max_message_bytes`.
+            StoreError: The store takes no records now; of this piece nothing was taken.
+        """
 
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """Definition of an exchange; the store keeps it, the broker routes by it.
-
-    Attributes:
-        name: Any text.
-        type: `direct`, `fanout`, `topic`, …: the broker's word.
-        durability: As for a queue.
-        arguments: Anything JSON can hold.
-    """
-
-    name: str
-    type: str
-    durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Message(NamedTuple):
-    """One immutable message, however many queues it is on. Made by `MessageStore.message`.
-
-    Attributes:
-        message_id: Store-wide, rising, from 1.
-        header: Typed header; `header.durable` decides with the queue's durability.
-        body: The content. Empty while `is_staged`: its pieces are with the store already.
-        is_staged: The content was given in pieces by `stage`.
-    """
-
-    message_id: int
-    header: MessageHeader
-    body: bytes
-    is_staged: bool = False
+    def end(self, on_complete: OnComplete) -> Message:
+        """All pieces came; `on_complete` after theirs. Returns the message to enqueue."""
 
 
 class TransactionContext(Protocol):
@@ -91,27 +58,6 @@ class TransactionContext(Protocol):
     @property
     def transaction(self) -> int:
         """Its number; the rows of the transaction carry it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What was there when the store opened.
-
-    Attributes:
-        queues: Definitions.
-        exchanges: Definitions.
-        bindings: Keys with their arguments.
-        entries: (message id, entry) by queue, in queue order; a live view, so that a million
-            entries are not copied: walk through it before the first call that changes something.
-            A single entry may be looked up in it at any time by who makes the calls.
-        configured: Objects of the broker's configuration by category and key.
-    """
-
-    queues: list[Queue]
-    exchanges: list[Exchange]
-    bindings: dict[BindingKey, Mapping[str, Any]]
-    entries: Mapping[str, Mapping[int, Entry]]
-    configured: dict[tuple[str, str], Mapping[str, Any]]
 
 
 class MessageStore(Protocol):
@@ -287,6 +233,36 @@ class MessageStore(Protocol):
 
         Raises:
             InvalidRequest: It is on no queue.
+        """
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """A part of the content of a message that is on a queue; b"" at its end or after it.
+
+        Of content that came in pieces only those are read that are needed.
+
+        Args:
+            message_id: Which.
+            offset: Of the first byte, from 0.
+            length: Bytes at most; less comes only at the end of the content.
+
+        Raises:
+            InvalidRequest: It is on no queue; offset or length is negative.
+        """
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """Headers of many messages, as `load` has them, without their content; in that order.
+
+        None for a message that is on no queue. Cheapest in queue order, a thousand at a time.
+        """
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """`load` messages without waiting: in the order asked, on a thread of the store's own.
+
+        Args:
+            message_ids: Which.
+            on_loaded: Called once for each, with what `load` would have returned or raised; with
+                `Closed` if the store is closed before. It must be quick, and may call the store
+                again, but not close it.
         """
 
     def close(self) -> None:

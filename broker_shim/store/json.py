@@ -31,12 +31,13 @@ from broker_shim.errors import CorruptData, InvalidRequest, StoreError, Unavaila
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
+from broker_shim.store.sink import NoContent
 from broker_shim.store.wiring import as_json
 from sparkstore import fold
 from sparkstore.durable_files import replace_durably
 from sparkstore.log.firing import fire_once
 from sparkstore.log.lock import FileLock
-from sparkstore.records import BindingKey, MessageHeader, Record
+from sparkstore.records import BindingKey, Record
 
 FORMAT = "sparkstore wiring"
 VERSION = 1
@@ -85,7 +86,7 @@ class _Turn(NamedTuple):
     error: StoreError | None
 
 
-class JsonSink:
+class JsonSink(NoContent):
     """Writes the fold of all wiring records it took, then completes those who waited for it.
 
     The lock covers the fold and the line of turns: the thread takes both together, so what it
@@ -122,11 +123,6 @@ class JsonSink:
     def flush(self, on_complete: OnComplete) -> None:
         """The file is where one looks."""
         self.finish(on_complete, None)
-
-    def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
-        """No content was ever taken."""
-        message = f"unknown message {message_id}"
-        raise InvalidRequest(message)
 
     def close(self) -> None:
         """Fire what is open, then stop."""

@@ -10,25 +10,29 @@ the records before the state shows them, and refuses by raising before either ch
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import Closed, InvalidRequest, StoreError
+from broker_shim.errors import Closed, StoreError
 from broker_shim.store import transactions
-from broker_shim.store.content_writer import ContentWriter, LocalContentWriter
+from broker_shim.store.content_writer import LocalContentWriter
 from broker_shim.store.interface import (
     BindingKey,
+    ContentWriter,
     Exchange,
     Message,
     MessageHeader,
+    OnLoaded,
     Queue,
     Recovered,
     TransactionContext,
 )
 from broker_shim.store.ledger import Ledger
+from broker_shim.store.reading import LocalReads
 from broker_shim.store.sink import Sink
 from broker_shim.store.staging import check_size
 from broker_shim.store.transaction import Step, Transaction
@@ -48,6 +52,7 @@ class LocalMessageStore:
         self._lock = threading.Lock()
         self._is_closed = False
         self._transactions = 0
+        self._reads = LocalReads(ledger, sink, self._holding)
 
     @property
     def durability(self) -> TerminusDurability:
@@ -82,8 +87,7 @@ class LocalMessageStore:
         Raises:
             StoreError: The store takes no records now.
         """
-        with self._lock:
-            self._check_open()
+        with self._holding():
             message, steps = self._ledger.message(header, body)
             if steps:
                 self._take(steps, _nothing)
@@ -91,8 +95,7 @@ class LocalMessageStore:
 
     def content(self, message: Message) -> ContentWriter:
         """See `MessageStore.content`: each piece is a record, the last one completes it."""
-        with self._lock:
-            self._check_open()
+        with self._holding():
             is_kept = self._ledger.begin_content(message)
         take = self._stage_piece if is_kept else None
         return LocalContentWriter(message, take, self._end_content, self._max_message_bytes)
@@ -182,8 +185,7 @@ class LocalMessageStore:
 
     def begin(self) -> TransactionContext:
         """See `MessageStore.begin`."""
-        with self._lock:
-            self._check_open()
+        with self._holding():
             self._transactions += 1
             return Transaction(self._transactions, self._ledger)
 
@@ -197,26 +199,29 @@ class LocalMessageStore:
 
     def flush(self, on_complete: OnComplete) -> None:
         """See `MessageStore.flush`."""
-        with self._lock:
-            self._check_open()
+        with self._holding():
             self._sink.flush(on_complete)
 
     def recover(self) -> Recovered:
         """See `MessageStore.recover`."""
-        with self._lock:
-            self._check_open()
+        with self._holding():
             return recovered_of(self._ledger.state)
 
     def load(self, message_id: int) -> Message:
         """See `MessageStore.load`."""
-        with self._lock:
-            self._check_open()
-            if (message := self._ledger.volatile.get(message_id)) is not None:
-                return message
-            if message_id not in self._ledger.state.messages:
-                refusal = f"message {message_id} is on no queue"
-                raise InvalidRequest(refusal)
-        return Message(message_id, *self._sink.load(message_id))
+        return self._reads.load(message_id)
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """See `MessageStore.read`."""
+        return self._reads.read(message_id, offset, length)
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """See `MessageStore.headers`."""
+        return self._reads.headers(message_ids)
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """See `MessageStore.prefetch`."""
+        self._reads.prefetch(message_ids, on_loaded)
 
     def close(self) -> None:
         """See `MessageStore.close`."""
@@ -224,6 +229,7 @@ class LocalMessageStore:
             if self._is_closed:
                 return
             self._is_closed = True
+        self._reads.close()
         self._sink.close()
 
     def _decide(self, on_complete: OnComplete, decide: Decide, *args: Any) -> None:
@@ -247,7 +253,7 @@ class LocalMessageStore:
         *args: Any,
     ) -> None:
         def nothing_yet() -> list[Step]:
-            own = self._own(transaction)
+            own = transactions.own(self._ledger, transaction)
             try:
                 later(self._ledger, own, *args)
             except StoreError:
@@ -264,13 +270,12 @@ class LocalMessageStore:
         transactions.enqueue(ledger, transaction, message, queue)
 
     def _committed(self, transaction: TransactionContext) -> list[Step]:
-        return transactions.commit(self._ledger, self._own(transaction))
+        return transactions.commit(self._ledger, transactions.own(self._ledger, transaction))
 
     def _stage_piece(
         self, message: Message, body_offset: int, piece: bytes, on_complete: OnComplete
     ) -> None:
-        with self._lock:
-            self._check_open()
+        with self._holding():
             record = records.content_staged(
                 self._ledger.now_us(), message.message_id, body_offset, piece
             )
@@ -279,11 +284,11 @@ class LocalMessageStore:
     def _end_content(self, message: Message, on_complete: OnComplete) -> None:
         self._decide(on_complete, self._ledger.end_content, message)
 
-    def _own(self, transaction: TransactionContext) -> Transaction:
-        if not isinstance(transaction, Transaction) or transaction.owner is not self._ledger:
-            message = f"transaction {transaction.transaction} is not one of this store"
-            raise InvalidRequest(message)
-        return transaction
+    @contextmanager
+    def _holding(self) -> Iterator[None]:
+        with self._lock:
+            self._check_open()
+            yield
 
     def _check_open(self) -> None:
         if self._is_closed:

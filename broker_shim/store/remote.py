@@ -10,7 +10,7 @@ moment, and the number of a transaction is not the one in its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,23 +20,26 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.store import wiring as definitions
-from broker_shim.store.content_writer import ContentWriter
 from broker_shim.store.interface import (
     BindingKey,
+    ContentWriter,
     Exchange,
     Message,
     MessageHeader,
+    OnLoaded,
     Queue,
     Recovered,
     TransactionContext,
 )
+from broker_shim.store.remote_calls import RemoteCalls
 from broker_shim.store.remote_connection import RemoteConnection
 from broker_shim.store.remote_greeting import Greeting, parse_address
 from broker_shim.store.remote_messages import RemoteMessages
+from broker_shim.store.remote_reading import RemoteReads
 from broker_shim.store.remote_reads import Answer
 from broker_shim.store.remote_records import binding_record, definition_record
 from broker_shim.store.remote_recovery import recovered_of
-from broker_shim.store.remote_transaction import RemoteTransaction, check_usable
+from broker_shim.store.remote_transaction import RemoteTransaction
 from sparkstore.records import Kind, Record
 
 RETRY_S = 60.0
@@ -69,8 +72,8 @@ class RemoteMessageStore:
         greeting = greeting or Greeting("remote", str(uuid4()))
         self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
         self._messages = RemoteMessages(self._connection, max_message_bytes)
-        self._open: set[RemoteTransaction] = set()
-        self._last_transaction = 0
+        self._reads = RemoteReads(self._connection)
+        self._calls = RemoteCalls(self._connection, self)
 
     @property
     def durability(self) -> TerminusDurability:
@@ -82,26 +85,26 @@ class RemoteMessageStore:
         try:
             record = definition_record(Kind.CREATED, wiring, definitions.detail_of(wiring))
         except InvalidRequest as refusal:
-            self._refuse(on_complete, refusal)
+            self._calls.refuse(on_complete, refusal)
         else:
-            self._do(record, on_complete)
+            self._calls.do(record, on_complete)
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.destroy`."""
-        self._do(definition_record(Kind.DESTROYED, wiring, None), on_complete)
+        self._calls.do(definition_record(Kind.DESTROYED, wiring, None), on_complete)
 
     def bind(self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete) -> None:
         """See `MessageStore.bind`."""
         try:
             detail = definitions.as_json({"arguments": dict(arguments)})
         except InvalidRequest as refusal:
-            self._refuse(on_complete, refusal)
+            self._calls.refuse(on_complete, refusal)
         else:
-            self._do(binding_record(Kind.BOUND, key, detail), on_complete)
+            self._calls.do(binding_record(Kind.BOUND, key, detail), on_complete)
 
     def unbind(self, key: BindingKey, on_complete: OnComplete) -> None:
         """See `MessageStore.unbind`."""
-        self._do(binding_record(Kind.UNBOUND, key, None), on_complete)
+        self._calls.do(binding_record(Kind.UNBOUND, key, None), on_complete)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
@@ -111,10 +114,10 @@ class RemoteMessageStore:
         try:
             told = None if detail is None else definitions.as_json(detail)
         except InvalidRequest as refusal:
-            self._refuse(on_complete, refusal)
+            self._calls.refuse(on_complete, refusal)
         else:
             record = Record(kind, 0, exchange=category, binding_key=key, detail=told)
-            self._do(record, on_complete)
+            self._calls.do(record, on_complete)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> Message:
         """See `MessageStore.message`.
@@ -145,13 +148,13 @@ class RemoteMessageStore:
         except Closed:
             raise
         except StoreError as refusal:
-            self._refuse(on_complete, refusal, transaction)
+            self._calls.refuse(on_complete, refusal, transaction)
             return
         if transaction is None:
             on_complete = self._messages.noting(message.message_id, on_complete)
         elif isinstance(transaction, RemoteTransaction):
             transaction.messages.append(message.message_id)
-        self._do(record, on_complete, transaction)
+        self._calls.do(record, on_complete, transaction)
 
     def dequeue(
         self,
@@ -166,10 +169,10 @@ class RemoteMessageStore:
         try:
             detail = None if outcome is None else definitions.as_json(outcome)
         except InvalidRequest as refusal:
-            self._refuse(on_complete, refusal, transaction)
+            self._calls.refuse(on_complete, refusal, transaction)
         else:
             record = Record(Kind.DEQUEUED, 0, queue, message_id, holder, detail=detail)
-            self._do(record, on_complete, transaction)
+            self._calls.do(record, on_complete, transaction)
 
     def acquire(
         self,
@@ -181,7 +184,7 @@ class RemoteMessageStore:
     ) -> None:
         """See `MessageStore.acquire`."""
         record = Record(Kind.ACQUIRED, 0, queue, message_id, holder)
-        self._do(record, on_complete, transaction)
+        self._calls.do(record, on_complete, transaction)
 
     def release(
         self,
@@ -195,16 +198,11 @@ class RemoteMessageStore:
     ) -> None:
         """See `MessageStore.release`."""
         record = Record(Kind.RELEASED, 0, queue, message_id, holder, int(delivery_failed))
-        self._do(record, on_complete, transaction)
+        self._calls.do(record, on_complete, transaction)
 
     def begin(self) -> TransactionContext:
         """See `MessageStore.begin`."""
-        with self._connection.guard:
-            self._last_transaction += 1
-            opened = RemoteTransaction(self._last_transaction, self)
-            self._connection.ask(wire.OPEN, (opened.transaction,), opened.note)
-            self._open.add(opened)
-        return opened
+        return self._calls.begin()
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.commit`."""
@@ -215,11 +213,11 @@ class RemoteMessageStore:
                     self._messages.note_enqueued(message_id)
             on_complete(error)
 
-        self._end(transaction, committed, commit=True)
+        self._calls.end(transaction, committed, commit=True)
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.abort`."""
-        self._end(transaction, on_complete, commit=False)
+        self._calls.end(transaction, on_complete, commit=False)
 
     def flush(self, on_complete: OnComplete) -> None:
         """See `MessageStore.flush`."""
@@ -235,66 +233,22 @@ class RemoteMessageStore:
 
     def load(self, message_id: int) -> Message:
         """See `MessageStore.load`."""
-        answers = self._connection.read(wire.LOAD, message_id)
-        header = MessageHeader(*answers[0][0])
-        return Message(message_id, header, b"".join(piece for _, piece in answers))
+        return self._reads.load(message_id)
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """See `MessageStore.read`."""
+        return self._reads.read(message_id, offset, length)
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """See `MessageStore.headers`."""
+        return self._reads.headers(message_ids)
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """See `MessageStore.prefetch`."""
+        self._reads.prefetch(message_ids, on_loaded)
 
     def close(self) -> None:
         """See `MessageStore.close`; what it holds it keeps for its next connection."""
-        with self._connection.guard:
-            for opened in [*self._open]:
-                self.abort(opened, _nothing)
+        self._calls.abort_all()
+        self._reads.close()
         self._connection.close()
-
-    def _do(
-        self,
-        record: Record,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        with self._connection.guard:
-            self._connection.check_open()
-            if transaction is None:
-                self._connection.ask(wire.DO, ((record,),), on_complete)
-                return
-            try:
-                own = check_usable(transaction, self)
-            except InvalidRequest as refusal:
-                self._refuse(on_complete, refusal)
-                return
-            body = (own.transaction, (record,))
-            noted = own.noting(on_complete)
-            self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
-
-    def _end(
-        self, transaction: TransactionContext, on_complete: OnComplete, *, commit: bool
-    ) -> None:
-        with self._connection.guard:
-            self._connection.check_open()
-            try:
-                own = check_usable(transaction, self)
-            except InvalidRequest as refusal:
-                self._refuse(on_complete, refusal)
-                return
-            own.is_open = False
-            self._open.discard(own)
-            if commit and own.spoiled:
-                self._connection.ask(wire.END, (own.transaction, False), _nothing)
-                message = f"transaction {own.transaction} is aborted: an operation was refused"
-                self._refuse(on_complete, InvalidRequest(message))
-                return
-            self._connection.ask(wire.END, (own.transaction, commit), on_complete)
-
-    def _refuse(
-        self,
-        on_complete: OnComplete,
-        refusal: StoreError,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        if isinstance(transaction, RemoteTransaction):
-            transaction.spoiled = True
-        self._connection.ask(wire.DO, ((),), on_complete, refusal)
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """Nobody waits."""

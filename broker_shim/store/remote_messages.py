@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.store.content_writer import ContentWriter, LocalContentWriter
-from broker_shim.store.interface import Message, MessageHeader
+from broker_shim.store.content_writer import LocalContentWriter
+from broker_shim.store.interface import ContentWriter, Message, MessageHeader
 from broker_shim.store.remote_connection import RemoteConnection
 from broker_shim.store.staging import PIECE_BYTES, check_size
 from sparkstore import records

@@ -37,11 +37,38 @@ class Sink(Protocol):
             InvalidRequest: There is no such message.
         """
 
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """A part of the content of a kept message; neither number is negative.
+
+        Raises:
+            InvalidRequest: There is no such message.
+        """
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """Headers of kept messages, in that order; None for one that is not there."""
+
     def close(self) -> None:
         """Fire what is open, then stop."""
 
 
-class MemorySink:
+class NoContent:
+    """The reads of a sink that takes no content."""
+
+    def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
+        """No content was ever taken."""
+        message = f"unknown message {message_id}"
+        raise InvalidRequest(message)
+
+    def read(self, message_id: int, _offset: int, _length: int) -> bytes:
+        """No content was ever taken."""
+        return self.load(message_id)[1]
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """No header was ever taken."""
+        return [None] * len(message_ids)
+
+
+class MemorySink(NoContent):
     """Keeps nothing; the sink of tier 0."""
 
     def __init__(self) -> None:
@@ -62,11 +89,6 @@ class MemorySink:
     def flush(self, on_complete: OnComplete) -> None:
         """Nothing is anywhere."""
         self._completions.put(on_complete, None)
-
-    def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
-        """No content was ever taken."""
-        message = f"unknown message {message_id}"
-        raise InvalidRequest(message)
 
     def close(self) -> None:
         """Fire what is open, then stop."""

@@ -11,12 +11,24 @@ from typing import Any
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.holders import check_holder, held
-from broker_shim.store.interface import Message
+from broker_shim.store.interface import Message, TransactionContext
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.transaction import Enqueue, Step, Transaction
 from broker_shim.store.wiring import as_json
 from sparkstore import records
 from sparkstore.records import Record
+
+
+def own(ledger: Ledger, transaction: TransactionContext) -> Transaction:
+    """A transaction of this ledger.
+
+    Raises:
+        InvalidRequest: It is another store's.
+    """
+    if not isinstance(transaction, Transaction) or transaction.owner is not ledger:
+        message = f"transaction {transaction.transaction} is not one of this store"
+        raise InvalidRequest(message)
+    return transaction
 
 
 def enqueue(ledger: Ledger, transaction: Transaction, message: Message, queue: str) -> None:

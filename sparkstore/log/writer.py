@@ -28,6 +28,7 @@ from sparkstore.log.batcher import Fire, Group
 from sparkstore.log.committer import Committer
 from sparkstore.log.firing import bound, fire_once, ignore
 from sparkstore.log.journal import Journal
+from sparkstore.log.logged import LoggedContent
 from sparkstore.log.metrics import LogMetrics
 from sparkstore.log.recent import RecentContent
 from sparkstore.log.wal import NoRoom, Wal
@@ -38,7 +39,6 @@ _log = logging.getLogger(__name__)
 
 _GROUP_BYTES = 4 << 20
 _ROOM_RETRY_S = 0.2
-_FLUSH_WAIT_S = 5.0
 
 
 class _Item(NamedTuple):
@@ -74,7 +74,8 @@ class Log:
         self._stalled = ""
         self._has_ended = False
         self._recent = RecentContent(config.cache_bytes)
-        self._content = ContentReader(root, config.cache_bytes)
+        content = ContentReader(root, config.cache_bytes)
+        self._logged = LoggedContent(self._recent, content, self.flush, self.metrics)
         self._inbox: SimpleQueue[_Item | None] = SimpleQueue()
         self._ending = threading.Event()
         self._committer = Committer(
@@ -148,22 +149,16 @@ class Log:
             self._refuse_the_rest()
 
     def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
-        """Header and content of a message that was appended: from memory, or from Delta.
+        """Header and content of a message that was appended: see `LoggedContent`."""
+        return self._logged.load(message_id)
 
-        Raises:
-            InvalidRequest: No such message.
-            CorruptData: Its content is not whole.
-            StoreError: What the log stopped with.
-        """
-        content = self._recent.get(message_id)
-        if content is not None:
-            return content
-        try:
-            return self._content.read(message_id)
-        except InvalidRequest:
-            # Staged content that no Delta commit holds yet.
-            self._wait_for_flush()
-            return self._content.read(message_id)
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """A part of the content of a message that was appended: see `LoggedContent`."""
+        return self._logged.read(message_id, offset, length)
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """Headers of messages that were appended: see `LoggedContent`."""
+        return self._logged.headers(message_ids)
 
     def close(self) -> None:
         """Make everything taken durable and visible, fire every completion, let go of the root."""
@@ -193,17 +188,6 @@ class Log:
             reason = self.metrics.delta_error or "busy"
             message = f"too much waits for its Delta commit: {reason}; retry later"
             raise Unavailable(message)
-
-    def _wait_for_flush(self) -> None:
-        done: SimpleQueue[StoreError | None] = SimpleQueue()
-        self.flush(done.put)
-        try:
-            error = done.get(timeout=_FLUSH_WAIT_S)
-        except Empty as reason:
-            message = f"Delta does not take content ({self.metrics.delta_error}); retry later"
-            raise Unavailable(message) from reason
-        if error is not None:
-            raise error
 
     def _run(self) -> None:
         inbox = self._inbox

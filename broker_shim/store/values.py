@@ -1,0 +1,80 @@
+"""What the calls of a `MessageStore` take and give; `interface` has the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from broker_shim.durability import TerminusDurability
+from sparkstore.fold import Entry
+from sparkstore.records import BindingKey, MessageHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Definition of a queue.
+
+    Attributes:
+        name: Any text: it never becomes a path or SQL.
+        durability: What of it survives a restart, at most what the store can keep.
+        arguments: Anything JSON can hold; two definitions with other arguments are different.
+    """
+
+    name: str
+    durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Definition of an exchange; the store keeps it, the broker routes by it.
+
+    Attributes:
+        name: Any text.
+        type: `direct`, `fanout`, `topic`, …: the broker's word.
+        durability: As for a queue.
+        arguments: Anything JSON can hold.
+    """
+
+    name: str
+    type: str
+    durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Message(NamedTuple):
+    """One immutable message, however many queues it is on. Made by `MessageStore.message`.
+
+    Attributes:
+        message_id: Store-wide, rising, from 1.
+        header: Typed header; `header.durable` decides with the queue's durability.
+        body: The content. Empty while `is_staged`: its pieces are with the store already.
+        is_staged: The content was given in pieces by `stage`.
+    """
+
+    message_id: int
+    header: MessageHeader
+    body: bytes
+    is_staged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was there when the store opened.
+
+    Attributes:
+        queues: Definitions.
+        exchanges: Definitions.
+        bindings: Keys with their arguments.
+        entries: (message id, entry) by queue, in queue order; a live view, so that a million
+            entries are not copied: walk through it before the first call that changes something.
+            A single entry may be looked up in it at any time by who makes the calls.
+        configured: Objects of the broker's configuration by category and key.
+    """
+
+    queues: list[Queue]
+    exchanges: list[Exchange]
+    bindings: dict[BindingKey, Mapping[str, Any]]
+    entries: Mapping[str, Mapping[int, Entry]]
+    configured: dict[tuple[str, str], Mapping[str, Any]]
