@@ -16,52 +16,38 @@ whatever way of encoding the sender chose. SQL sees text and bytes as such where
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from broker_shim.embedded.amqp_sections import (
+    APPLICATION_PROPERTIES,
+    BODY,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    PROPERTIES,
+    VALUE,
+    LongContent,
+    Section,
+    sections_of,
+)
 from broker_shim.embedded.amqp_types import (
     DecodeError,
     Timestamp,
     Value,
     content_at,
     items_at,
-    skip,
     text_of,
     value_at,
 )
+from broker_shim.messages.header import FramingHeader
 from sparkstore.records import MessageHeader
 
 PROTOCOL = "amqp-1.0"
 DEFAULT_PRIORITY = 4
 MAX_PRIORITY = 9
 
-_HEADER, _DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
-_PROPERTIES, _APPLICATION_PROPERTIES = 0x73, 0x74
-_DATA, _SEQUENCE, _VALUE, _FOOTER = 0x75, 0x76, 0x77, 0x78
-_BODY = frozenset({_DATA, _SEQUENCE, _VALUE})
-_REPEATABLE = frozenset({_DATA, _SEQUENCE})
-_NAMES = {
-    "amqp:header:list": _HEADER,
-    "amqp:delivery-annotations:map": _DELIVERY_ANNOTATIONS,
-    "amqp:message-annotations:map": _MESSAGE_ANNOTATIONS,
-    "amqp:properties:list": _PROPERTIES,
-    "amqp:application-properties:map": _APPLICATION_PROPERTIES,
-    "amqp:data:binary": _DATA,
-    "amqp:amqp-sequence:list": _SEQUENCE,
-    "amqp:amqp-value:*": _VALUE,
-    "amqp:footer:map": _FOOTER,
-}
 _BINARY, _STRING = frozenset({0xA0, 0xB0}), frozenset({0xA1, 0xB1})
 _LEAST_AT_US, _MOST_AT_US = -62_135_596_800_000_000, 253_402_300_799_000_000
 """Years 1 to 9999: what a timestamp column can show."""
-
-
-class _Section(NamedTuple):
-    """One section: its descriptor code, where it starts, where its value does, where it ends."""
-
-    code: int
-    start: int
-    value: int
-    end: int
 
 
 def parse(encoded: bytes, *, now_us: int) -> tuple[MessageHeader, bytes]:
@@ -74,29 +60,54 @@ def parse(encoded: bytes, *, now_us: int) -> tuple[MessageHeader, bytes]:
     Raises:
         DecodeError: It is not an AMQP 1.0 message.
     """
-    sections = _sections(encoded)
+    sections = sections_of(encoded)
     message_type, first, end = _body(encoded, sections)
+    rest = encoded[:first] + encoded[end:]
+    columns = _columns(encoded, sections, now_us)
+    return _header(rest, message_type, end - first, columns), encoded[first:end]
+
+
+def parse_around(rest: bytes, content: LongContent, *, now_us: int) -> MessageHeader:
+    """The header of a message whose content comes, or came, by itself.
+
+    Args:
+        rest: Everything but the content: what came before it and, once it has come, after it.
+        content: What `long_content` found.
+        now_us: As for `parse`.
+
+    Raises:
+        DecodeError: It is not an AMQP 1.0 message.
+    """
+    columns = _columns(rest, sections_of(rest, is_cut=True), now_us)
+    return _header(rest, content.message_type, content.length, columns)
+
+
+def _columns(encoded: bytes, sections: list[Section], now_us: int) -> dict[str, object]:
     columns: dict[str, object] = {}
     expiries = []
     for section in sections:
-        if section.code == _HEADER:
+        if section.code == HEADER:
             expiries.append(_read_header(items_at(encoded, section.value)[0], columns, now_us))
-        elif section.code == _PROPERTIES:
+        elif section.code == PROPERTIES:
             expiries.append(_read_properties(items_at(encoded, section.value)[0], columns))
-        elif section.code == _APPLICATION_PROPERTIES:
+        elif section.code == APPLICATION_PROPERTIES:
             columns["properties"] = _as_text(items_at(encoded, section.value)[0])
-    rest = encoded[:first] + encoded[end:]
-    header = MessageHeader(
+    columns["expires_at"] = min((at for at in expiries if at is not None), default=None)
+    return columns
+
+
+def _header(
+    rest: bytes, message_type: str, body_bytes: int, columns: dict[str, object]
+) -> MessageHeader:
+    return MessageHeader(
         protocol=PROTOCOL,
         header=rest,
         durable=bool(columns.pop("durable", False)),
-        expires_at=min((at for at in expiries if at is not None), default=None),
         message_type=message_type,
         header_bytes=len(rest),
-        body_bytes=end - first,
+        body_bytes=body_bytes,
         **columns,  # type: ignore[arg-type]  # each was read by the rule of its own column
     )
-    return header, encoded[first:end]
 
 
 def restore(header: MessageHeader, body: bytes) -> bytes:
@@ -105,97 +116,66 @@ def restore(header: MessageHeader, body: bytes) -> bytes:
     return rest[:first] + body + rest[first:]
 
 
-def outgoing(header: MessageHeader, body: bytes, *, delivery_count: int, now_us: int) -> bytes:
-    """The message to send on: as it came, but for what an intermediary has to change.
+def framing(header: MessageHeader, *, delivery_count: int, now_us: int) -> FramingHeader:
+    """What goes before and after the content on the wire: as it came, but for a few changes.
 
-    That is (AMQP 1.0 section 3.2.1): delivery-count rises by the failed deliveries here, a time to
-    live shrinks by the time it waited, first-acquirer is false once it was delivered, and delivery
-    annotations, which were meant for us, go no further. A message of another protocol is wrapped in
-    one data section.
+    What an intermediary has to change (AMQP 1.0 section 3.2.1): delivery-count rises by the failed
+    deliveries here, a time to live shrinks by the time it waited, first-acquirer is false once it
+    was delivered, and delivery annotations, which were meant for us, go no further. A message of
+    another protocol is wrapped in one data section.
     """
     if header.protocol != PROTOCOL or header.header is None:
-        return _wrapped(header, body, delivery_count)
+        return FramingHeader(_wrapping(header, delivery_count), b"", header.body_bytes)
     first, rest, sections = _cut(header)
     kept = 0
     lead = b""
     for section in sections:
-        if section.code == _HEADER:
+        if section.code == HEADER:
             lead = rest[: section.end]
             kept = section.end
             items = items_at(rest, section.value)[0]
             if delivery_count or (len(items) > 2 and items[2] is not None):
                 lead = _header_section(header, items, delivery_count, now_us)
-        elif section.code == _DELIVERY_ANNOTATIONS:
+        elif section.code == DELIVERY_ANNOTATIONS:
             kept = section.end
     if not lead and delivery_count:
         lead = _header_section(header, [], delivery_count, now_us)
-    return b"".join((lead, rest[kept:first], body, rest[first:]))
+    return FramingHeader(lead + rest[kept:first], rest[first:], header.body_bytes)
 
 
-def _sections(encoded: bytes, *, is_cut: bool = False) -> list[_Section]:
-    """The sections in order; with `is_cut` the last may lack its content."""
-    sections: list[_Section] = []
-    at, size, last = 0, len(encoded), 0
-    while at < size:
-        code, value = _descriptor(encoded, at)
-        if code < last or (code == last and code not in _REPEATABLE):
-            message = f"section 0x{code:02x} at byte {at} is out of order"
-            raise DecodeError(message)
-        if last in _BODY and code in _BODY and code != last:
-            raise DecodeError("a body of two kinds")
-        if is_cut and code in _BODY:
-            sections.append(_Section(code, at, value, _lead_in_end(encoded, value)))
-        else:
-            sections.append(_Section(code, at, value, skip(encoded, value)))
-        at, last = sections[-1].end, code
-    return sections
+def outgoing(header: MessageHeader, body: bytes, *, delivery_count: int, now_us: int) -> bytes:
+    """The whole message to send on: see `framing`."""
+    around = framing(header, delivery_count=delivery_count, now_us=now_us)
+    return b"".join((around.lead, body, around.tail))
 
 
-def _descriptor(encoded: bytes, at: int) -> tuple[int, int]:
-    if encoded[at] != 0:
-        message = f"a section was expected at byte {at}"
-        raise DecodeError(message)
-    descriptor, value = value_at(encoded, at + 1)
-    code = _NAMES.get(descriptor, 0) if isinstance(descriptor, str) else descriptor
-    if not isinstance(code, int) or not _HEADER <= code <= _FOOTER:
-        message = f"no such section: {descriptor!r}"
-        raise DecodeError(message)
-    return code, value
-
-
-def _lead_in_end(encoded: bytes, value: int) -> int:
-    if value >= len(encoded):
-        raise DecodeError("a body was expected at the end")
-    return value + (2 if encoded[value] < 0xB0 else 5)
-
-
-def _body(encoded: bytes, sections: list[_Section]) -> tuple[str, int, int]:
+def _body(encoded: bytes, sections: list[Section]) -> tuple[str, int, int]:
     """What the body column holds, and where that begins and ends."""
-    body = [section for section in sections if section.code in _BODY]
+    body = [section for section in sections if section.code in BODY]
     if not body:
-        footer = [section.start for section in sections if section.code == _FOOTER]
+        footer = [section.start for section in sections if section.code == FOOTER]
         at = footer[0] if footer else len(encoded)
         return "amqp", at, at
     code, _start, value, _end = body[0]
-    if len(body) == 1 and code == _DATA and encoded[value] in _BINARY:
+    if len(body) == 1 and code == DATA and encoded[value] in _BINARY:
         return "data", *content_at(encoded, value)
-    if code == _VALUE and encoded[value] in _BINARY:
+    if code == VALUE and encoded[value] in _BINARY:
         return "binary", *content_at(encoded, value)
-    if code == _VALUE and encoded[value] in _STRING:
+    if code == VALUE and encoded[value] in _STRING:
         value_at(encoded, value)  # is UTF-8, or DecodeError
         return "text", *content_at(encoded, value)
     return "amqp", body[0].start, body[-1].end
 
 
-def _cut(header: MessageHeader) -> tuple[int, bytes, list[_Section]]:
+def _cut(header: MessageHeader) -> tuple[int, bytes, list[Section]]:
     """Where the body goes in the header column, that column, and its sections."""
     rest = header.header or b""
     if header.message_type == "amqp":
-        sections = _sections(rest)
-        footer = [section.start for section in sections if section.code == _FOOTER]
+        sections = sections_of(rest)
+        footer = [section.start for section in sections if section.code == FOOTER]
         return (footer[0] if footer else len(rest)), rest, sections
-    sections = _sections(rest, is_cut=True)
-    return next(s.end for s in sections if s.code in _BODY), rest, sections
+    sections = sections_of(rest, is_cut=True)
+    return next(s.end for s in sections if s.code in BODY), rest, sections
 
 
 def _read_header(items: list[Value], columns: dict[str, object], now_us: int) -> int | None:
@@ -268,14 +248,14 @@ def _header_section(
     content += b"\x41" if first is True and not delivery_count else b"\x42"
     before = count if isinstance(count, int) else 0
     content += _uint(min(before + delivery_count, 0xFFFF_FFFF))
-    return bytes((0, 0x53, _HEADER, 0xC0, len(content) + 1, 5)) + content
+    return bytes((0, 0x53, HEADER, 0xC0, len(content) + 1, 5)) + content
 
 
 def _uint(number: int) -> bytes:
     return b"\x70" + number.to_bytes(4, "big")
 
 
-def _wrapped(header: MessageHeader, body: bytes, delivery_count: int) -> bytes:
+def _wrapping(header: MessageHeader, delivery_count: int) -> bytes:
     priority: list[Value] = [None, header.priority]
     lead = _header_section(header, priority, delivery_count, 0)
-    return b"".join((lead, b"\x00\x53\x75\xb0", len(body).to_bytes(4, "big"), body))
+    return b"".join((lead, b"\x00\x53\x75\xb0", header.body_bytes.to_bytes(4, "big")))

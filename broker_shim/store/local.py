@@ -82,11 +82,7 @@ class LocalMessageStore:
         self._decide(on_complete, self._ledger.configure, category, key, detail)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> Message:
-        """See `MessageStore.message`.
-
-        Raises:
-            StoreError: The store takes no records now.
-        """
+        """See `MessageStore.message`; raises StoreError if no records are taken now."""
         with self._holding():
             message, steps = self._ledger.message(header, body)
             if steps:

@@ -243,7 +243,7 @@ def test_delivery_annotations_go_no_further() -> None:
 
 def test_a_message_of_another_protocol_goes_out_as_one_data_section() -> None:
     again = Message()
-    header = MessageHeader(durable=True, priority=7)
+    header = MessageHeader(durable=True, priority=7, body_bytes=5)
     again.decode(outgoing(header, b"bytes", delivery_count=2, now_us=NOW_US))
     body: Any = again.body
     assert (bytes(body), again.durable, again.priority) == (b"bytes", True, 7)
