@@ -12,22 +12,21 @@ Wiring, refusals and meta records are few: they go through `fold.apply` itself, 
 entries.
 A property test holds this equal to the oracle for every prefix of generated histories.
 
-Decision: Arrow's own kernels and no NumPy. Making a million Python objects is four fifths of the
-time whatever finds the entries (`arrow_values`), and the collector is off meanwhile, since nothing
-is garbage yet.
+Decision: Arrow's own kernels and no NumPy. Entries go from columns into packed columns
+(`entries`), some thousands at a time: a Python object for each of millions, all at once, would be
+most of the time and of the memory of a start.
 """
 
 from __future__ import annotations
 
 import json
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkstore import fold
-from sparkstore.arrow_values import as_list, no_collection
+from sparkstore.arrow_values import as_list
 from sparkstore.errors import CorruptData
 from sparkstore.fold import Entry, Member, Queue, State
 from sparkstore.records import ENTRY_KINDS, BindingKey, Kind
@@ -40,6 +39,8 @@ _ENTRIES = pa.schema([STATE.field(name) for name in (*_ENTRY_COLUMNS, *_HELD_COL
 _FEW = [kind for kind in Kind if kind not in {*ENTRY_KINDS, Kind.CONTENT, Kind.STAGING_ABORTED}]
 """Kinds that go through the oracle, one by one."""
 _KEY_BITS = 62
+_PACKED_AT_ONCE = 1 << 14
+"""Entries that are Python objects at the same time: whole chunks of `entries`."""
 
 
 def rows_that_count(rows: pa.Table, *, epoch: int = 0) -> pa.Table:
@@ -251,29 +252,30 @@ def _distinct(*columns: pa.ChunkedArray) -> pa.Array:
 
 
 def _fill(state: State, entries: pa.Table) -> None:
-    """Make the Python objects, by queue and in position order, and hang them into the state."""
+    """Pack the entries, by queue and in position order, into the state."""
     names = pc.unique(entries["queue"]).to_pylist()
     by_queue = pc.index_in(entries["queue"], pa.array(names, pa.string()))
     entries = entries.append_column("by_queue", by_queue)
     entries = entries.sort_by([("by_queue", "ascending"), ("position", "ascending")])
     counts = pc.value_counts(entries["by_queue"].combine_chunks())
-    with no_collection():
-        message_ids = as_list(entries["message_id"])
-        objects = map(Entry, *(as_list(entries[name]) for name in Entry.__dataclass_fields__))
-        pairs = zip(message_ids, objects, strict=True)
-        for index, count in zip(
-            counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True
-        ):
-            queue = state.queues.get(names[index])
-            if queue is None:
-                message = f"{count} entries are on queue {names[index]!r}, which does not exist"
-                raise CorruptData(message)
-            queue.entries = dict(islice(pairs, count))
-        state.messages = _on_queues(entries["message_id"], message_ids)
+    start = 0
+    for index, count in zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True):
+        queue = state.queues.get(names[index])
+        if queue is None:
+            message = f"{count} entries are on queue {names[index]!r}, which does not exist"
+            raise CorruptData(message)
+        for first in range(start, start + count, _PACKED_AT_ONCE):
+            length = min(_PACKED_AT_ONCE, start + count - first)
+            _pack(state, queue, entries.slice(first, length))
+        start += count
 
 
-def _on_queues(column: pa.ChunkedArray, message_ids: list[Any]) -> dict[int, int]:
-    if pc.count_distinct(column).as_py() == len(column):
-        return dict.fromkeys(message_ids, 1)
-    counted = pc.value_counts(column.combine_chunks())
-    return dict(zip(as_list(counted.field(0)), as_list(counted.field(1)), strict=True))
+def _pack(state: State, queue: Queue, entries: pa.Table) -> None:
+    message_ids = as_list(entries["message_id"])
+    positions, ats, priorities, expires_at, sizes, holders, counts = (
+        as_list(entries[name]) for name in Entry.__dataclass_fields__
+    )
+    columns = (positions, ats, priorities, expires_at, sizes, holders, counts)
+    queue.entries.extend(message_ids, columns)
+    for message_id in message_ids:
+        state.messages.add(message_id)

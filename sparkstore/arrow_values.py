@@ -5,9 +5,6 @@ Columns reach Python through `memoryview.tolist` (5 ns a value, `to_pylist` take
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -33,15 +30,3 @@ def as_list(column: pa.ChunkedArray | pa.Array) -> list[Any]:
         return list(map(names.__getitem__, as_list(codes)))
     values: list[Any] = column.to_pylist()
     return values
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """No garbage collection while a million objects that all stay are made."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

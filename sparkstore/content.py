@@ -11,28 +11,44 @@ nothing that moves in between is missed.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake.exceptions import DeltaError
 
-from sparkstore.content_files import ContentFiles, Placed
+from sparkstore.content_cache import ContentCache
+from sparkstore.content_files import ContentFiles
+from sparkstore.content_index import Place, RowIndex
+from sparkstore.content_pieces import Layout, LayoutBuilder, lacking
+from sparkstore.content_rows import Content, Rows
+from sparkstore.content_versions import ContentVersions
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
-from sparkstore.records import Kind, MessageHeader, Record
+from sparkstore.records import MessageHeader
 from sparkstore.root import Root
-from sparkstore.schema import ROW
-from sparkstore.snapshot import FileStats, columns_of, read_files, snapshot
+from sparkstore.schema import HEADER_FIELDS
 
-Content = tuple[MessageHeader, bytes]
-
+_BATCH_BYTES = 2 << 20
+_BATCH_ROWS = 1_024
+_HEADERS = 16_384
+"""Of headers that were read without content so many are kept."""
+_LAYOUTS = 16
+"""So many messages in pieces are read at a time without being looked for again."""
 _ENTRY_OVERHEAD_BYTES = 1024
 """Of a header and its place in the cache, about."""
-_BATCH_BYTES = 2 << 20
 _TRIES = 4
+_HEADER_COLUMNS = [
+    "position",
+    "epoch",
+    "kind",
+    "message_id",
+    *(field.name for field in HEADER_FIELDS),
+]
+_COLUMNS = [*_HEADER_COLUMNS, "body"]
+
+T = TypeVar("T")
 
 
 class ContentReader:
@@ -44,13 +60,15 @@ class ContentReader:
     """
 
     def __init__(self, root: Root, cache_bytes: int = 64 << 20) -> None:
-        self._root = root
         self._guard = threading.Lock()
-        self._cache = _Cache(cache_bytes)
-        self._files: list[FileStats] | None = None
-        self._searched: set[Path] = set()
-        self._openings: set[tuple[int, int]] = set()
-        self._reader = ContentFiles(min(_BATCH_BYTES, max(1, cache_bytes // 4)), self._read_ahead)
+        self._cache: ContentCache[Content] = ContentCache(cache_bytes)
+        self._headers: ContentCache[MessageHeader] = ContentCache(_HEADERS)
+        self._versions = ContentVersions(root)
+        self._index = RowIndex()
+        batch_bytes = min(_BATCH_BYTES, max(1, cache_bytes // 4))
+        self._bodies = ContentFiles(_COLUMNS, _BATCH_ROWS, batch_bytes)
+        self._narrow = ContentFiles(_HEADER_COLUMNS, _BATCH_ROWS, _BATCH_BYTES)
+        self._layouts: ContentCache[Layout] = ContentCache(_LAYOUTS)
 
     def read(self, message_id: int) -> Content:
         """Header and whole body of a message.
@@ -62,79 +80,159 @@ class ContentReader:
             Unavailable: Storage did not answer, again and again.
         """
         with self._guard:
-            return self._cache.get(message_id) or self._find(message_id)
+            there = self._cache.get(message_id)
+            return there or self._insist(message_id, self._assemble)
 
     def read_part(self, message_id: int, offset: int, length: int) -> bytes:
-        """A part of the body of a message; as `read` in what it raises."""
-        return self.read(message_id)[1][offset : offset + length]
+        """A part of the body of a message, b"" after its end; as `read` in what it raises.
+
+        Only the pieces that are needed are read.
+        """
+        with self._guard:
+            there = self._cache.get(message_id)
+            if there is not None:
+                return there[1][offset : offset + length]
+            return self._insist(message_id, partial(self._part, offset=offset, length=length))
 
     def headers(self, message_ids: Sequence[int]) -> dict[int, MessageHeader]:
-        """Headers of those messages that journal or history has."""
+        """Headers of those messages that journal or history has; fast in the order of the rows."""
         found = {}
         for message_id in message_ids:
-            with suppress(InvalidRequest):
-                found[message_id] = self.read(message_id)[0]
+            with self._guard:
+                header = self._headers.get(message_id)
+                try:
+                    found[message_id] = header or self._insist(message_id, self._header)
+                except InvalidRequest:
+                    continue
         return found
 
-    def _find(self, message_id: int) -> Content:
-        """Look in the versions at hand, then in the newest ones."""
+    def _insist(self, message_id: int, read: Callable[[int], T]) -> T:
+        """Read from the versions at hand, then from the newest ones."""
         failure: StoreError = InvalidRequest(f"message {message_id} is not in the store")
         for attempt in range(_TRIES):
-            is_fresh = attempt > 0 or self._files is None
+            is_fresh = attempt > 0 or not self._versions.is_known
             try:
                 if is_fresh:
                     self._refresh()
-                content = self._assemble(message_id)
+                return read(message_id)
             except (InvalidRequest, CorruptData) as reason:
                 failure = reason
                 if is_fresh:
                     break
             except (OSError, DeltaError, pa.ArrowException) as reason:
                 failure = _failure(message_id, reason)
-            else:
-                self._cache.put(message_id, content)
-                return content
         raise failure
 
     def _refresh(self) -> None:
-        journal = snapshot(self._root.journal)
-        history = snapshot(self._root.history)
-        self._openings |= _openings(file for file in journal if file.path not in self._searched)
-        self._searched = {file.path for file in journal}
-        self._files = [*journal, *history]
-        self._reader.forget_all_but({file.path for file in self._files})
+        paths = self._versions.refresh()
+        self._layouts = ContentCache(_LAYOUTS)
+        for kept in (self._index, self._bodies, self._narrow):
+            kept.forget_all_but(paths)
+
+    def _part(self, message_id: int, *, offset: int, length: int) -> bytes:
+        layout = self._layout(message_id)
+        size = layout.header.body_bytes
+        return self._slice(message_id, layout, min(offset, size), min(offset + length, size))
 
     def _assemble(self, message_id: int) -> Content:
-        found = _Found()
-        for record in self._records_of(message_id):
-            content = _whole_content(record)
-            if content is not None:
-                return content
-            found.add(record)
-        return found.content(message_id)
+        """One row brings it all, nearly always; then its whole batch is made ready."""
+        place = self._first_place(message_id)
+        if place.body_offset is None:
+            rows, row = self._bodies.row(place.key, place.row)
+            self._read_ahead(place.key.path, rows)
+            header = rows.headers[row]
+            if header is not None and rows.length(row) == header.body_bytes and rows.has_body(row):
+                return header, rows.part(row, 0, header.body_bytes)
+        layout = self._layout(message_id)
+        body = self._slice(message_id, layout, 0, layout.header.body_bytes)
+        content = (layout.header, body)
+        self._cache.put(message_id, content, _size(content))
+        return content
 
-    def _records_of(self, message_id: int) -> Iterator[Record]:
-        """The records that bring a message, or pieces of it, and count."""
-        for file in self._files or ():
-            if file.message_ids[0] <= message_id <= file.message_ids[1]:
-                for placed in self._reader.rows_of(file.path, message_id):
-                    if placed[2].message_id == message_id and self._counts(placed):
-                        yield placed[2]
+    def _slice(self, message_id: int, layout: Layout, start: int, end: int) -> bytes:
+        """Bytes of the content; `end` is not after its own.
 
-    def _counts(self, placed: Placed) -> bool:
-        """False for a row of a fenced writer (Rule 3): its ids may have been given out again."""
-        position, epoch, _ = placed
-        return not any(
-            opened_epoch > epoch and opened_position <= position
-            for opened_position, opened_epoch in self._openings
-        )
+        Raises:
+            InvalidRequest: Not all pieces came yet.
+            CorruptData: Not all pieces are there, or one is not as long as it was.
+        """
+        found = bytearray()
+        for piece in layout.pieces():
+            at, last = start + len(found), min(end, piece.end)
+            if piece.start > at:
+                break
+            if at < last:
+                rows, row = self._bodies.row(piece.place.key, piece.place.row)
+                if rows.length(row) != piece.end - piece.start:
+                    found += rows.part(row, at - piece.start, last - piece.start)
+                    break
+                found += rows.part(row, at - piece.start, last - piece.start)
+        else:
+            return bytes(found)
+        raise lacking(message_id, layout, start + len(found))
 
-    def _read_ahead(self, batch: list[Placed]) -> None:
-        for placed in batch:
-            record = placed[2]
-            content = _whole_content(record)
-            if content is not None and record.message_id is not None and self._counts(placed):
-                self._cache.put(record.message_id, content)
+    def _header(self, message_id: int) -> MessageHeader:
+        place = self._first_place(message_id)
+        if place.body_offset is not None:
+            return self._layout(message_id).header
+        rows, row = self._narrow.row(place.key, place.row)
+        if not rows.is_ahead:
+            rows.is_ahead = True
+            limits = self._limits(place.key.path, rows)
+            for position, epoch, number, found in rows.enqueued():
+                if position < limits.get(epoch, position + 1):
+                    self._headers.put(number, found)
+        header = rows.headers[row]
+        assert header is not None  # the index says that it brings one
+        return header
+
+    def _first_place(self, message_id: int) -> Place:
+        for file in self._versions.that_name(message_id):
+            for place in self._index.places_of(file.path, message_id):
+                if self._versions.counts(file.path, place.position, place.epoch):
+                    return place
+        message = f"message {message_id} is not in the store"
+        raise InvalidRequest(message)
+
+    def _layout(self, message_id: int) -> Layout:
+        """Of a message that came in pieces; kept, as nearly always more of them are wanted."""
+        there = self._layouts.get(message_id)
+        if there is None:
+            there = self._find_layout(message_id)
+            if there.is_enqueued:
+                self._layouts.put(message_id, there)
+        return there
+
+    def _find_layout(self, message_id: int) -> Layout:
+        """All pieces have lower positions than the row that enqueues; files may not be in order."""
+        builder = LayoutBuilder()
+        for file in self._versions.that_name(message_id):
+            if file.positions[0] > builder.last_position:
+                break
+            for place in self._index.places_of(file.path, message_id):
+                if self._versions.counts(file.path, place.position, place.epoch):
+                    builder.add(place, self._header_at(place) if not place.body_offset else None)
+        return builder.layout(message_id)
+
+    def _header_at(self, place: Place) -> MessageHeader | None:
+        rows, row = self._narrow.row(place.key, place.row)
+        return rows.headers[row]
+
+    def _read_ahead(self, path: Path, rows: Rows) -> None:
+        """Make the messages of a batch ready, once."""
+        if not rows.is_ahead:
+            rows.is_ahead = True
+            limits = self._limits(path, rows)
+            for position, epoch, message_id, content in rows.whole():
+                if position < limits.get(epoch, position + 1):
+                    self._cache.put(message_id, content, _size(content))
+
+    def _limits(self, path: Path, rows: Rows) -> dict[int, int]:
+        return self._versions.limits(path, {*rows.epochs}, max(rows.positions))
+
+
+def _size(content: Content) -> int:
+    return _ENTRY_OVERHEAD_BYTES + content[0].header_bytes + len(content[1])
 
 
 def _failure(message_id: int, reason: Exception) -> StoreError:
@@ -144,97 +242,3 @@ def _failure(message_id: int, reason: Exception) -> StoreError:
     if is_lost and not isinstance(reason, DeltaError):
         return CorruptData(text)
     return Unavailable(text)
-
-
-class _Cache:
-    """Content by message id, bounded by bytes; what was not asked for longest goes first."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._byte_count = 0
-        self._contents: OrderedDict[int, Content] = OrderedDict()
-
-    def get(self, message_id: int) -> Content | None:
-        content = self._contents.get(message_id)
-        if content is not None:
-            self._contents.move_to_end(message_id)
-        return content
-
-    def put(self, message_id: int, content: Content) -> None:
-        if message_id in self._contents:
-            return
-        self._contents[message_id] = content
-        self._byte_count += _size(content)
-        while self._byte_count > self._limit_bytes:
-            self._byte_count -= _size(self._contents.popitem(last=False)[1])
-
-
-def _size(content: Content) -> int:
-    return _ENTRY_OVERHEAD_BYTES + content[0].header_bytes + len(content[1])
-
-
-def _openings(files: Iterable[FileStats]) -> set[tuple[int, int]]:
-    """(position, epoch) of each `opened` in some files; such a fact stays true for ever."""
-    where = ds.field("kind") == Kind.OPENED.column
-    rows = read_files(files, columns_of(ROW, ["position", "epoch", "kind"]), where)
-    return set(zip(rows["position"].to_pylist(), rows["epoch"].to_pylist(), strict=True))
-
-
-def _whole_content(record: Record) -> Content | None:
-    """Header and body, if this one row brings both; pieces and staged messages need more."""
-    header, body = record.message, record.body
-    if record.kind is not Kind.ENQUEUED or header is None or header.protocol is None:
-        return None
-    if body is None:
-        return None
-    return (header, body) if len(body) == header.body_bytes else None
-
-
-def _whole_header(record: Record) -> MessageHeader | None:
-    """The header, if this row brings it; the rows of a message's other queues cut it short."""
-    header = record.message
-    return None if header is None or header.protocol is None else header
-
-
-class _Found:
-    """What the rows of one message brought so far: each piece once, by its offset."""
-
-    def __init__(self) -> None:
-        self._header: MessageHeader | None = None
-        self._staged: MessageHeader | None = None
-        self._pieces: dict[int, bytes] = {}
-
-    def add(self, record: Record) -> None:
-        """A row that brings a header or a piece; the one that enqueues has the better header."""
-        if record.kind is Kind.CONTENT:
-            self._staged = _whole_header(record) or self._staged
-            self._pieces[record.body_offset or 0] = record.body or b""
-        else:
-            self._header = _whole_header(record) or self._header
-
-    def content(self, message_id: int) -> Content:
-        """The message that they make.
-
-        Raises:
-            InvalidRequest: They make none; or it is not enqueued yet, and more of it may come.
-            CorruptData: A piece is missing.
-        """
-        header = self._header or self._staged
-        if header is None:
-            message = f"message {message_id} is not in the store"
-            raise InvalidRequest(message)
-        body = bytearray()
-        for offset in sorted(self._pieces):
-            if offset != len(body):
-                break
-            body += self._pieces[offset]
-        if len(body) == header.body_bytes:
-            return header, bytes(body)
-        if self._header is None:
-            message = f"message {message_id}: of {header.body_bytes} bytes came {len(body)} so far"
-            raise InvalidRequest(message)
-        message = (
-            f"message {message_id}: its content has {header.body_bytes} bytes, but what follows"
-            f" byte {len(body)} is missing: restore it from a replica"
-        )
-        raise CorruptData(message)

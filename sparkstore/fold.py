@@ -9,34 +9,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparkstore.entries import Entries, Entry
+from sparkstore.message_counts import MessageCounts
 from sparkstore.records import BindingKey, Kind, Record
+
+__all__ = [
+    "APPLY",
+    "WINDOW",
+    "Entries",
+    "Entry",
+    "Member",
+    "Queue",
+    "State",
+    "apply",
+    "decided",
+    "enqueued",
+]
 
 WINDOW = 16_384
 """How many of a member's last requests the state can say of that they were refused: a member may
 not have more of them unanswered (the store protocol's `max_waiting_requests`)."""
-
-
-@dataclass(slots=True, eq=True)
-class Entry:
-    """A message on a queue.
-
-    Attributes:
-        position: Of the record that enqueued it: entries of a queue are in this order.
-        at: When it was enqueued, UTC µs.
-        priority: 0 to 9.
-        expires_at: UTC µs, None for never.
-        message_bytes: Header and body.
-        acquired_by: Who holds it; None while it is available.
-        delivery_count: Failed deliveries so far.
-    """
-
-    position: int
-    at: int
-    priority: int
-    expires_at: int | None
-    message_bytes: int
-    acquired_by: str | None = None
-    delivery_count: int = 0
 
 
 @dataclass(slots=True)
@@ -45,7 +37,7 @@ class Queue:
 
     detail: str
     position: int
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: Entries = field(default_factory=Entries)
 
 
 @dataclass(slots=True)
@@ -88,7 +80,7 @@ class State:
     configured: dict[tuple[str, str], str] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
     staged: dict[int, int] = field(default_factory=dict)
-    messages: dict[int, int] = field(default_factory=dict)
+    messages: MessageCounts = field(default_factory=MessageCounts)
 
 
 def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
@@ -133,7 +125,7 @@ def _created(state: State, position: int, record: Record, _epoch: int) -> None:
 def _destroyed(state: State, _position: int, record: Record, _epoch: int) -> None:
     if record.queue is not None:
         for message_id in state.queues.pop(record.queue).entries:
-            _forget(state, message_id)
+            state.messages.remove(message_id)
     else:
         assert record.exchange is not None
         del state.exchanges[record.exchange]
@@ -176,51 +168,41 @@ def _staging_aborted(state: State, _position: int, record: Record, _epoch: int) 
 
 def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> None:
     """Apply an `enqueued` record: public, because a store does nothing more often."""
-    message_id, header, messages = record.message_id, record.message, state.messages
+    message_id, header = record.message_id, record.message
     assert record.queue is not None
     assert message_id is not None
     assert header is not None
-    messages[message_id] = messages.get(message_id, 0) + 1
+    state.messages.add(message_id)
     if state.staged:
         state.staged.pop(message_id, None)
-    state.queues[record.queue].entries[message_id] = Entry(
-        position,
-        record.at,
-        header.priority,
-        header.expires_at,
-        header.header_bytes + header.body_bytes,
+    message_bytes = header.header_bytes + header.body_bytes
+    state.queues[record.queue].entries.add(
+        message_id,
+        Entry(position, record.at, header.priority, header.expires_at, message_bytes),
     )
 
 
 def _dequeued(state: State, _position: int, record: Record, _epoch: int) -> None:
-    assert record.queue is not None
-    assert record.message_id is not None
-    del state.queues[record.queue].entries[record.message_id]
-    _forget(state, record.message_id)
+    entries, message_id = _entries(state, record)
+    entries.remove(message_id)
+    state.messages.remove(message_id)
 
 
 def _acquired(state: State, _position: int, record: Record, _epoch: int) -> None:
-    _entry(state, record).acquired_by = record.holder
+    entries, message_id = _entries(state, record)
+    entries.hold(message_id, record.holder)
 
 
 def _released(state: State, _position: int, record: Record, _epoch: int) -> None:
-    entry = _entry(state, record)
-    entry.acquired_by = None
-    entry.delivery_count = record.delivery_count or 0
+    entries, message_id = _entries(state, record)
+    entries.give_back(message_id, record.delivery_count or 0)
 
 
-def _entry(state: State, record: Record) -> Entry:
+def _entries(state: State, record: Record) -> tuple[Entries, int]:
+    """Of the record's queue, and which of them it is about."""
     assert record.queue is not None
     assert record.message_id is not None
-    return state.queues[record.queue].entries[record.message_id]
-
-
-def _forget(state: State, message_id: int) -> None:
-    queue_count = state.messages[message_id] - 1
-    if queue_count:
-        state.messages[message_id] = queue_count
-    else:
-        del state.messages[message_id]
+    return state.queues[record.queue].entries, record.message_id
 
 
 def _binding_key(record: Record) -> BindingKey:

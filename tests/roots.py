@@ -47,7 +47,7 @@ def state_table(state: fold.State, *, segment: int = 0, history_start: int = 1) 
             {"part": "entry", "block": block_of(message_id)}
             | {"queue": name, "message_id": message_id}
             | {field: getattr(entry, field) for field in fold.Entry.__dataclass_fields__}
-            for message_id, entry in reversed(queue.entries.items())
+            for message_id, entry in reversed([*queue.entries.items()])
         ]
         rows.append(
             {"part": "wiring", "queue": name, "position": queue.position, "detail": queue.detail}

@@ -8,55 +8,47 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from broker_shim.store.interface import BindingKey, Entry, Recovered
+from broker_shim.store.interface import BindingKey, Recovered
 from broker_shim.store.wiring import exchange_of, queue_of
+from sparkstore.entries import Entries
 
 
 def recovered_of(sections: Iterable[tuple[Any, ...]]) -> Recovered:
     """What the store service told; see `broker_shim.service.recovery`."""
     found = Recovered([], [], {}, {}, {})
-    entries: dict[str, dict[int, Entry]] = {}
+    entries: dict[str, Entries] = {}
     for section, *columns in sections:
         if section == "wiring":
             _wire(found, entries, columns[0])
         elif section == "configured":
             found.configured.update({(c, key): json.loads(detail) for c, key, detail in columns[0]})
         elif section == "queue":
-            entries.setdefault(columns[0], {}).update(_entries(*columns[1:]))
+            _add_entries(entries.setdefault(columns[0], Entries()), *columns[1:])
     return Recovered(found.queues, found.exchanges, found.bindings, entries, found.configured)
 
 
 def _wire(
     found: Recovered,
-    entries: dict[str, dict[int, Entry]],
+    entries: dict[str, Entries],
     rows: Iterable[tuple[str, Any, str]],
 ) -> None:
     for kind, name, detail in rows:
         if kind == "queue":
             found.queues.append(queue_of(name, detail))
-            entries[name] = {}
+            entries[name] = Entries()
         elif kind == "exchange":
             found.exchanges.append(exchange_of(name, detail))
         else:
             found.bindings[BindingKey(*name)] = json.loads(detail)["arguments"]
 
 
-def _entries(*columns: Any) -> dict[int, Entry]:
+def _add_entries(entries: Entries, *columns: Any) -> None:
     ids, positions, ats, priorities, expires_at, message_bytes = map(_int64, columns[:6])
     acquired, counts = dict(columns[6]), dict(columns[7])
-    rows = zip(ids, positions, ats, priorities, expires_at, message_bytes, strict=True)
-    return {
-        message_id: Entry(
-            position,
-            at,
-            priority,
-            None if expires < 0 else expires,
-            size,
-            acquired.get(message_id),
-            counts.get(message_id, 0),
-        )
-        for message_id, position, at, priority, expires, size in rows
-    }
+    ends = [None if expires < 0 else expires for expires in expires_at]
+    holders = [acquired.get(message_id) for message_id in ids]
+    failed = [counts.get(message_id, 0) for message_id in ids]
+    entries.extend(ids, (positions, ats, priorities, ends, message_bytes, holders, failed))
 
 
 def _int64(packed: bytes) -> array[int]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Thread
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from sparkstore import content_files
 from sparkstore.content import ContentReader
-from sparkstore.content_files import Placed
+from sparkstore.content_rows import Rows
 from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
 from sparkstore.records import (
     MessageHeader,
@@ -58,16 +60,16 @@ def root_with(path: Path, *commits: list[Row]) -> Root:
     return root
 
 
-def files_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def rows_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rows of each batch that is decoded from now on."""
     batches: list[int] = []
-    decode = ContentReader._read_ahead
 
-    def counting(reader: ContentReader, batch: list[Placed]) -> None:
-        batches.append(len(batch))
-        decode(reader, batch)
+    class Counting(Rows):
+        def __init__(self, batch: pa.RecordBatch) -> None:
+            batches.append(batch.num_rows)
+            super().__init__(batch)
 
-    monkeypatch.setattr(ContentReader, "_read_ahead", counting)
+    monkeypatch.setattr(content_files, "Rows", Counting)
     return batches
 
 
@@ -91,7 +93,7 @@ def test_messages_consumed_in_order_are_decoded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [bring(id_, id_, size=4_000) for id_ in range(1, 201)]
-    batches = files_read(monkeypatch)
+    batches = rows_decoded(monkeypatch)
     reader = ContentReader(root_with(tmp_path / "root", rows), cache_bytes=400_000)
     for row in rows:
         message_id = row.position

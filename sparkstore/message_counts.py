@@ -1,0 +1,88 @@
+"""On how many queues each message is, in a byte or two a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+_BITS = 8
+_PAGE = 1 << _BITS
+_MANY = 255
+"""Says that the count is in the dictionary: it is this or more."""
+
+
+class MessageCounts(Mapping[int, int]):
+    """Counts by message id; a message on no queue is not there.
+
+    Ids are given out rising, so those that are there together lie close together: a page of bytes
+    holds the counts of 256 of them, and is let go when the last of them is gone.
+    """
+
+    __slots__ = ("_length", "_many", "_pages")
+
+    def __init__(self, message_ids: Iterable[int] = ()) -> None:
+        self._pages: dict[int, bytearray] = {}
+        self._many: dict[int, int] = {}
+        self._length = 0
+        for message_id in message_ids:
+            self.add(message_id)
+
+    def add(self, message_id: int) -> None:
+        """It is on one queue more."""
+        page = self._pages.get(message_id >> _BITS)
+        if page is None:
+            page = self._pages[message_id >> _BITS] = bytearray(_PAGE)
+        index = message_id & (_PAGE - 1)
+        count = page[index]
+        if count == 0:
+            self._length += 1
+        if count < _MANY:
+            page[index] = count + 1
+        if count >= _MANY - 1:
+            self._many[message_id] = self._many.get(message_id, count) + 1
+
+    def remove(self, message_id: int) -> None:
+        """It is on one queue less; KeyError if it was on none."""
+        number, index = message_id >> _BITS, message_id & (_PAGE - 1)
+        page = self._pages[number]
+        count = page[index]
+        if count == 0:
+            raise KeyError(message_id)
+        if count == _MANY and self._many[message_id] > _MANY:
+            self._many[message_id] -= 1
+            return
+        page[index] = count - 1
+        if count == _MANY:
+            del self._many[message_id]
+        elif count == 1:
+            self._length -= 1
+            if page.count(0) == _PAGE:
+                del self._pages[number]
+
+    def __getitem__(self, message_id: int) -> int:
+        """On how many queues it is; KeyError for none."""
+        page = self._pages.get(message_id >> _BITS)
+        count = 0 if page is None else page[message_id & (_PAGE - 1)]
+        if count == 0:
+            raise KeyError(message_id)
+        return count if count < _MANY else self._many[message_id]
+
+    def __contains__(self, message_id: object) -> bool:
+        """True if it is on any queue."""
+        if not isinstance(message_id, int):
+            return False
+        page = self._pages.get(message_id >> _BITS)
+        return page is not None and page[message_id & (_PAGE - 1)] > 0
+
+    def __len__(self) -> int:
+        """Messages on any queue."""
+        return self._length
+
+    def __iter__(self) -> Iterator[int]:
+        """Message ids, those of a page together."""
+        for number, page in [*self._pages.items()]:
+            start = number << _BITS
+            yield from (start + index for index, count in enumerate(page) if count)
+
+    def __repr__(self) -> str:
+        """As a dictionary."""
+        return f"MessageCounts({dict(self)})"

@@ -1,0 +1,65 @@
+"""A column of integers in as few bytes as they need: offsets from the least, narrow as they fit."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+_CODES = [(code, (1 << 8 * array(code).itemsize) - 1) for code in "BHIQ"]
+
+
+class Column:
+    """Integers of any size; equal ones take nothing."""
+
+    __slots__ = ("_base", "_count", "_offsets")
+
+    def __init__(self, base: int, offsets: Sequence[int] | None, count: int) -> None:
+        self._base, self._offsets, self._count = base, offsets, count
+
+    def __getitem__(self, index: int) -> int:
+        """A value; the index is neither negative nor too large."""
+        return self._base if self._offsets is None else self._base + self._offsets[index]
+
+    def values(self) -> Iterable[int]:
+        """All of them."""
+        base = self._base
+        if self._offsets is None:
+            return [base] * self._count
+        return [base + offset for offset in self._offsets] if base else self._offsets
+
+
+class Keys(Column):
+    """Integers that never fall."""
+
+    __slots__ = ()
+
+    def find(self, value: int) -> int:
+        """Index of the first that is equal to this value; -1 if there is none."""
+        offsets, wanted = self._offsets, value - self._base
+        if offsets is None:
+            return 0 if wanted == 0 else -1
+        index = bisect_left(offsets, wanted)
+        return index if index < self._count and offsets[index] == wanted else -1
+
+
+def pack(values: Sequence[int]) -> Column:
+    """At least one value."""
+    return Column(*_packed(values, min(values), max(values)))
+
+
+def pack_keys(values: Sequence[int]) -> Keys:
+    """At least one value; none is below the one before."""
+    return Keys(*_packed(values, values[0], values[-1]))
+
+
+def _packed(
+    values: Sequence[int], least: int, largest: int
+) -> tuple[int, Sequence[int] | None, int]:
+    span, count = largest - least, len(values)
+    if not span:
+        return least, None, count
+    for code, limit in _CODES:
+        if span <= limit:
+            return least, array(code, [value - least for value in values]), count
+    return 0, [*values], count

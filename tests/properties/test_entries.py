@@ -1,0 +1,155 @@
+"""Packed entries and counts against plain dictionaries, under any sequence of operations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run
+
+from sparkstore import entries as module
+from sparkstore.entries import Entries, Entry
+from sparkstore.message_counts import MessageCounts
+from sparkstore.packed import pack, pack_keys
+
+NUMBERS = st.integers(-(1 << 40), 1 << 70)
+IDS = st.integers(1, 400)
+ENTRIES = st.builds(
+    Entry,
+    NUMBERS,
+    NUMBERS,
+    st.integers(0, 9),
+    st.none() | st.integers(-1, 1 << 63),
+    st.sampled_from([1024, 1024, 7]),
+    st.sampled_from([None, None, "c"]),
+    st.sampled_from([0, 0, 2]),
+)
+HOLDERS = st.sampled_from(["c1", "c2"])
+
+
+class EntriesMachine(RuleBasedStateMachine):
+    """Every call goes to the entries and to a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries = Entries()
+        self.model: dict[int, Entry] = {}
+        self.next_id = 1
+
+    def add(self, message_id: int, entry: Entry) -> None:
+        if message_id not in self.model:
+            self.entries.add(message_id, replace(entry))
+            self.model[message_id] = entry
+
+    @rule(entry=ENTRIES, skipped=st.integers(0, 3), count=st.integers(1, 12))
+    def add_in_turn(self, entry: Entry, skipped: int, count: int) -> None:
+        self.next_id += skipped
+        for _ in range(count):
+            self.add(self.next_id, entry)
+            self.next_id += 1
+
+    @rule(entry=ENTRIES, message_id=IDS)
+    def add_out_of_turn(self, entry: Entry, message_id: int) -> None:
+        self.add(message_id, entry)
+
+    @rule(added=st.lists(st.tuples(IDS, ENTRIES), max_size=30, unique_by=lambda pair: pair[0]))
+    def extend(self, added: list[tuple[int, Entry]]) -> None:
+        new = [(i, entry) for i, entry in added if i not in self.model]
+        names = Entry.__dataclass_fields__
+        columns = tuple([getattr(entry, name) for _, entry in new] for name in names)
+        self.entries.extend([i for i, _ in new], columns)  # type: ignore[arg-type]
+        self.model.update(new)
+
+    @precondition(lambda self: self.model)
+    @rule(which=st.integers(0, 1000), count=st.integers(1, 20))
+    def remove(self, which: int, count: int) -> None:
+        """From anywhere on, some that follow each other: chunks shrink and go."""
+        ids = [*self.model]
+        first = which % len(ids)
+        for message_id in ids[first : first + count]:
+            self.entries.remove(message_id)
+            del self.model[message_id]
+
+    @precondition(lambda self: self.model)
+    @rule(which=st.integers(0, 1000), holder=HOLDERS)
+    def hold(self, which: int, holder: str) -> None:
+        message_id = [*self.model][which % len(self.model)]
+        self.entries.hold(message_id, holder)
+        self.model[message_id] = replace(self.model[message_id], acquired_by=holder)
+
+    @precondition(lambda self: self.model)
+    @rule(which=st.integers(0, 1000), count=st.integers(0, 3))
+    def give_back(self, which: int, count: int) -> None:
+        message_id = [*self.model][which % len(self.model)]
+        self.entries.give_back(message_id, count)
+        entry = replace(self.model[message_id], acquired_by=None, delivery_count=count)
+        self.model[message_id] = entry
+
+    @rule(message_id=st.integers(-1, 500))
+    def what_is_not_there_is_refused(self, message_id: int) -> None:
+        if message_id not in self.model:
+            for change in (
+                lambda: self.entries.remove(message_id),
+                lambda: self.entries.hold(message_id, "c"),
+                lambda: self.entries.give_back(message_id, 1),
+                lambda: self.entries[message_id],
+            ):
+                with pytest.raises(KeyError):
+                    change()
+
+    @invariant()
+    def they_are_equal_and_in_the_same_order(self) -> None:
+        assert [*self.entries.items()] == [*self.model.items()]
+        assert [*self.entries] == [*self.model]
+        assert [*self.entries.values()] == [*self.model.values()]
+        assert self.entries == self.model
+        assert len(self.entries) == len(self.model)
+        for message_id in range(-1, self.next_id + 1):
+            assert (message_id in self.entries) == (message_id in self.model)
+            assert self.entries.get(message_id) == self.model.get(message_id)
+
+
+def test_entries_are_a_dictionary_in_queue_order_whatever_is_done_to_them() -> None:
+    small = {"_YOUNG": 16, "_CHUNK": 4, "_CHUNK_BITS": 2}
+    with patch.multiple(module, **small):
+        run(EntriesMachine, settings=settings(stateful_step_count=40))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(250, 262)), max_size=60), st.integers(1, 300))
+def test_counts_are_a_dictionary_of_counts(calls: list[tuple[bool, int]], most: int) -> None:
+    counts, model = MessageCounts([300] * most), {300: most}
+    for is_added, message_id in [*calls, *[(False, 300)] * most]:
+        if is_added:
+            counts.add(message_id)
+            model[message_id] = model.get(message_id, 0) + 1
+        elif message_id in model:
+            counts.remove(message_id)
+            model[message_id] -= 1
+            model = {key: count for key, count in model.items() if count}
+        else:
+            with pytest.raises(KeyError):
+                counts.remove(message_id)
+        assert counts == model
+        assert len(counts) == len(model)
+        assert sorted(counts) == sorted(model)
+        assert all((key in counts) == (key in model) for key in range(200, 600, 7))
+    if not model:
+        assert counts._pages == {}
+        assert counts._many == {}
+
+
+@given(st.lists(NUMBERS, min_size=1))
+def test_a_packed_column_has_the_values_that_were_packed(values: list[int]) -> None:
+    column = pack(values)
+    assert [column[index] for index in range(len(values))] == values
+    assert [*column.values()] == values
+    rising = sorted(values)
+    keys = pack_keys(rising)
+    assert [*keys.values()] == rising
+    for value in {*rising, 0, 1 << 80}:
+        found = rising.index(value) if value in rising else -1
+        assert keys.find(value) == found
