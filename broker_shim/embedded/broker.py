@@ -20,7 +20,7 @@ from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.routing import DEFAULT_EXCHANGES
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.settlement import Later, Settlement
-from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.embedded.store_calls import Staged, StoreCalls
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import (
     BindingKey,
@@ -69,7 +69,24 @@ class Broker:
     ) -> None:
         """Put a message on queues, all or none; `on_done` when that has completed."""
         names = tuple(queues)
+        put = self._arriving(names, header, on_done)
+        self.calls.put(header, body, names, put, may_stage=self.all_keep(names))
 
+    def publish_staged(
+        self, staged: Staged, header: MessageHeader, queues: Iterable[str], on_done: OnComplete
+    ) -> None:
+        """`publish` a message whose content the store has been given in pieces."""
+        names = tuple(queues)
+        self.calls.put_staged(staged, header, names, self._arriving(names, header, on_done))
+
+    def all_keep(self, queues: Iterable[str]) -> bool:
+        """True if every one of some queues keeps its messages; they are one at least."""
+        names = list(queues)
+        return bool(names) and all(n in self.queues and self.queues[n].is_kept for n in names)
+
+    def _arriving(
+        self, names: tuple[str, ...], header: MessageHeader, on_done: OnComplete
+    ) -> Callable[[StoreError | None, int], None]:
         def put(error: StoreError | None, message_id: int) -> None:
             if error is None:
                 self.metrics.enqueued += len(names)
@@ -77,8 +94,7 @@ class Broker:
                     self.arrived(name, message_id, header.priority)
             on_done(error)
 
-        may_stage = all(name in self.queues and self.queues[name].is_kept for name in names)
-        self.calls.put(header, body, names, put, may_stage=may_stage)
+        return put
 
     def ensure_queue(self, name: str, on_done: OnComplete) -> None:
         """Have a queue of this name, created on demand if the settings say so."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cproton import (
     PN_ACCEPTED,
     PN_REJECTED,
+    isnull,
     pn_condition_set_description,
     pn_condition_set_name,
     pn_delivery_aborted,
@@ -25,7 +26,6 @@ from cproton import (
 )
 
 from broker_shim.embedded.address import Node, described
-from broker_shim.embedded.amqp_message import parse
 from broker_shim.embedded.amqp_types import DecodeError
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
@@ -35,6 +35,7 @@ from broker_shim.embedded.conditions import (
     refusal_of,
 )
 from broker_shim.embedded.credit import CreditWindow
+from broker_shim.embedded.receiving import Receiving
 from broker_shim.errors import StoreError, Unavailable
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ class IncomingLink:
         self._broker = connection.broker
         self._link = link
         self._node = node
-        self._pieces: list[bytes] = []
-        self._received_bytes = 0
+        self._receiving: Receiving | None = None
         self._window = CreditWindow(self._broker.settings.credit)
         self._is_refused = False
         self.is_gone = False
@@ -67,7 +67,7 @@ class IncomingLink:
     def gone(self) -> None:
         """The link, its session or its connection ended."""
         self.is_gone = True
-        self._pieces.clear()
+        self._receiving = None
 
     def on_flow(self) -> None:
         """The peer told how it stands: nothing to do here."""
@@ -77,42 +77,65 @@ class IncomingLink:
         if delivery != pn_link_current(self._link):
             return  # a change of state of one that we have read and will answer
         if pn_delivery_aborted(delivery):
-            self._pieces.clear()
-            self._received_bytes = 0
+            self._receiving = None
             pn_delivery_settle(delivery)
             self._give_credit()
             return
+        receiving = self._receiving
+        if receiving is None:
+            receiving = self._receiving = self._begin()
+        if receiving.is_full and not self._is_refused:
+            return  # the session's window holds the sender back until `_read_on`
         pending = pn_delivery_pending(delivery)
         if pending:
             # A copy of our own: the bytes that proton shows are gone after this event.
-            self._take_piece(bytes(pn_link_recv(self._link, pending)[1]))
+            self._take_piece(receiving, bytes(pn_link_recv(self._link, pending)[1]))
         if pn_delivery_partial(delivery):
             return
-        encoded = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
-        self._received_bytes = 0
+        self._receiving = None
         pn_link_advance(self._link)
         if not self._is_refused and not self._broker.is_stopping:
             self._window.used()
             self._broker.metrics.received += 1
-            self._publish(delivery, encoded)
+            self._publish(delivery, receiving)
 
-    def _take_piece(self, piece: bytes) -> None:
+    def _begin(self) -> Receiving:
+        return Receiving(self._broker, self._node, self._connection.now_us)
+
+    def _take_piece(self, receiving: Receiving, piece: bytes) -> None:
         """Keep it, unless the message is too large: proton leaves counting to us."""
-        self._received_bytes += len(piece)
-        limit = self._broker.settings.max_message_bytes
         if self._is_refused:
             return
-        self._pieces.append(piece)
-        if self._received_bytes > limit:
-            self._is_refused = True
-            self._pieces.clear()
+        limit = self._broker.settings.max_message_bytes
+        if receiving.byte_count + len(piece) > limit:
             text = f"message larger than {limit} bytes"
-            self._connection.detach(self._link, Refusal(MESSAGE_SIZE_EXCEEDED, text))
-
-    def _publish(self, delivery: Any, encoded: bytes) -> None:
+            self._end_link(Refusal(MESSAGE_SIZE_EXCEEDED, text))
+            return
         try:
-            header, body = parse(encoded, now_us=self._connection.now_us())
+            receiving.add(piece, self._read_on)
+        except DecodeError as reason:
+            self._end_link(Refusal(DECODE_ERROR, str(reason)))
+        except StoreError as error:
+            self._end_link(refusal_of(error))
+
+    def _end_link(self, refusal: Refusal) -> None:
+        """A message that cannot be taken is not read to its end to tell so."""
+        self._is_refused = True
+        self._receiving = None
+        self._connection.detach(self._link, refusal)
+
+    def _read_on(self) -> None:
+        """The store has caught up with a large message: read what the peer has sent meanwhile."""
+        if self.is_gone:
+            return
+        current = pn_link_current(self._link)
+        if not isnull(current):
+            self.on_delivery(current)
+            self._connection.has_output()
+
+    def _publish(self, delivery: Any, receiving: Receiving) -> None:
+        try:
+            header, enqueue = receiving.finish()
         except DecodeError as reason:
             self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)))
             return
@@ -128,7 +151,7 @@ class IncomingLink:
         def done(error: StoreError | None) -> None:
             self._stored(delivery, error)
 
-        self._broker.publish(header, body, queues, done)
+        enqueue(queues, done)
 
     def _stored(self, delivery: Any, error: StoreError | None) -> None:
         if error is not None:

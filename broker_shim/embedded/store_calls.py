@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.conditions import ENDED, FATAL
@@ -12,6 +12,7 @@ from broker_shim.embedded.inbox import Inbox
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import (
     BindingKey,
+    ContentWriter,
     Entry,
     Exchange,
     Message,
@@ -25,6 +26,20 @@ STAGED_BYTES = 1 << 20
 """A larger body is given to the store in pieces."""
 
 _Finished = tuple[OnComplete, StoreError | None]
+
+
+class Staged(NamedTuple):
+    """A message whose content is being given in pieces.
+
+    Attributes:
+        message: Without its content.
+        add: Gives the next piece; raises StoreError if the store takes none now.
+        writer: Of the store.
+    """
+
+    message: Message
+    add: Callable[[bytes, OnComplete], None]
+    writer: ContentWriter
 
 
 class StoreCalls:
@@ -56,27 +71,58 @@ class StoreCalls:
         `may_stage`: every one of the queues keeps messages. Pieces are in the log only, where a
         queue that keeps nothing cannot have them: for such a queue a large body goes in one call.
         """
+        names = list(queues)
         try:
-            is_large = may_stage and len(body) > STAGED_BYTES
-            message = self._store.message(header, b"" if is_large else body)
+            if may_stage and len(body) > STAGED_BYTES:
+                staged = self.stage(header)
+                staged.add(body, _nothing)
+                self.put_staged(staged, staged.message.header, names, on_done)
+                return
+            message = self._store.message(header, body)
         except StoreError as error:
             self._answer((lambda refusal: on_done(refusal, 0), error))
             return
-        names = list(queues)
-        if not is_large:
-            self._enqueue(message, names, on_done)
-            return
+        self._enqueue(message, names, on_done)
 
-        def staged(error: StoreError | None) -> None:
+    def stage(self, header: MessageHeader) -> Staged:
+        """Begin a message whose content is given in pieces.
+
+        Raises:
+            StoreError: The store takes no content now.
+        """
+        message = self._store.message(header, b"")
+        writer = self._store.content(message)
+
+        def add(piece: bytes, on_done: OnComplete) -> None:
+            writer.add(piece, self._completion(on_done))
+            self.open_count += 1
+
+        return Staged(message, add, writer)
+
+    def put_staged(
+        self,
+        staged: Staged,
+        header: MessageHeader,
+        queues: Iterable[str],
+        on_done: Callable[[StoreError | None, int], None],
+    ) -> None:
+        """Put a message whose content was given in pieces on queues; see `put`."""
+        names = list(queues)
+
+        def ended(error: StoreError | None) -> None:
+            # Content that was refused must not be enqueued: it would be a message without it.
             if error is None:
                 self._enqueue(whole, names, on_done)
             else:
-                on_done(error, message.message_id)
+                on_done(error, whole.message_id)
 
-        # A staging that was refused must not be enqueued: it would be a message with no content.
-        whole = message
-        self.open_count += 1
-        whole = self._store.stage(message, [body], self._completion(staged))
+        whole = staged.message
+        try:
+            whole = staged.writer.end(self._completion(ended))
+            self.open_count += 1
+        except StoreError as error:
+            self._answer((ended, error))
+        whole = whole._replace(header=header._replace(body_bytes=whole.header.body_bytes))
 
     def entry(self, queue: str, message_id: int) -> Entry | None:
         """What the store has of a message on a queue; None if it is not there."""

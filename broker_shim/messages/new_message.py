@@ -8,7 +8,6 @@ be durable; then `is_full` says that no more should be read from whoever sends.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.errors import StoreError
@@ -16,15 +15,8 @@ from broker_shim.errors import StoreError
 MOST_UNDER_WAY = 4 << 20
 """Bytes of one message that may be on their way to disk."""
 
-
-class ContentWriter(Protocol):
-    """A store's place for the pieces of one message."""
-
-    def add(self, piece: bytes, on_complete: OnComplete) -> None:
-        """Take a piece, in order; `on_complete` when it is durable."""
-
-    def abandon(self) -> None:
-        """No more will come: the message will not be enqueued."""
+Add = Callable[[bytes, OnComplete], None]
+"""add(piece, on_complete): a store takes the next piece; it may raise StoreError."""
 
 
 class NewMessage:
@@ -34,14 +26,14 @@ class NewMessage:
         byte_count: Content added so far.
     """
 
-    def __init__(self, writer: ContentWriter, on_room: Callable[[], None]) -> None:
+    def __init__(self, add: Add, on_room: Callable[[], None]) -> None:
         """Begin.
 
         Args:
-            writer: Where the pieces go.
+            add: Where the pieces go; it completes on the caller's thread.
             on_room: Called when `is_full` has become false again.
         """
-        self._writer, self._on_room = writer, on_room
+        self._add, self._on_room = add, on_room
         self._under_way = 0
         self._is_whole = False
         self._error: StoreError | None = None
@@ -54,23 +46,18 @@ class NewMessage:
         return self._under_way >= MOST_UNDER_WAY
 
     def add_content(self, piece: bytes) -> None:
-        """Add the next piece. After an error pieces are passed over: the completion tells."""
+        """Add the next piece. After an error pieces are passed over: the completion tells it."""
         if self._is_whole:
             raise RuntimeError("content was added after it was complete")
         self.byte_count += len(piece)
         if self._error is not None:
             return
         self._under_way += len(piece)
-
-        def done(error: StoreError | None) -> None:
-            was_full = self.is_full
+        try:
+            self._add(piece, lambda error: self._added(len(piece), error))
+        except StoreError as error:
             self._under_way -= len(piece)
-            self._error = self._error or error
-            self._finish_if_done()
-            if was_full and not self.is_full:
-                self._on_room()
-
-        self._writer.add(piece, done)
+            self._error = error
 
     def content_complete(self) -> Completion:
         """All content has come; done when all of it is durable, with the first error if any."""
@@ -78,11 +65,13 @@ class NewMessage:
         self._finish_if_done()
         return self._completion
 
-    def abandon(self) -> None:
-        """The sender gave up: what came of it is of no use."""
-        if not self._is_whole:
-            self._is_whole = True
-            self._writer.abandon()
+    def _added(self, byte_count: int, error: StoreError | None) -> None:
+        was_full = self.is_full
+        self._under_way -= byte_count
+        self._error = self._error or error
+        self._finish_if_done()
+        if was_full and not self.is_full:
+            self._on_room()
 
     def _finish_if_done(self) -> None:
         if self._is_whole and not self._under_way and not self._completion.is_complete:

@@ -235,6 +235,9 @@ class MessageStore(Protocol):
             InvalidRequest: It is on no queue.
         """
 
+    def at_hand(self, message_id: int) -> Message | None:
+        """A message that is on a queue, if its content is in memory: never waits for storage."""
+
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content of a message that is on a queue; b"" at its end or after it.
 

@@ -10,7 +10,7 @@ the records before the state shows them, and refuses by raising before either ch
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -26,12 +26,12 @@ from broker_shim.store.interface import (
     Exchange,
     Message,
     MessageHeader,
-    OnLoaded,
     Queue,
     Recovered,
     TransactionContext,
 )
 from broker_shim.store.ledger import Ledger
+from broker_shim.store.read_calls import ReadCalls
 from broker_shim.store.reading import LocalReads
 from broker_shim.store.sink import Sink
 from broker_shim.store.staging import check_size
@@ -42,7 +42,7 @@ from sparkstore import records
 Decide = Callable[..., list[Step] | Step]
 
 
-class LocalMessageStore:
+class LocalMessageStore(ReadCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive."""
 
     def __init__(self, ledger: Ledger, sink: Sink, max_message_bytes: int = 128 << 20) -> None:
@@ -202,22 +202,6 @@ class LocalMessageStore:
         """See `MessageStore.recover`."""
         with self._holding():
             return recovered_of(self._ledger.state)
-
-    def load(self, message_id: int) -> Message:
-        """See `MessageStore.load`."""
-        return self._reads.load(message_id)
-
-    def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `MessageStore.read`."""
-        return self._reads.read(message_id, offset, length)
-
-    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `MessageStore.headers`."""
-        return self._reads.headers(message_ids)
-
-    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `MessageStore.prefetch`."""
-        self._reads.prefetch(message_ids, on_loaded)
 
     def close(self) -> None:
         """See `MessageStore.close`."""

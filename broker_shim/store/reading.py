@@ -40,6 +40,15 @@ class LocalReads:
         message = self._volatile(message_id)
         return message or Message(message_id, *self._sink.load(message_id))
 
+    def at_hand(self, message_id: int) -> Message | None:
+        """See `MessageStore.at_hand`."""
+        with self._holding():
+            message = self._ledger.volatile.get(message_id)
+            if message is not None or message_id not in self._ledger.state.messages:
+                return message
+        content = self._sink.at_hand(message_id)
+        return None if content is None else Message(message_id, *content)
+
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """See `MessageStore.read`."""
         if offset < 0 or length < 0:

@@ -10,7 +10,7 @@ moment, and the number of a transaction is not the one in its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,11 +26,11 @@ from broker_shim.store.interface import (
     Exchange,
     Message,
     MessageHeader,
-    OnLoaded,
     Queue,
     Recovered,
     TransactionContext,
 )
+from broker_shim.store.read_calls import ReadCalls
 from broker_shim.store.remote_calls import RemoteCalls
 from broker_shim.store.remote_connection import RemoteConnection
 from broker_shim.store.remote_greeting import Greeting, parse_address
@@ -46,7 +46,7 @@ RETRY_S = 60.0
 """How long a request waits for a service that is gone."""
 
 
-class RemoteMessageStore:
+class RemoteMessageStore(ReadCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
 
     def __init__(
@@ -230,22 +230,6 @@ class RemoteMessageStore:
     def recover(self) -> Recovered:
         """See `MessageStore.recover`; the entries are those of now, and stay so."""
         return recovered_of(self._connection.read(wire.ENTRIES))
-
-    def load(self, message_id: int) -> Message:
-        """See `MessageStore.load`."""
-        return self._reads.load(message_id)
-
-    def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `MessageStore.read`."""
-        return self._reads.read(message_id, offset, length)
-
-    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `MessageStore.headers`."""
-        return self._reads.headers(message_ids)
-
-    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `MessageStore.prefetch`."""
-        self._reads.prefetch(message_ids, on_loaded)
 
     def close(self) -> None:
         """See `MessageStore.close`; what it holds it keeps for its next connection."""

@@ -35,6 +35,9 @@ class RemoteReads:
         """See `MessageStore.load`."""
         return self._loaded(message_id, self._ask(message_id))
 
+    def at_hand(self, _message_id: int) -> None:
+        """See `MessageStore.at_hand`: content is with the service."""
+
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """See `MessageStore.read`."""
         if offset < 0 or length < 0:

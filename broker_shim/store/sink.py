@@ -37,6 +37,9 @@ class Sink(Protocol):
             InvalidRequest: There is no such message.
         """
 
+    def at_hand(self, message_id: int) -> tuple[MessageHeader, bytes] | None:
+        """Header and content of a kept message, if they are in memory."""
+
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content of a kept message; neither number is negative.
 
@@ -58,6 +61,9 @@ class NoContent:
         """No content was ever taken."""
         message = f"unknown message {message_id}"
         raise InvalidRequest(message)
+
+    def at_hand(self, _message_id: int) -> None:
+        """No content was ever taken."""
 
     def read(self, message_id: int, _offset: int, _length: int) -> bytes:
         """No content was ever taken."""

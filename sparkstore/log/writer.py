@@ -152,6 +152,10 @@ class Log:
         """Header and content of a message that was appended: see `LoggedContent`."""
         return self._logged.load(message_id)
 
+    def at_hand(self, message_id: int) -> tuple[MessageHeader, bytes] | None:
+        """Header and content of a message, if they are in memory."""
+        return self._logged.at_hand(message_id)
+
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content of a message that was appended: see `LoggedContent`."""
         return self._logged.read(message_id, offset, length)

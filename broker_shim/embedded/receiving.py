@@ -1,0 +1,157 @@
+"""One message that a client is sending: kept whole while it is small, then on its way to the store.
+
+A message whose content is large, durable and bound for queues that keep messages is not put
+together here: its content goes to the store as it comes (`NewMessage`), what is around it is kept.
+It is enqueued when all of it came and is durable, so half a message is never on a queue; what came
+of one that was broken off is forgotten by the store.
+"""
+
+from __future__ import annotations
+
+from codecs import IncrementalDecoder, getincrementaldecoder
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker_shim.completion import OnComplete
+from broker_shim.embedded.address import Node
+from broker_shim.embedded.amqp_message import parse, parse_around
+from broker_shim.embedded.amqp_sections import LongContent, long_content
+from broker_shim.embedded.amqp_types import DecodeError
+from broker_shim.embedded.store_calls import STAGED_BYTES, Staged
+from broker_shim.errors import StoreError
+from broker_shim.messages.new_message import NewMessage
+from broker_shim.store.interface import MessageHeader
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.broker import Broker
+
+MOST_TAIL_BYTES = 1 << 20
+"""After large content: the footer, or more sections of data."""
+
+Enqueue = Callable[[set[str], OnComplete], None]
+"""enqueue(queues, on_done): put the message on these queues, all or none."""
+
+
+class Receiving:
+    """See above. On the loop's thread only.
+
+    Attributes:
+        byte_count: Of the encoded message so far.
+    """
+
+    def __init__(self, broker: Broker, node: Node, now_us: Callable[[], int]) -> None:
+        self._broker, self._node, self._now_us = broker, node, now_us
+        self._pieces: list[bytes] = []
+        self._large: _Large | None = None
+        self._is_whole = False  # decided: it will not be staged
+        self.byte_count = 0
+
+    def add(self, piece: bytes, on_room: Callable[[], None]) -> None:
+        """The next bytes of it.
+
+        Raises:
+            DecodeError: They are not AMQP 1.0; too much comes after large content.
+            StoreError: The store takes no content now.
+        """
+        self.byte_count += len(piece)
+        if self._large is not None:
+            self._large.add(piece)
+            return
+        self._pieces.append(piece)
+        if self.byte_count > STAGED_BYTES and not self._is_whole:
+            self._stage_if_large(on_room)
+
+    @property
+    def is_full(self) -> bool:
+        """True while no more of it should be read: the store has to catch up."""
+        return self._large is not None and self._large.content.is_full
+
+    def finish(self) -> tuple[MessageHeader, Enqueue]:
+        """All of it came: its header, and what puts it on queues.
+
+        Raises:
+            DecodeError: It is not an AMQP 1.0 message.
+        """
+        if self._large is not None:
+            return self._large.header(self._now_us()), self._large.enqueue
+        encoded = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        header, body = parse(encoded, now_us=self._now_us())
+        return header, lambda queues, done: self._broker.publish(header, body, queues, done)
+
+    def _stage_if_large(self, on_room: Callable[[], None]) -> None:
+        """Decide, once, by what came first."""
+        self._is_whole = True
+        prefix = b"".join(self._pieces)
+        self._pieces = [prefix]
+        content = long_content(prefix)
+        if content is None or content.length <= STAGED_BYTES:
+            return
+        header = parse_around(prefix[: content.start], content, now_us=self._now_us())
+        queues = self._broker.queues_for(self._node, header)
+        if not header.durable or not self._broker.all_keep(queues):
+            return
+        staged = self._broker.calls.stage(header)
+        self._large = _Large(self._broker, staged, content, prefix[: content.start], on_room)
+        self._pieces.clear()
+        self._large.add(prefix[content.start :])
+
+
+class _Large:
+    """A message whose content goes to the store as it comes."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        staged: Staged,
+        shape: LongContent,
+        lead: bytes,
+        on_room: Callable[[], None],
+    ) -> None:
+        self._broker, self._staged, self._shape, self._lead = broker, staged, shape, lead
+        self.content = NewMessage(staged.add, on_room)
+        self._tail = b""
+        self._header: MessageHeader | None = None
+        self._text: IncrementalDecoder | None = None
+        if shape.message_type == "text":
+            self._text = getincrementaldecoder("utf-8")()
+
+    def add(self, piece: bytes) -> None:
+        missing = self._shape.length - self.content.byte_count
+        content, tail = piece[:missing], piece[missing:]
+        if content:
+            self._check_text(content)
+            self.content.add_content(content)
+        self._tail += tail
+        if len(self._tail) > MOST_TAIL_BYTES:
+            message = f"more than {MOST_TAIL_BYTES} bytes after content of {self._shape.length}"
+            raise DecodeError(message)
+
+    def header(self, now_us: int) -> MessageHeader:
+        if self.content.byte_count < self._shape.length:
+            message = f"content of {self._shape.length} bytes ends at {self.content.byte_count}"
+            raise DecodeError(message)
+        self._check_text(b"", final=True)
+        self._header = parse_around(self._lead + self._tail, self._shape, now_us=now_us)
+        return self._header
+
+    def enqueue(self, queues: set[str], on_done: OnComplete) -> None:
+        header = self._header
+        assert header is not None
+
+        def durable(error: StoreError | None) -> None:
+            if error is None:
+                self._broker.publish_staged(self._staged, header, queues, on_done)
+            else:
+                on_done(error)
+
+        self.content.content_complete().add_callback(durable)
+
+    def _check_text(self, piece: bytes, *, final: bool = False) -> None:
+        if self._text is None:
+            return
+        try:
+            self._text.decode(piece, final=final)
+        except UnicodeDecodeError as reason:
+            message = f"text that is not UTF-8: {reason.reason}"
+            raise DecodeError(message) from reason

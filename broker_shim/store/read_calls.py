@@ -1,0 +1,39 @@
+"""The reads of a `MessageStore`, passed on to what does them: the same for every kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from broker_shim.store.interface import MessageHeader, OnLoaded
+from broker_shim.store.values import Message
+
+if TYPE_CHECKING:
+    from broker_shim.store.reading import LocalReads
+    from broker_shim.store.remote_reading import RemoteReads
+
+
+class ReadCalls:
+    """The part of a store that reads; it sets `_reads`."""
+
+    _reads: LocalReads | RemoteReads
+
+    def load(self, message_id: int) -> Message:
+        """See `MessageStore.load`."""
+        return self._reads.load(message_id)
+
+    def at_hand(self, message_id: int) -> Message | None:
+        """See `MessageStore.at_hand`."""
+        return self._reads.at_hand(message_id)
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """See `MessageStore.read`."""
+        return self._reads.read(message_id, offset, length)
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """See `MessageStore.headers`."""
+        return self._reads.headers(message_ids)
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """See `MessageStore.prefetch`."""
+        self._reads.prefetch(message_ids, on_loaded)
