@@ -38,6 +38,7 @@ _HEADER, _DELIVERY_ANNOTATIONS, _MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
 _PROPERTIES, _APPLICATION_PROPERTIES = 0x73, 0x74
 _DATA, _SEQUENCE, _VALUE, _FOOTER = 0x75, 0x76, 0x77, 0x78
 _BODY = frozenset({_DATA, _SEQUENCE, _VALUE})
+HEADER, PROPERTIES, APPLICATION_PROPERTIES = _HEADER, _PROPERTIES, _APPLICATION_PROPERTIES
 _REPEATABLE = frozenset({_DATA, _SEQUENCE})
 _NAMES = {
     "amqp:header:list": _HEADER,
@@ -103,6 +104,15 @@ def restore(header: MessageHeader, body: bytes) -> bytes:
     """The message as it came from the wire."""
     first, rest, _sections = _cut(header)
     return rest[:first] + body + rest[first:]
+
+
+def values_of(header: MessageHeader) -> dict[int, int]:
+    """Where the value of each section begins in the header column, by the section's code.
+
+    Raises:
+        DecodeError: The header column is not what `parse` made.
+    """
+    return {section.code: section.value for section in _cut(header)[2]}
 
 
 def outgoing(header: MessageHeader, body: bytes, *, delivery_count: int, now_us: int) -> bytes:

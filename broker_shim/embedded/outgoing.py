@@ -37,6 +37,7 @@ from broker_shim.embedded.engine import send
 from broker_shim.embedded.outcomes import rejection
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.errors import CorruptData, InvalidRequest, StoreError, Unavailable
+from broker_shim.selectors import Selector
 from broker_shim.store.interface import Message
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class OutgoingLink:
         *,
         is_settled: bool,
         is_temporary: bool,
+        selector: Selector | None = None,
     ) -> None:
         self._connection = connection
         self._broker = connection.broker
@@ -74,6 +76,7 @@ class OutgoingLink:
         self._holder = holder
         self._is_settled = is_settled
         self._is_temporary = is_temporary
+        self._selector = selector
         self._tags = count(1)
         self._acquiring = 0
         self._unsettled: dict[Any, int] = {}
@@ -82,7 +85,7 @@ class OutgoingLink:
 
     def start(self) -> None:
         """Take a place at the queue."""
-        self._queue.add(self)
+        self._queue.add(self, self._selector)
         self.on_flow()
 
     def gone(self) -> None:
@@ -101,8 +104,8 @@ class OutgoingLink:
         """The peer gave credit, or asks to drain it, or there is room to write again."""
         if self.is_gone:
             return
-        session = pn_link_session(self._link)
-        if pn_session_outgoing_bytes(session) > self._broker.settings.buffered_bytes:
+        waiting_bytes = pn_session_outgoing_bytes(pn_link_session(self._link))
+        if waiting_bytes > self._broker.settings.buffered_bytes:
             self.credit = 0
             self._connection.wait_for_room(self)
             return
@@ -110,7 +113,7 @@ class OutgoingLink:
         self._broker.wanted(self._queue.name)
         if pn_link_get_drain(self._link):
             self._broker.dispatch()
-            self._finish_drain()
+            self.caught_up()
 
     def assign(self, message_id: int) -> None:
         """See `Consumer.assign`."""
@@ -132,10 +135,7 @@ class OutgoingLink:
         if self._is_expired(message):
             self._broker.later(0.0, partial(self._not_taken, message_id))
             return
-
-        def taken(error: StoreError | None) -> None:
-            self._acquired(message_id, error, message)
-
+        taken = partial(self._acquired, message_id, taken=message)
         self._broker.calls.dequeue(message_id, self._queue.name, self._holder, taken)
 
     def _not_taken(self, message_id: int) -> None:
@@ -144,8 +144,7 @@ class OutgoingLink:
         self._broker.metrics.expired += 1
         self._queue.released(message_id, delivery_failed=False)
         self._broker.bulk.end_if_due(self._queue, message_id)
-        if not self.is_gone:
-            self._refresh()
+        self._refresh()
 
     def _is_expired(self, message: Message) -> bool:
         expires_at = message.header.expires_at
@@ -178,12 +177,11 @@ class OutgoingLink:
                 self._queue.removed(message_id)
         else:
             self._deliver_or_not(message_id, taken)
-        if not self.is_gone:
-            self._refresh()
+        self._refresh()
 
     def _refresh(self) -> None:
         """Take more well before all that is under way has come; a drain may be over."""
-        if self._acquiring <= _BATCH // 2 or pn_link_get_drain(self._link):
+        if not self.is_gone and (self._acquiring <= _BATCH // 2 or pn_link_get_drain(self._link)):
             self.on_flow()
 
     def _not_acquired(self, message_id: int, error: StoreError) -> None:
@@ -207,8 +205,8 @@ class OutgoingLink:
             self._deliver(taken or self._broker.calls.load(message_id, self._queue.name))
         except Unavailable as error:
             _log.warning("message %d of %r: %s", message_id, self._queue.name, error)
-            delay_s = self._broker.settings.probe_interval_s
-            self._give_back(message_id, failed=False, delay_s=delay_s)
+            later_s = self._broker.settings.probe_interval_s
+            self._give_back(message_id, failed=False, delay_s=later_s)
         except InvalidRequest as error:
             self._not_acquired(message_id, error)
         except Exception as error:  # noqa: BLE001  # one message must not stop the others
@@ -225,8 +223,8 @@ class OutgoingLink:
             self._give_back(message_id, failed=False)  # from the queue it goes as the queue says
             return
         now_us = self._connection.now_us()
-        failures = self._queue.delivery_count(message_id)
-        encoded = outgoing(header, message.body, delivery_count=failures, now_us=now_us)
+        count = self._queue.delivery_count(message_id)
+        encoded = outgoing(header, message.body, delivery_count=count, now_us=now_us)
         delivery = send(self._link, next(self._tags), encoded)
         self._broker.metrics.delivered += 1
         if self._is_settled:
@@ -241,16 +239,15 @@ class OutgoingLink:
             self._broker.metrics.accepted += error is None
             self._settle(delivery, PN_ACCEPTED, error)
 
-        queue = self._queue.name
-        self._broker.settlement.remove(message_id, queue, self._holder, done)
+        self._broker.settlement.remove(message_id, self._queue.name, self._holder, done)
 
     def _rejected(self, delivery: Any, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
             self._broker.metrics.rejected += error is None
             self._settle(delivery, PN_REJECTED, error)
 
-        queue, outcome = self._queue.name, rejection(delivery)
-        self._broker.settlement.remove(message_id, queue, self._holder, done, outcome)
+        outcome = rejection(delivery)
+        self._broker.settlement.remove(message_id, self._queue.name, self._holder, done, outcome)
 
     def _released(self, delivery: Any, message_id: int) -> None:
         self._give_back(message_id, failed=False, delivery=delivery, state=PN_RELEASED)
@@ -285,8 +282,10 @@ class OutgoingLink:
         pn_delivery_settle(delivery)
         self._connection.has_output()
 
-    def _finish_drain(self) -> None:
-        if self._acquiring == 0 and pn_link_credit(self._link) > 0:
+    def caught_up(self) -> None:
+        """See `Consumer.caught_up`: a drain is over, unless something is under way."""
+        is_over = self._acquiring == 0 and self._queue.has_caught_up(self)
+        if is_over and pn_link_get_drain(self._link) and pn_link_credit(self._link) > 0:
             pn_link_drained(self._link)
             self.credit = 0
             self._connection.has_output()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.conditions import ENDED, FATAL
 from broker_shim.embedded.inbox import Inbox
-from broker_shim.errors import StoreError
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import (
     BindingKey,
     Entry,
@@ -50,8 +50,11 @@ class StoreCalls:
         on_done: Callable[[StoreError | None, int], None],
         *,
         may_stage: bool,
+        replacing: Sequence[tuple[int, str]] = (),
     ) -> None:
         """Put a new message on queues, all or none; `on_done` gets its message id.
+
+        `replacing`: (message id, queue) of what leaves its queue in the same transaction.
 
         `may_stage`: every one of the queues keeps messages. Pieces are in the log only, where a
         queue that keeps nothing cannot have them: for such a queue a large body goes in one call.
@@ -64,12 +67,12 @@ class StoreCalls:
             return
         names = list(queues)
         if not is_large:
-            self._enqueue(message, names, on_done)
+            self._enqueue(message, names, on_done, replacing)
             return
 
         def staged(error: StoreError | None) -> None:
             if error is None:
-                self._enqueue(whole, names, on_done)
+                self._enqueue(whole, names, on_done, replacing)
             else:
                 on_done(error, message.message_id)
 
@@ -100,6 +103,25 @@ class StoreCalls:
         if entry is None or entry.expires_at == header.expires_at:
             return message
         return message._replace(header=header._replace(expires_at=entry.expires_at))
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """Headers of messages, without their content; None for one that is on no queue.
+
+        Raises:
+            Unavailable: Not now; try again.
+            CorruptData: Never, as they are.
+            StoreError: The store has ended, and `on_fatal` was called.
+        """
+        found: list[MessageHeader | None] = []
+        for message_id in message_ids:
+            try:
+                found.append(self._store.load(message_id).header)
+            except InvalidRequest:
+                found.append(None)
+            except ENDED as error:
+                self._on_fatal(error)
+                raise
+        return found
 
     def together(self, steps: Iterable[tuple[int, Put | Take]], on_done: OnComplete) -> None:
         """Take and put messages that the store holds, all of it or nothing."""
@@ -201,19 +223,23 @@ class StoreCalls:
         message: Message,
         queues: list[str],
         on_done: Callable[[StoreError | None, int], None],
+        replacing: Sequence[tuple[int, str]],
     ) -> None:
         message_id = message.message_id
 
         def done(error: StoreError | None) -> None:
             on_done(error, message_id)
 
-        if len(queues) == 1:
+        if len(queues) == 1 and not replacing:
             self._call(done, self._store.enqueue, message, queues[0])
             return
         try:
             transaction = self._store.begin()
             for queue in queues:
                 self._store.enqueue(message, queue, _nothing, transaction)
+            for older, queue in replacing:
+                outcome = {"outcome": "replaced", "by": message_id}
+                self._store.dequeue(older, queue, None, _nothing, transaction, outcome)
         except StoreError as error:
             self._answer((done, error))
             return

@@ -15,6 +15,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded import outgoing
 from broker_shim.embedded.amqp_message import parse
+from broker_shim.embedded.backlog import Cursor
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.inbox import Inbox
@@ -278,7 +279,7 @@ def test_a_decision_that_fails_leaves_the_message_to_be_given_back(
     bench.to_broker()
     bench.ours.free()
     bench.run()
-    assert len(bench.broker.queues["q"].waiting_after(0)) == 1
+    assert len(bench.broker.queues["q"].browse(Cursor(), 9)) == 1
 
 
 def test_a_large_durable_message_arrives_on_a_durable_and_on_a_transient_queue(
@@ -291,6 +292,6 @@ def test_a_large_durable_message_arrives_on_a_durable_and_on_a_transient_queue(
     bench.run()
     assert bench.publish(1, 2 << 20, "kept", "lost") == [None]
     for name in ("kept", "lost"):
-        (waiting,) = bench.broker.queues[name].waiting_after(0)
-        assert bench.calls.load(waiting.message_id, name).body == b"x" * (2 << 20)
+        ((_place, waiting),) = bench.broker.queues[name].browse(Cursor(), 9)
+        assert bench.calls.load(waiting, name).body == b"x" * (2 << 20)
     store.close()
