@@ -1,9 +1,14 @@
-"""What a queue's arguments ask of its messages: time to live, redelivery, dead letters. Pure.
+"""What a queue's arguments ask: of its messages, and of those who take them. Pure.
 
     message_ttl_ms      the longest a message stays on the queue, in ms, from 0
     max_delivery_count  failed deliveries that a message may have, from 0; one more is too many
     dead_letter_queue   where a message goes that stayed too long or failed too often; without it
                         such a message leaves the store
+    last_value_key      an application property or a header's name (`JMSType`, `amqp.subject`): of
+                        waiting messages with the same value of it only the newest stays
+    exclusive           true: one consumer at a time; another one that attaches is refused
+    message_groups      true: messages of one JMSXGroupID go to one consumer, in order, while it
+                        is there
 
 A queue may have other arguments, too: the store keeps them and asks nothing of them.
 """
@@ -21,6 +26,8 @@ from sparkstore.queue_names import canonical
 EXPIRED, OVER_DELIVERED = "expired", "over-delivered"
 """Why a message may not stay."""
 
+_SWITCHES = ("exclusive", "message_groups")
+_MAX_NAME = 1000
 _KEPT_MESSAGES = 2
 _US = 1000
 _MAX_TTL_MS = 1000 * 365 * 24 * 3600 * 1000
@@ -34,11 +41,17 @@ class QueueArguments(NamedTuple):
         message_ttl_ms: Milliseconds, from 0.
         max_delivery_count: Failed deliveries, inclusive.
         dead_letter_queue: Name of a queue.
+        last_value_key: Name of a property, not empty.
+        exclusive: One consumer at a time.
+        message_groups: A group goes to one consumer.
     """
 
     message_ttl_ms: int | None = None
     max_delivery_count: int | None = None
     dead_letter_queue: str | None = None
+    last_value_key: str | None = None
+    exclusive: bool = False
+    message_groups: bool = False
 
     def expires_at(self, wanted: int | None, now_us: int) -> int | None:
         """When a message that is enqueued now expires, UTC µs: the earlier of both wishes."""
@@ -71,19 +84,32 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
     """Refuse a new queue whose arguments could not be kept.
 
     Raises:
-        InvalidRequest: A time or count is no integer from 0, or the dead-letter queue no other
-            queue's name, plain or `address::queue`.
+        InvalidRequest: A time or count is no integer from 0; the dead-letter queue is no other
+            queue's name, plain or `address::queue`; a switch is neither true nor false; the key of
+            last values is no name.
     """
     for name, most in (("message_ttl_ms", _MAX_TTL_MS), ("max_delivery_count", (1 << 31) - 1)):
         value = arguments.get(name)
         if value is not None and not _is_number(value, most):
             message = f"queue {queue!r}: {name} is {value!r}: say an integer from 0 to {most}"
             raise InvalidRequest(message)
+    _check_dispatch(queue, arguments)
     target = arguments.get("dead_letter_queue")
     if target is None:
         return
     if not isinstance(target, str) or not target or canonical(target) == queue:
         message = f"queue {queue!r}: dead_letter_queue is {target!r}: say another queue's name"
+        raise InvalidRequest(message)
+
+
+def _check_dispatch(queue: str, arguments: Mapping[str, Any]) -> None:
+    for name in _SWITCHES:
+        if not isinstance(arguments.get(name, False), bool | None):
+            message = f"queue {queue!r}: {name} is {arguments[name]!r}: say true or false"
+            raise InvalidRequest(message)
+    key = arguments.get("last_value_key")
+    if key is not None and not _is_name(key):
+        message = f"queue {queue!r}: last_value_key is {key!r}: say the name of a property"
         raise InvalidRequest(message)
 
 
@@ -100,6 +126,8 @@ def terms_of(detail: str) -> Terms:
         ttl_ms if _is_number(ttl_ms, _MAX_TTL_MS) else None,
         limit if _is_number(limit, (1 << 31) - 1) else None,
         _target(target),
+        given["last_value_key"] if _is_name(given.get("last_value_key")) else None,
+        *(given.get(name) is True for name in _SWITCHES),
     )
     return Terms(content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES, arguments)
 
@@ -116,3 +144,7 @@ def _target(value: object) -> str | None:
 
 def _is_number(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _MAX_NAME

@@ -116,6 +116,15 @@ def restore(header: MessageHeader, body: bytes) -> bytes:
     return rest[:first] + body + rest[first:]
 
 
+def values_of(header: MessageHeader) -> dict[int, int]:
+    """Where the value of each section begins in the header column, by the section's code.
+
+    Raises:
+        DecodeError: The header column is not what `parse` made.
+    """
+    return {section.code: section.value for section in _cut(header)[2]}
+
+
 def framing(header: MessageHeader, *, delivery_count: int, now_us: int) -> FramingHeader:
     """What goes before and after the content on the wire: as it came, but for a few changes.
 

@@ -7,23 +7,28 @@ binding is used when its creation has. So nothing that a client was shown is und
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import ExchangeNode, Node
 from broker_shim.embedded.bulk import BulkOperations
+from broker_shim.embedded.common_header import common_header
 from broker_shim.embedded.destinations import Destinations
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.replacing import Replaced, Replacing
 from broker_shim.embedded.routing import DEFAULT_EXCHANGES
+from broker_shim.embedded.scanning import Scanning
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.settlement import Later, Settlement
-from broker_shim.embedded.store_calls import Staged, StoreCalls
+from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.embedded.store_puts import Staged
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import (
     BindingKey,
+    Entry,
     Exchange,
     MessageHeader,
     MessageStore,
@@ -35,6 +40,18 @@ from sparkstore.queue_arguments import terms_of
 _log = logging.getLogger(__name__)
 
 Call = Callable[[OnComplete], None]
+
+
+def selecting(
+    queues: Mapping[str, QueueDispatch], names: Iterable[str], header: MessageHeader
+) -> tuple[str, ...]:
+    """Of the queues that a message is routed to, those that do not refuse it by a selector."""
+    common = common_header(header)
+    return tuple(
+        name
+        for name in names
+        if (only := queues[name].only if name in queues else None) is None or only.fits(common.get)
+    )
 
 
 class Broker:
@@ -54,6 +71,8 @@ class Broker:
         self.is_stopping = False
         self.settlement = Settlement(self)
         self.bulk = BulkOperations(self)
+        self.scanning = Scanning(self)
+        self.replacing = Replacing(self)
 
     @property
     def open_count(self) -> int:
@@ -65,36 +84,42 @@ class Broker:
         return self.destinations.queues_for(node, header) & self.queues.keys()
 
     def publish(
-        self, header: MessageHeader, body: bytes, queues: Iterable[str], on_done: OnComplete
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        queues: Iterable[str],
+        on_done: OnComplete,
     ) -> None:
-        """Put a message on queues, all or none; `on_done` when that has completed."""
-        names = tuple(queues)
-        put = self._arriving(names, header, on_done)
-        self.calls.put(header, body, names, put, may_stage=self.all_keep(names))
+        """Put a message on queues, all or none; `on_done` when that has completed.
 
-    def publish_staged(
-        self, staged: Staged, header: MessageHeader, queues: Iterable[str], on_done: OnComplete
-    ) -> None:
-        """`publish` a message whose content the store has been given in pieces."""
-        names = tuple(queues)
-        self.calls.put_staged(staged, header, names, self._arriving(names, header, on_done))
+        `content` is staged only if all of the queues keep messages (`all_keep`). Of queues whose
+        subscription does not select it, it is on none; it may be on none at all.
+        """
+        names = selecting(self.queues, queues, header)
+        if not names:
+            on_done(None)
+            return
+        may_stage = self.all_keep(names)
+        values = self.replacing.values(header, names)
+
+        def go_on(replaced: Replaced) -> None:
+            def done(error: StoreError | None, message_id: int) -> None:
+                if error is None:
+                    self.metrics.enqueued += len(names)
+                    for name in names:
+                        self._waits(name, message_id, header.priority)
+                self.replacing.end(values, replaced, message_id, error)
+                on_done(error)
+
+            self.calls.puts.put(
+                header, content, names, done, may_stage=may_stage, replacing=replaced
+            )
+
+        self.replacing.begin(values, go_on)
 
     def all_keep(self, queues: Iterable[str]) -> bool:
-        """True if every one of some queues keeps its messages; they are one at least."""
-        names = list(queues)
-        return bool(names) and all(n in self.queues and self.queues[n].is_kept for n in names)
-
-    def _arriving(
-        self, names: tuple[str, ...], header: MessageHeader, on_done: OnComplete
-    ) -> Callable[[StoreError | None, int], None]:
-        def put(error: StoreError | None, message_id: int) -> None:
-            if error is None:
-                self.metrics.enqueued += len(names)
-                for name in names:
-                    self.arrived(name, message_id, header.priority)
-            on_done(error)
-
-        return put
+        """True if every one of some queues keeps its messages."""
+        return all(name in self.queues and self.queues[name].is_kept for name in queues)
 
     def ensure_queue(self, name: str, on_done: OnComplete) -> None:
         """Have a queue of this name, created on demand if the settings say so."""
@@ -170,6 +195,8 @@ class Broker:
             if queue is None:
                 continue
             try:
+                self.replacing.sweep(queue)
+                self.scanning.turn(queue)
                 for message_id, consumer in queue.take():
                     consumer.assign(message_id)
                 for browser in queue.browsers:
@@ -178,7 +205,12 @@ class Broker:
                 _log.exception("queue %r: dispatching failed", queue.name)
 
     def arrived(self, name: str, message_id: int, priority: int) -> None:
-        """A message is on a queue, durably: it may be dispatched."""
+        """A message that no publish brought is on a queue, durably: it may be dispatched."""
+        self._waits(name, message_id, priority)
+        if name in self.queues:
+            self.replacing.arrived(self.queues[name], [message_id])
+
+    def _waits(self, name: str, message_id: int, priority: int) -> None:
         queue = self.queues.get(name)
         if queue is not None:
             queue.arrived(message_id, priority)
@@ -197,13 +229,8 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
     recovered = store.recover()
     acquired: list[tuple[int, str, str]] = []
     for definition in recovered.queues:
-        entries = []
-        for message_id, entry in recovered.entries.get(definition.name, {}).items():
-            was_held = entry.acquired_by is not None
-            entries.append((message_id, entry.priority, entry.delivery_count + was_held))
-            if entry.acquired_by is not None:
-                acquired.append((message_id, definition.name, entry.acquired_by))
-        broker.serve(definition).recovered(entries)
+        entries = recovered.entries.get(definition.name, {})
+        broker.serve(definition).recovered(_survivors(definition.name, entries, acquired))
     for exchange in recovered.exchanges:
         broker.router.add_exchange(exchange.name, exchange.type)
     for key in recovered.bindings:
@@ -212,8 +239,22 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
     _create(store, broker, timeout_s)
     for queue in [*broker.queues.values()]:
         broker.bulk.end_failed(queue)
+        if queue.last_values is not None:
+            broker.replacing.arrived(queue, list(recovered.entries.get(queue.name, {})))
+            broker.wanted(queue.name)
     count = sum(len(queue) for queue in broker.queues.values())
     _log.info("recovered %d messages on %d queues", count, len(broker.queues))
+
+
+def _survivors(
+    queue: str, entries: Mapping[int, Entry], acquired: list[tuple[int, str, str]]
+) -> Iterator[tuple[int, int, int]]:
+    """(message id, priority, delivery count) of each; those that were held are noted."""
+    for message_id, entry in entries.items():
+        holder = entry.acquired_by
+        if holder is not None:
+            acquired.append((message_id, queue, holder))
+        yield message_id, entry.priority, entry.delivery_count + (holder is not None)
 
 
 def _release(store: MessageStore, acquired: list[tuple[int, str, str]], timeout_s: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +19,44 @@ from cproton import (
 )
 
 from broker_shim.embedded.amqp_message import outgoing
+from broker_shim.embedded.backlog import Cursor
 from broker_shim.embedded.engine import send
 from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.scanning import RETRY_S, Headers
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.selectors import Selector
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
 _log = logging.getLogger(__name__)
 
+_SENT_IN_A_TURN = 50
+"""Copies sent before the loop's other work has its turn: each is read from the store."""
+
 
 class BrowsingLink:
-    """Our sending end: it sends copies of what waits, each once, in the order of the queue."""
+    """Our sending end: it sends copies of what waits, each once, in the order of the queue.
 
-    def __init__(self, connection: Connection, link: Any, queue: QueueDispatch) -> None:
+    It looks with a cursor of its own, so a look costs what is new, however deep the queue is. What
+    comes with a higher priority while it looks is shown next. A drain is answered when everything
+    that waits was looked at and sent: to a JMS browser that is the end of the queue.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        link: Any,
+        queue: QueueDispatch,
+        selector: Selector | None = None,
+    ) -> None:
         self._connection = connection
         self._broker = connection.broker
         self._link = link
         self._queue = queue
-        self._seen = 0
+        self._selector = selector
+        self._cursor = Cursor()
+        self._to_send: deque[int] = deque()
         self._tags = count(1)
         self._is_waiting = False
         self.is_gone = False
@@ -52,11 +72,8 @@ class BrowsingLink:
         self._queue.browsers.remove(self)
 
     def on_flow(self) -> None:
-        """The peer gave credit, or asks to drain it."""
+        """The peer gave credit, or asks to drain it, or there is room to write again."""
         self.look()
-        if not self.is_gone and pn_link_get_drain(self._link) and pn_link_credit(self._link) > 0:
-            pn_link_drained(self._link)
-            self._connection.has_output()
 
     def on_delivery(self, delivery: Any) -> None:
         """What the peer decides changes nothing."""
@@ -65,41 +82,85 @@ class BrowsingLink:
 
     def look(self) -> None:
         """See `Browser.look`."""
-        credit = 0 if self.is_gone else pn_link_credit(self._link)
-        session = pn_link_session(self._link)
-        for waiting in self._queue.waiting_after(self._seen) if credit > 0 else ():
-            if pn_session_outgoing_bytes(session) > self._broker.settings.buffered_bytes:
-                self._connection.wait_for_room(self)
-                break
-            if credit == 0:
-                break
-            try:
-                message = self._broker.calls.load(waiting.message_id, self._queue.name)
-            except Unavailable:
-                self._look_later()
-                break
-            except StoreError as error:
-                self._seen = waiting.order
-                if not isinstance(error, InvalidRequest):
-                    text = "message %d of %r cannot be read: %s"
-                    _log.error(text, waiting.message_id, self._queue.name, error)
+        sent_count = 0
+        while not (self.is_gone or self._is_waiting) and pn_link_credit(self._link) > 0:
+            if self._is_full():
+                return
+            if not self._to_send and not self._find():
+                return
+            if not self._to_send:
                 continue
-            self._seen = waiting.order
-            failures = self._queue.delivery_count(waiting.message_id)
-            now_us = self._connection.now_us()
-            encoded = outgoing(message.header, message.body, delivery_count=failures, now_us=now_us)
-            send(self._link, next(self._tags), encoded)
-            credit -= 1
+            if sent_count == _SENT_IN_A_TURN:
+                self._go_on_later(0.0)
+                return
+            sent_count += self._send(self._to_send.popleft())
+
+    def _is_full(self) -> bool:
+        """True if what is to be written has to be written first."""
+        waiting_bytes = pn_session_outgoing_bytes(pn_link_session(self._link))
+        if waiting_bytes <= self._broker.settings.buffered_bytes:
+            return False
+        self._connection.wait_for_room(self)
+        return True
+
+    def _find(self) -> bool:
+        """Look at one batch; False if that was all for now."""
+        if self._queue.has_browsed(self._cursor):
+            self._end_drain()
+            return False
+        scanning = self._broker.scanning
+        if self._selector is None:
+            batch = self._queue.browse(self._cursor, _SENT_IN_A_TURN)
+            self._to_send += (message_id for _place, message_id in batch)
+            return True
+        if not scanning.has_time:
+            self._go_on_later(0.0)
+            return False
+        before = self._cursor.copy()
+        batch = self._queue.browse(self._cursor, scanning.batch_count)
+        if scanning.judged(self._queue.name, [each for _place, each in batch], self._judge):
+            return True
+        self._cursor = before
+        self._go_on_later(RETRY_S)
+        return False
+
+    def _judge(self, headers: Headers) -> None:
+        assert self._selector is not None
+        for message_id, header in headers.items():
+            if header is not None and self._selector.fits(header.get):
+                self._to_send.append(message_id)
+
+    def _send(self, message_id: int) -> bool:
+        """Send a copy; False if there is none to send, or not now."""
+        try:
+            message = self._broker.calls.load(message_id, self._queue.name)
+        except Unavailable:
+            self._to_send.appendleft(message_id)
+            self._go_on_later(self._broker.settings.probe_interval_s)
+            return False
+        except StoreError as error:
+            if not isinstance(error, InvalidRequest):
+                text = "message %d of %r cannot be read: %s"
+                _log.error(text, message_id, self._queue.name, error)
+            return False
+        failures = self._queue.delivery_count(message_id)
+        now_us = self._connection.now_us()
+        encoded = outgoing(message.header, message.body, delivery_count=failures, now_us=now_us)
+        send(self._link, next(self._tags), encoded)
+        self._connection.has_output()
+        return True
+
+    def _end_drain(self) -> None:
+        if pn_link_get_drain(self._link) and pn_link_credit(self._link) > 0:
+            pn_link_drained(self._link)
             self._connection.has_output()
 
-    def _look_later(self) -> None:
-        """Storage does not answer: go on from here after a while."""
+    def _go_on_later(self, delay_s: float) -> None:
+        """Go on from here after the loop has been round, or after a while."""
+        self._is_waiting = True
 
         def again() -> None:
             self._is_waiting = False
-            if not self.is_gone:
-                self.look()
+            self.look()
 
-        if not self._is_waiting:
-            self._is_waiting = True
-            self._broker.later(self._broker.settings.probe_interval_s, again)
+        self._broker.later(delay_s, again)

@@ -104,7 +104,7 @@ class BulkOperations:
                     self._broker.arrived(queue, message.message_id, message.header.priority)
             on_answer(error, Answer(done=len(made)))
 
-        self._broker.calls.put_all(messages, queue, done)
+        self._broker.calls.puts.put_all(messages, queue, done)
 
     def end_if_due(self, queue: QueueDispatch, message_id: int) -> None:
         """Take a message that waits off its queue if it may not stay there: to the dead letters.

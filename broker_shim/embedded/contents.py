@@ -6,17 +6,23 @@ and every answer comes back on the loop's thread.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from broker_shim.embedded.conditions import ENDED
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.errors import StoreError
 from broker_shim.messages.residency import Content, OnLoaded
 from broker_shim.store.interface import Message, MessageStore
 
+if TYPE_CHECKING:
+    from broker_shim.embedded.store_calls import StoreCalls
+
 
 class StoreContents:
     """See above. On the loop's thread only."""
 
-    def __init__(self, store: MessageStore, inbox: Inbox) -> None:
-        self._store, self._inbox = store, inbox
+    def __init__(self, store: MessageStore, inbox: Inbox, calls: StoreCalls) -> None:
+        self._store, self._inbox, self._calls = store, inbox, calls
         self._asked: dict[int, list[OnLoaded]] = {}
         self._to_ask: list[int] = []
 
@@ -35,6 +41,7 @@ class StoreContents:
             waiting.append(on_loaded)
             return
         self._asked[message_id] = [on_loaded]
+        self._calls.open_count += 1
         if not self._to_ask:
             self._inbox.post(self._ask, None)
         self._to_ask.append(message_id)
@@ -54,6 +61,9 @@ class StoreContents:
 
     def _loaded(self, answer: tuple[int, Message | StoreError]) -> None:
         message_id, found = answer
+        self._calls.open_count -= 1
+        if isinstance(found, ENDED):
+            self._calls.on_fatal(found)
         result = Content(found.header, found.body) if isinstance(found, Message) else found
         for on_loaded in self._asked.pop(message_id):
             on_loaded(result)

@@ -23,6 +23,7 @@ class Metrics:
         expired: Not delivered because they were too old.
         moved: Moved, purged, requeued or put back by bulk operations.
         dead_lettered: Taken off a queue because they were too old or had failed too often.
+        replaced: Taken off a last-value queue because a newer one came.
         protocol_errors: Connections closed for what the peer sent.
     """
 
@@ -38,6 +39,7 @@ class Metrics:
     expired: int = 0
     moved: int = 0
     dead_lettered: int = 0
+    replaced: int = 0
     protocol_errors: int = 0
 
     def line(self) -> str:

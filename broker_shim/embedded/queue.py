@@ -1,33 +1,27 @@
 """Who gets which message of a queue next. Pure: ids, never bodies; no store, no clock.
 
 Higher priority first, then the order of arrival; a message that was given back is again where it
-was. Consumers with credit take turns.
+was. Consumers with credit take turns. A consumer with a selector, and every consumer of a queue
+with message groups, has a look of its own at the queue (`looking`): it is offered what it wants
+before the others are, who take the next message whatever it is.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
+from broker_shim.embedded.backlog import Backlog, Cursor
+from broker_shim.embedded.common_header import CommonHeader
+from broker_shim.embedded.groups import Groups
+from broker_shim.embedded.last_values import LastValues
+from broker_shim.embedded.looking import Consumer, Looker
+from broker_shim.selectors import Selector
 from sparkstore.queue_arguments import QueueArguments
 
-_MAX_PRIORITY = 9
-_PRIORITY_SHIFT = 64
-_LEFTOVERS = 1000
-"""So many more than what waits may be in the heap before it is made anew."""
-
-
-class Consumer(Protocol):
-    """Whoever takes messages from a queue."""
-
-    @property
-    def credit(self) -> int:
-        """How many more messages it takes now."""
-
-    def assign(self, message_id: int) -> None:
-        """This message is held for you: lower your credit, acquire it, deliver it."""
+Batch = list[tuple[int, int]]
+"""(place, message id) of waiting messages, in order."""
 
 
 class Browser(Protocol):
@@ -35,13 +29,6 @@ class Browser(Protocol):
 
     def look(self) -> None:
         """Something may be new on the queue."""
-
-
-class Waiting(NamedTuple):
-    """An available message; the order of the tuple is the order of the queue."""
-
-    order: int
-    message_id: int
 
 
 class Withdrawn(NamedTuple):
@@ -61,14 +48,15 @@ class Withdrawn(NamedTuple):
 class QueueDispatch:
     """One queue: what waits, what is held, who wants.
 
-    Invariants: a message on the queue is either waiting or held, never both. `_available` is what
-    waits; the heap gives its order, and may hold leftovers of what was withdrawn meanwhile.
+    Invariant: a message on the queue is either waiting or held, never both.
 
     Attributes:
         name: Of the queue.
         is_kept: Durable messages on it survive a restart.
         arguments: What the queue asks of its messages.
         browsers: Who looks at it.
+        last_values: Which message is the newest of its key, on a last-value queue.
+        only: What is not so is not routed here (a subscription with a selector).
     """
 
     def __init__(
@@ -81,50 +69,51 @@ class QueueDispatch:
         self.name = name
         self.is_kept = is_kept
         self.arguments = arguments
-        self._arrivals = 0
-        self._waiting: list[Waiting] = []
-        self._available: dict[int, Waiting] = {}
-        self._held: dict[int, Waiting] = {}
+        self._backlog = Backlog()
+        self._held: dict[int, int] = {}
         self._delivery_counts: dict[int, int] = {}
         self._refused_by: dict[int, set[Consumer]] = {}
         self._consumers: deque[Consumer] = deque()
+        self._lookers: deque[Looker] = deque()
+        self._groups = Groups() if arguments.message_groups else None
         self.browsers: list[Browser] = []
+        key = arguments.last_value_key
+        self.last_values = None if key is None else LastValues(key)
+        self.only: Selector | None = None
 
     def __len__(self) -> int:
         """Messages on the queue, held ones too."""
-        return len(self._available) + len(self._held)
+        return len(self._backlog) + len(self._held)
 
     def __contains__(self, message_id: int) -> bool:
         """True if it is on the queue."""
-        return message_id in self._available or message_id in self._held
+        return message_id in self._held or self._backlog.find(message_id) is not None
 
     @property
     def consumer_count(self) -> int:
         """Consumers attached."""
-        return len(self._consumers)
+        return len(self._consumers) + len(self._lookers)
 
-    def recovered(self, entries: list[tuple[int, int, int]]) -> None:
+    def recovered(self, entries: Iterable[tuple[int, int, int]]) -> None:
         """Take what survived: (message id, priority, delivery count) in queue order, once."""
         for message_id, priority, delivery_count in entries:
-            self._arrivals += 1
-            waiting = Waiting(_order(priority, self._arrivals), message_id)
-            self._waiting.append(waiting)
-            self._available[message_id] = waiting
+            self._backlog.append(message_id, priority)
             if delivery_count:
                 self._delivery_counts[message_id] = delivery_count
-        heapify(self._waiting)
 
     def arrived(self, message_id: int, priority: int) -> None:
         """A message was enqueued."""
-        self._arrivals += 1
-        waiting = Waiting(_order(priority, self._arrivals), message_id)
-        self._available[message_id] = waiting
-        heappush(self._waiting, waiting)
+        self._backlog.append(message_id, priority)
 
     def released(self, message_id: int, *, delivery_failed: bool) -> None:
         """A held message is available again."""
-        self._available[message_id] = waiting = self._held.pop(message_id)
-        heappush(self._waiting, waiting)
+        place = self._held.pop(message_id)
+        self._backlog.put_back(place)
+        for looker in self._lookers:
+            looker.given_back(place, message_id)
+        self._ended(message_id)
+        if self.last_values is not None:
+            self.last_values.released(message_id)
         if delivery_failed:
             self._delivery_counts[message_id] = self.delivery_count(message_id) + 1
 
@@ -132,24 +121,24 @@ class QueueDispatch:
         """Take waiting messages out of dispatch; end each by `released` or `removed`."""
         held, left, gone = [], 0, 0
         for message_id in message_ids:
-            waiting = self._available.pop(message_id, None)
-            if waiting is not None:
-                self._held[message_id] = waiting
+            place = None if message_id in self._held else self._backlog.find(message_id)
+            if place is not None:
+                self._hold(place, message_id)
                 held.append(message_id)
             elif message_id in self._held:
                 left += 1
             else:
                 gone += 1
-        if len(self._waiting) > 2 * len(self._available) + _LEFTOVERS:
-            self._waiting = list(self._available.values())
-            heapify(self._waiting)
         return Withdrawn(held, left, gone)
 
     def removed(self, message_id: int) -> None:
         """A held message left the queue."""
-        del self._held[message_id]
+        self._backlog.drop(self._held.pop(message_id))
+        self._ended(message_id)
         self._delivery_counts.pop(message_id, None)
         self._refused_by.pop(message_id, None)
+        if self.last_values is not None:
+            self.last_values.ended(message_id)
 
     def delivery_count(self, message_id: int) -> int:
         """Failed deliveries so far."""
@@ -160,17 +149,24 @@ class QueueDispatch:
         limit = self.arguments.max_delivery_count
         if limit is None:
             return []
-        counts = self._delivery_counts.items()
-        return [each for each, count in counts if count > limit and each in self._available]
+        failed = [each for each, count in self._delivery_counts.items() if count > limit]
+        return [each for each in failed if self._backlog.find(each) is not None]
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """A consumer takes its place after the others."""
-        self._consumers.append(consumer)
+        if selector is None and self._groups is None:
+            self._consumers.append(consumer)
+        else:
+            self._lookers.append(Looker(consumer, selector, self._groups))
 
     def discard(self, consumer: Consumer) -> None:
         """A consumer is gone; what it holds is for the caller to release."""
         if consumer in self._consumers:
             self._consumers.remove(consumer)
+        for looker in [each for each in self._lookers if each.consumer is consumer]:
+            self._lookers.remove(looker)
+            if self._groups is not None and self._groups.left(looker):
+                self._look_anew()
         for refusers in self._refused_by.values():
             refusers.discard(consumer)
 
@@ -179,31 +175,97 @@ class QueueDispatch:
         self._refused_by.setdefault(message_id, set()).add(consumer)
 
     def take(self) -> Iterator[tuple[int, Consumer]]:
-        """Hand out messages, each to a consumer with credit, and hold them.
+        """Hand out messages, each to a consumer with credit that takes any, and hold them.
 
         The caller must `assign` each before it asks for the next. What every
         consumer with credit has refused stays where it is.
         """
-        passed_over: list[Waiting] = []
-        try:
-            while self._waiting and any(consumer.credit > 0 for consumer in self._consumers):
-                waiting = heappop(self._waiting)
-                if self._available.get(waiting.message_id) != waiting:
-                    continue  # a leftover
-                consumer = self._next_consumer(waiting.message_id)
-                if consumer is None:
-                    passed_over.append(waiting)
-                    continue
-                del self._available[waiting.message_id]
-                self._held[waiting.message_id] = waiting
-                yield waiting.message_id, consumer
-        finally:
-            for waiting in passed_over:
-                heappush(self._waiting, waiting)
+        place = 0
+        while self._consumers and (found := self._backlog.next(place)) is not None:
+            place, message_id = found
+            consumer = self._next_consumer(message_id)
+            if consumer is not None:
+                self._hold(place, message_id)
+                yield message_id, consumer
+            elif any(each.credit > 0 for each in self._consumers):
+                place += 1
+            else:
+                return
 
-    def waiting_after(self, order: int) -> list[Waiting]:
-        """What waits after a place in the queue, in order, for browsing."""
-        return sorted(waiting for waiting in self._available.values() if waiting.order > order)
+    def to_look_at(self, count: int) -> list[tuple[Looker, Batch]]:
+        """What consumers with credit look at next, `count` messages in all; end it by `judge`."""
+        wanting = [looker for looker in self._lookers if looker.consumer.credit > 0]
+        each = max(1, count // max(1, len(wanting)))
+        batches = [(looker, looker.next_batch(self._backlog, each)) for looker in wanting]
+        return [(looker, batch) for looker, batch in batches if batch]
+
+    def judge(
+        self,
+        batches: Iterable[tuple[Looker, Batch]],
+        headers: Mapping[int, CommonHeader | None],
+    ) -> None:
+        """Have each consumer find what it wants among what it looked at."""
+        for looker, batch in batches:
+            looker.judge(batch, headers)
+
+    def take_found(self) -> Iterator[tuple[int, Consumer]]:
+        """Hand out what was found, one each in turn, and hold it; as `take`."""
+        is_going_on = True
+        while is_going_on:
+            is_going_on = False
+            for looker in list(self._lookers):
+                found = looker.take(self._backlog) if looker.consumer.credit > 0 else None
+                if found is None:
+                    continue
+                is_going_on = True
+                if looker.consumer in self._refused_by.get(found.message_id, ()):
+                    continue
+                self._hold(found.place, found.message_id)
+                if self._groups is not None:
+                    self._groups.handed_out(found.message_id, found.group, looker)
+                yield found.message_id, looker.consumer
+        self._lookers.rotate(-1)
+
+    def unfinished(self) -> bool:
+        """True if a consumer with credit has more to look at."""
+        return any(
+            looker.consumer.credit > 0 and not looker.is_done(self._backlog)
+            for looker in self._lookers
+        )
+
+    def has_caught_up(self, consumer: Consumer) -> bool:
+        """True if nothing that waits is left for this consumer to look at."""
+        return all(
+            looker.is_done(self._backlog) for looker in self._lookers if looker.consumer is consumer
+        )
+
+    def caught_up(self) -> list[Consumer]:
+        """Consumers with credit who have looked at all that waits."""
+        return [
+            looker.consumer
+            for looker in self._lookers
+            if looker.consumer.credit > 0 and looker.is_done(self._backlog)
+        ]
+
+    def browse(self, cursor: Cursor, count: int) -> Batch:
+        """What waits after a cursor, in order, `count` at most; the cursor moves past it."""
+        return self._backlog.look(cursor, count)
+
+    def has_browsed(self, cursor: Cursor) -> bool:
+        """True if nothing has come since the cursor was here."""
+        return self._backlog.is_past(cursor)
+
+    def _hold(self, place: int, message_id: int) -> None:
+        self._backlog.hold(place)
+        self._held[message_id] = place
+
+    def _ended(self, message_id: int) -> None:
+        if self._groups is not None and self._groups.ended(message_id):
+            self._look_anew()
+
+    def _look_anew(self) -> None:
+        for looker in self._lookers:
+            looker.restart()
 
     def _next_consumer(self, message_id: int) -> Consumer | None:
         refusers = self._refused_by.get(message_id, ())
@@ -213,7 +275,3 @@ class QueueDispatch:
             if consumer.credit > 0 and consumer not in refusers:
                 return consumer
         return None
-
-
-def _order(priority: int, arrival: int) -> int:
-    return (_MAX_PRIORITY - priority << _PRIORITY_SHIFT) + arrival

@@ -17,7 +17,7 @@ from broker_shim.embedded.address import Node
 from broker_shim.embedded.amqp_message import parse, parse_around
 from broker_shim.embedded.amqp_sections import LongContent, long_content
 from broker_shim.embedded.amqp_types import DecodeError
-from broker_shim.embedded.store_calls import STAGED_BYTES, Staged
+from broker_shim.embedded.store_puts import STAGED_BYTES, Staged
 from broker_shim.errors import StoreError
 from broker_shim.messages.new_message import NewMessage
 from broker_shim.store.interface import MessageHeader
@@ -89,9 +89,9 @@ class Receiving:
             return
         header = parse_around(prefix[: content.start], content, now_us=self._now_us())
         queues = self._broker.queues_for(self._node, header)
-        if not header.durable or not self._broker.all_keep(queues):
+        if not queues or not header.durable or not self._broker.all_keep(queues):
             return
-        staged = self._broker.calls.stage(header)
+        staged = self._broker.calls.puts.stage(header)
         self._large = _Large(self._broker, staged, content, prefix[: content.start], on_room)
         self._pieces.clear()
         self._large.add(prefix[content.start :])
@@ -141,7 +141,7 @@ class _Large:
 
         def durable(error: StoreError | None) -> None:
             if error is None:
-                self._broker.publish_staged(self._staged, header, queues, on_done)
+                self._broker.publish(header, self._staged, queues, on_done)
             else:
                 on_done(error)
 

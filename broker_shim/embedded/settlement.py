@@ -34,11 +34,14 @@ class Settlement:
         self,
         message_id: int,
         queue: str,
-        holder: str,
+        holder: str | None,
         on_done: OnComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take a held message off its queue for good; `on_done(None)` when that is durable."""
+        """Take a held message off its queue for good; `on_done(None)` when that is durable.
+
+        `holder` is None for what only the broker holds.
+        """
 
         def call(done: OnComplete) -> None:
             self._broker.calls.dequeue(message_id, queue, holder, done, outcome)

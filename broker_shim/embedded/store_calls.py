@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.conditions import ENDED, FATAL
+from broker_shim.embedded.contents import StoreContents
 from broker_shim.embedded.inbox import Inbox
-from broker_shim.errors import StoreError
+from broker_shim.embedded.store_puts import Puts
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.messages.message import Messages
+from broker_shim.messages.residency import Residency
 from broker_shim.store.interface import (
     BindingKey,
-    ContentWriter,
     Entry,
     Exchange,
     Message,
@@ -20,7 +23,7 @@ from broker_shim.store.interface import (
     MessageStore,
     Queue,
 )
-from sparkstore.bulk import NewMessage, Put, Take
+from sparkstore.bulk import Put, Take
 
 STAGED_BYTES = 1 << 20
 """A larger body is given to the store in pieces."""
@@ -28,101 +31,34 @@ STAGED_BYTES = 1 << 20
 _Finished = tuple[OnComplete, StoreError | None]
 
 
-class Staged(NamedTuple):
-    """A message whose content is being given in pieces.
-
-    Attributes:
-        message: Without its content.
-        add: Gives the next piece; raises StoreError if the store takes none now.
-        writer: Of the store.
-    """
-
-    message: Message
-    add: Callable[[bytes, OnComplete], None]
-    writer: ContentWriter
-
-
 class StoreCalls:
     """Calls of a store, made on the loop's thread; `on_done` is called there too.
 
     The first error that ends the store is given to `on_fatal`, before its `on_done`.
+
+    Attributes:
+        puts: New messages.
+        messages: Those that somebody has taken up.
+        on_fatal: Told of an error that ends the store.
+        open_count: Calls and loads that have not completed.
     """
 
     def __init__(
-        self, store: MessageStore, inbox: Inbox, on_fatal: Callable[[StoreError], None]
+        self,
+        store: MessageStore,
+        inbox: Inbox,
+        on_fatal: Callable[[StoreError], None],
+        content_bytes: int = 16 << 20,
     ) -> None:
+        """Begin; `content_bytes` of content that nobody wants any more may stay in memory."""
         self._store = store
         self._inbox = inbox
-        self._on_fatal = on_fatal
+        self.on_fatal = on_fatal
         self._entries = store.recover().entries
         self.open_count = 0
-
-    def put(
-        self,
-        header: MessageHeader,
-        body: bytes,
-        queues: Iterable[str],
-        on_done: Callable[[StoreError | None, int], None],
-        *,
-        may_stage: bool,
-    ) -> None:
-        """Put a new message on queues, all or none; `on_done` gets its message id.
-
-        `may_stage`: every one of the queues keeps messages. Pieces are in the log only, where a
-        queue that keeps nothing cannot have them: for such a queue a large body goes in one call.
-        """
-        names = list(queues)
-        try:
-            if may_stage and len(body) > STAGED_BYTES:
-                staged = self.stage(header)
-                staged.add(body, _nothing)
-                self.put_staged(staged, staged.message.header, names, on_done)
-                return
-            message = self._store.message(header, body)
-        except StoreError as error:
-            self._answer((lambda refusal: on_done(refusal, 0), error))
-            return
-        self._enqueue(message, names, on_done)
-
-    def stage(self, header: MessageHeader) -> Staged:
-        """Begin a message whose content is given in pieces.
-
-        Raises:
-            StoreError: The store takes no content now.
-        """
-        message = self._store.message(header, b"")
-        writer = self._store.content(message)
-
-        def add(piece: bytes, on_done: OnComplete) -> None:
-            writer.add(piece, self._completion(on_done))
-            self.open_count += 1
-
-        return Staged(message, add, writer)
-
-    def put_staged(
-        self,
-        staged: Staged,
-        header: MessageHeader,
-        queues: Iterable[str],
-        on_done: Callable[[StoreError | None, int], None],
-    ) -> None:
-        """Put a message whose content was given in pieces on queues; see `put`."""
-        names = list(queues)
-
-        def ended(error: StoreError | None) -> None:
-            # Content that was refused must not be enqueued: it would be a message without it.
-            if error is None:
-                self._enqueue(whole, names, on_done)
-            else:
-                on_done(error, whole.message_id)
-
-        whole = staged.message
-        try:
-            whole = staged.writer.end(self._completion(ended))
-            self.open_count += 1
-        except StoreError as error:
-            self._answer((ended, error))
-        whole = whole._replace(header=header._replace(body_bytes=whole.header.body_bytes))
+        self.puts = Puts(store, self)
+        residency = Residency(content_bytes, StoreContents(store, inbox, self))
+        self.messages = Messages(residency, lambda call: inbox.post(_make, call))
 
     def entry(self, queue: str, message_id: int) -> Entry | None:
         """What the store has of a message on a queue; None if it is not there."""
@@ -140,12 +76,34 @@ class StoreCalls:
         try:
             message = self._store.load(message_id)
         except ENDED as error:
-            self._on_fatal(error)
+            self.on_fatal(error)
             raise
         entry, header = self.entry(queue, message_id), message.header
         if entry is None or entry.expires_at == header.expires_at:
             return message
         return message._replace(header=header._replace(expires_at=entry.expires_at))
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """Headers of messages, without their content; None for one that is on no queue.
+
+        Raises:
+            Unavailable: Not now; try again.
+            CorruptData: Never, as they are.
+            StoreError: The store has ended, and `on_fatal` was called.
+        """
+        try:
+            return self._store.headers(message_ids)
+        except ENDED as error:
+            self.on_fatal(error)
+            raise
+
+    def header(self, message_id: int) -> MessageHeader:
+        """The header of one message; as `headers` in what it raises, and InvalidRequest: gone."""
+        header = self.headers([message_id])[0]
+        if header is None:
+            text = f"message {message_id} is on no queue"
+            raise InvalidRequest(text)
+        return header
 
     def together(self, steps: Iterable[tuple[int, Put | Take]], on_done: OnComplete) -> None:
         """Take and put messages that the store holds, all of it or nothing."""
@@ -172,27 +130,9 @@ class StoreCalls:
             if transaction is not None:  # content could not be loaded: nobody else would end it
                 with suppress(StoreError):
                     self._store.abort(transaction, _nothing)
-            self._answer((on_done, error))
+            self.answer((on_done, error))
             return
-        self._call(done, self._store.commit, transaction)
-
-    def put_all(
-        self,
-        messages: Iterable[NewMessage],
-        queue: str,
-        on_done: Callable[[StoreError | None, list[Message]], None],
-    ) -> None:
-        """Put new messages on a queue, all or none; `on_done` gets them with their ids."""
-        made: list[Message] = []
-        try:
-            transaction = self._store.begin()
-            for header, body in messages:
-                made.append(self._store.message(header, body))
-                self._store.enqueue(made[-1], queue, _nothing, transaction)
-        except StoreError as error:
-            self._answer((lambda refusal: on_done(refusal, made), error))
-            return
-        self._call(lambda error: on_done(error, made), self._store.commit, transaction)
+        self.call(done, self._store.commit, transaction)
 
     def _held(self, message_id: int, put: Put) -> Message:
         if put.is_logged:
@@ -203,7 +143,7 @@ class StoreCalls:
 
     def acquire(self, message_id: int, queue: str, holder: str, on_done: OnComplete) -> None:
         """See `MessageStore.acquire`."""
-        self._call(on_done, self._store.acquire, message_id, queue, holder)
+        self.call(on_done, self._store.acquire, message_id, queue, holder)
 
     def dequeue(
         self,
@@ -214,71 +154,51 @@ class StoreCalls:
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
         """See `MessageStore.dequeue`."""
-        self._call(on_done, self._store.dequeue, message_id, queue, holder, outcome=outcome)
+        self.call(on_done, self._store.dequeue, message_id, queue, holder, outcome=outcome)
 
     def release(
         self, message_id: int, queue: str, holder: str, on_done: OnComplete, *, failed: bool
     ) -> None:
         """See `MessageStore.release`."""
         release = self._store.release
-        self._call(on_done, release, message_id, queue, holder, delivery_failed=failed)
+        self.call(on_done, release, message_id, queue, holder, delivery_failed=failed)
 
     def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
         """See `MessageStore.create`."""
-        self._call(on_done, self._store.create, wiring)
+        self.call(on_done, self._store.create, wiring)
 
     def destroy(self, queue: Queue, on_done: OnComplete) -> None:
         """See `MessageStore.destroy`."""
-        self._call(on_done, self._store.destroy, queue)
+        self.call(on_done, self._store.destroy, queue)
 
     def bind(self, key: BindingKey, on_done: OnComplete) -> None:
         """See `MessageStore.bind`."""
-        self._call(on_done, self._store.bind, key, {})
+        self.call(on_done, self._store.bind, key, {})
 
     def probe(self) -> None:
         """Ask for nothing, so that a store that has ended says so also when nobody calls it."""
         try:
-            self._call(_nothing, self._store.abort, self._store.begin())
+            self.call(_nothing, self._store.abort, self._store.begin())
         except StoreError as error:
-            self._answer((_nothing, error))
+            self.answer((_nothing, error))
 
-    def _enqueue(
-        self,
-        message: Message,
-        queues: list[str],
-        on_done: Callable[[StoreError | None, int], None],
-    ) -> None:
-        message_id = message.message_id
-
-        def done(error: StoreError | None) -> None:
-            on_done(error, message_id)
-
-        if len(queues) == 1:
-            self._call(done, self._store.enqueue, message, queues[0])
-            return
-        try:
-            transaction = self._store.begin()
-            for queue in queues:
-                self._store.enqueue(message, queue, _nothing, transaction)
-        except StoreError as error:
-            self._answer((done, error))
-            return
-        self._call(done, self._store.commit, transaction)
-
-    def _call(
+    def call(
         self, on_done: OnComplete, method: Callable[..., None], *args: Any, **named: Any
     ) -> None:
+        """Call a method of the store, with a completion."""
         self.open_count += 1
         try:
-            method(*args, on_complete=self._completion(on_done), **named)
+            method(*args, on_complete=self.completion(on_done), **named)
         except StoreError as error:  # Closed is the only one that is raised
             self._inbox.post(self._finished, (on_done, error))
 
-    def _completion(self, on_done: OnComplete) -> OnComplete:
+    def completion(self, on_done: OnComplete) -> OnComplete:
+        """What the store is given: it has `on_done` called on the loop's thread; count it."""
         post, finished = self._inbox.post, self._finished
         return lambda error: post(finished, (on_done, error))
 
-    def _answer(self, answer: _Finished) -> None:
+    def answer(self, answer: _Finished) -> None:
+        """Call back on the next turn of the loop, as if the store had completed."""
         self.open_count += 1
         self._inbox.post(self._finished, answer)
 
@@ -286,8 +206,12 @@ class StoreCalls:
         on_done, error = answer
         self.open_count -= 1
         if isinstance(error, FATAL):
-            self._on_fatal(error)
+            self.on_fatal(error)
         on_done(error)
+
+
+def _make(call: Callable[[], None]) -> None:
+    call()
 
 
 def _nothing(_error: StoreError | None) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.embedded.store_calls import STAGED_BYTES
+from broker_shim.embedded.store_puts import STAGED_BYTES
 from broker_shim.errors import StoreError
 from broker_shim.messages.message import Message
-from broker_shim.messages.reference import Interest, Reference
 from broker_shim.messages.residency import Content
-from broker_shim.store.interface import MessageHeader
+from broker_shim.store.interface import Entry, MessageHeader
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
@@ -24,15 +23,19 @@ class Taken:
     Attributes:
         message_id: What.
         message: The one object of it.
+        expires_at: On its queue, UTC µs: a queue may limit what the message asks for.
         is_large: Its content is not brought into memory whole, but read as it is sent.
     """
 
-    __slots__ = ("_interest", "_reference", "is_large", "message", "message_id")
+    __slots__ = ("_interest", "_reference", "expires_at", "is_large", "message", "message_id")
 
-    def __init__(self, message: Message, holder: str, *, is_large: bool) -> None:
+    def __init__(self, message: Message, holder: str, entry: Entry | None, *, whole: bool) -> None:
+        """Take it up; `whole`: its content is needed in memory at once, however large."""
+        is_large = not whole and entry is not None and entry.message_bytes > STAGED_BYTES
         self.message_id, self.message, self.is_large = message.message_id, message, is_large
-        self._reference: Reference = message.reference(holder)
-        self._interest: Interest | None = None if is_large else message.interest(holder)
+        self.expires_at = None if entry is None else entry.expires_at
+        self._reference = message.reference(holder)
+        self._interest = None if is_large else message.interest(holder)
 
     def sent(self) -> None:
         """The content is with the peer, or will never be: it need not stay in memory."""
@@ -43,13 +46,6 @@ class Taken:
         """The consumer has it no longer."""
         self.sent()
         self._reference.release()
-
-
-def take(broker: Broker, message_id: int, queue: str, holder: str, *, whole: bool) -> Taken:
-    """Take a message up for a consumer; `whole`: its content is needed in memory at once."""
-    entry = broker.calls.entry(queue, message_id)
-    is_large = not whole and entry is not None and entry.message_bytes > STAGED_BYTES
-    return Taken(broker.messages.get(message_id), holder, is_large=is_large)
 
 
 Then = Callable[[Taken, MessageHeader | None, StoreError | None], None]

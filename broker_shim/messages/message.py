@@ -7,10 +7,8 @@ of them; it is immutable, so nobody sees another's changes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from weakref import WeakValueDictionary
 
-from broker_shim.messages.reference import Interest, Reference
+from broker_shim.messages.reference import Hold, Interest, Reference
 from broker_shim.messages.residency import Content, OnLoaded, Residency
 
 Post = Callable[[Callable[[], None]], None]
@@ -18,39 +16,38 @@ Post = Callable[[Callable[[], None]], None]
 
 
 class Message:
-    """See above. Made by `Messages.get`.
+    """See above. `Messages.reference` gives the first hold on it.
 
     Attributes:
         message_id: Its id in the store.
     """
 
-    __slots__ = ("__weakref__", "_holds", "_messages", "message_id")
+    __slots__ = ("_holders", "_interested", "_messages", "_number", "message_id")
 
     def __init__(self, message_id: int, messages: Messages) -> None:
         self.message_id = message_id
         self._messages = messages
-        self._holds: dict[int, str] = {}
+        self._holders: dict[int, str] = {}
+        self._interested: set[int] = set()
+        self._number = 0
 
     @property
     def holders(self) -> list[str]:
         """Who has a reference, in the order in which they took it; for debugging."""
-        return list(self._holds.values())
+        return list(self._holders.values())
 
     def reference(self, holder: str) -> Reference:
         """A new reference by a named holder; release it."""
-        number = self._messages.next_number()
-        end = partial(self._end_reference, number)
-        reference = Reference(self.message_id, holder, end, partial(self._messages.post, end))
-        self._holds[number] = holder
-        self._messages.referred(self)
-        return reference
+        self._number += 1
+        self._holders[self._number] = holder
+        return Reference(self, self._number, holder)
 
     def interest(self, holder: str) -> Interest:
         """A new interest by a named holder; release it. The content begins to be loaded."""
-        residency, message_id = self._messages.residency, self.message_id
-        residency.want(message_id)
-        end = partial(residency.unwant, message_id)
-        return Interest(message_id, holder, end, partial(self._messages.post, end))
+        self._messages.residency.want(self.message_id)
+        self._number += 1
+        self._interested.add(self._number)
+        return Interest(self, self._number, holder)
 
     def when_here(self, call: OnLoaded) -> None:
         """Call with header and content when they are in memory; an interest must be held."""
@@ -72,10 +69,22 @@ class Message:
         buffer[: len(part)] = part
         return len(part)
 
-    def _end_reference(self, number: int) -> None:
-        del self._holds[number]
-        if not self._holds:
-            self._messages.unreferred(self)
+    def released(self, hold: Hold) -> None:
+        """See `reference.Owner`."""
+        self._end(hold.number)
+
+    def lost(self, number: int) -> None:
+        """See `reference.Owner`."""
+        self._messages.post(lambda: self._end(number))
+
+    def _end(self, number: int) -> None:
+        if number in self._interested:
+            self._interested.discard(number)
+            self._messages.residency.unwant(self.message_id)
+        else:
+            del self._holders[number]
+        if not self._holders and not self._interested:
+            self._messages.let_go(self)
 
 
 class Messages:
@@ -89,30 +98,27 @@ class Messages:
     def __init__(self, residency: Residency, post: Post) -> None:
         self.residency = residency
         self.post = post
-        self._known: WeakValueDictionary[int, Message] = WeakValueDictionary()
-        self._referred: dict[int, Message] = {}
-        self._number = 0
+        self._held: dict[int, Message] = {}
+
+    def __len__(self) -> int:
+        """How many messages somebody holds."""
+        return len(self._held)
 
     def get(self, message_id: int) -> Message:
-        """The message of an id: the same object for as long as anybody has it."""
-        message = self._known.get(message_id)
+        """The message of an id, to take a hold on at once: without one it is nobody's."""
+        message = self._held.get(message_id)
         if message is None:
-            message = self._known[message_id] = Message(message_id, self)
+            message = self._held[message_id] = Message(message_id, self)
         return message
+
+    def let_go(self, message: Message) -> None:
+        """Its last holder let go."""
+        self._held.pop(message.message_id, None)
+
+    def forget(self, message_id: int) -> None:
+        """A message left its queue: its content need not be kept for the next who wants it."""
+        self.residency.forget(message_id)
 
     def holders(self) -> dict[int, list[str]]:
         """Who holds what, by message id, for debugging."""
-        return {message_id: message.holders for message_id, message in self._referred.items()}
-
-    def next_number(self) -> int:
-        """Of a new reference."""
-        self._number += 1
-        return self._number
-
-    def referred(self, message: Message) -> None:
-        """It has a holder: it stays the one object of its id."""
-        self._referred[message.message_id] = message
-
-    def unreferred(self, message: Message) -> None:
-        """Its last holder let go."""
-        self._referred.pop(message.message_id, None)
+        return {message_id: message.holders for message_id, message in self._held.items()}

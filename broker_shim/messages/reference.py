@@ -9,51 +9,46 @@ owner hands in a function that posts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 from weakref import finalize
 
 _log = logging.getLogger(__name__)
+
+
+class Owner(Protocol):
+    """What is held: it is told when a hold ends."""
+
+    @property
+    def message_id(self) -> int:
+        """Which message."""
+
+    def released(self, hold: Hold) -> None:
+        """This hold was let go of."""
+
+    def lost(self, number: int) -> None:
+        """The hold of this number is garbage; on any thread."""
 
 
 class Hold:
     """A named hold on a message, until `release`.
 
     Attributes:
+        number: Of the message's holds.
         holder: Who has it: for people who look for what keeps a message.
-        message_id: What.
     """
 
-    __slots__ = ("__weakref__", "_end", "_finalizer", "holder", "message_id")
+    __slots__ = ("__weakref__", "_finalizer", "_owner", "holder", "number")
 
-    _WHAT = "hold"
-
-    def __init__(
-        self,
-        message_id: int,
-        holder: str,
-        end: Callable[[], None],
-        lost: Callable[[], None],
-    ) -> None:
-        """Begin to hold.
-
-        Args:
-            message_id: What.
-            holder: Who.
-            end: Called once, by `release`.
-            lost: Called instead if the hold is garbage and was never released: on any thread.
-        """
-        self.message_id = message_id
-        self.holder = holder
-        self._end = end
-        self._finalizer = finalize(self, _garbage, self._WHAT, message_id, holder, lost)
+    def __init__(self, owner: Owner, number: int, holder: str) -> None:
+        self._owner, self.number, self.holder = owner, number, holder
+        self._finalizer = finalize(self, _garbage, owner, number, holder)
         self._finalizer.atexit = False
 
     def release(self) -> None:
         """Let go; again does nothing."""
         if self._finalizer.detach() is not None:
-            self._end()
+            self._owner.released(self)
 
     @property
     def is_released(self) -> bool:
@@ -79,17 +74,14 @@ class Reference(Hold):
 
     __slots__ = ()
 
-    _WHAT = "reference to"
-
 
 class Interest(Hold):
     """Somebody will soon read the content: it is loaded, and stays in memory until released."""
 
     __slots__ = ()
 
-    _WHAT = "interest in"
 
-
-def _garbage(what: str, message_id: int, holder: str, lost: Callable[[], None]) -> None:
-    _log.warning("%s message %d by %r was never released: a fault", what, message_id, holder)
-    lost()
+def _garbage(owner: Owner, number: int, holder: str) -> None:
+    text = "message %d was held by %r, who never released it: a fault"
+    _log.warning(text, owner.message_id, holder)
+    owner.lost(number)

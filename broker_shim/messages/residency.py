@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from broker_shim.errors import StoreError
@@ -53,14 +52,15 @@ class ContentSource(Protocol):
         """
 
 
-@dataclass(slots=True)
 class _Wanted:
     """Content that somebody wants: how many do, and who waits for its load."""
 
-    count: int = 0
-    content: Content | None = None
-    is_loading: bool = False
-    waiting: list[OnLoaded] = field(default_factory=list)
+    __slots__ = ("content", "count", "waiting")
+
+    def __init__(self, content: Content | None) -> None:
+        self.count = 0
+        self.content = content
+        self.waiting: list[OnLoaded] | None = None  # a list while it is being loaded
 
 
 class Residency:
@@ -85,8 +85,13 @@ class Residency:
         """Somebody is interested: load the content unless it is here or on its way."""
         wanted = self._wanted.get(message_id)
         if wanted is None:
-            wanted = self._wanted[message_id] = _Wanted()
-            self._begin(message_id, wanted)
+            wanted = self._wanted[message_id] = _Wanted(self._idle.pop(message_id, None))
+            if wanted.content is not None:
+                self.wanted_bytes += wanted.content.byte_count
+            elif (content := self._source.now(message_id)) is not None:
+                self._came(wanted, content)
+            else:
+                self._load(message_id, wanted)
         wanted.count += 1
 
     def unwant(self, message_id: int) -> None:
@@ -111,9 +116,10 @@ class Residency:
         if wanted.content is not None:
             call(wanted.content)
             return
-        wanted.waiting.append(call)
-        if not wanted.is_loading:
+        if wanted.waiting is None:
             self._load(message_id, wanted)
+        assert wanted.waiting is not None
+        wanted.waiting.append(call)
 
     def get(self, message_id: int) -> Content | None:
         """Content that is in memory."""
@@ -137,27 +143,17 @@ class Residency:
         if content is not None:
             self.byte_count -= content.byte_count
 
-    def _begin(self, message_id: int, wanted: _Wanted) -> None:
-        content = self._idle.pop(message_id, None)
-        if content is not None:
-            self.wanted_bytes += content.byte_count
-            wanted.content = content
-        elif (content := self._source.now(message_id)) is not None:
-            self._came(wanted, content)
-        else:
-            self._load(message_id, wanted)
-
     def _load(self, message_id: int, wanted: _Wanted) -> None:
+        waiting = wanted.waiting = []
+
         def loaded(result: Content | StoreError) -> None:
-            wanted.is_loading = False
-            waiting, wanted.waiting = wanted.waiting, []
+            wanted.waiting = None
             if isinstance(result, Content) and self._wanted.get(message_id) is wanted:
                 self._came(wanted, result)
             for call in waiting:
                 call(result)
 
         self.loads += 1
-        wanted.is_loading = True
         self._source.load(message_id, loaded)
 
     def _came(self, wanted: _Wanted, content: Content) -> None:

@@ -41,11 +41,10 @@ class LocalReads:
         return message or Message(message_id, *self._sink.load(message_id))
 
     def at_hand(self, message_id: int) -> Message | None:
-        """See `MessageStore.at_hand`."""
-        with self._holding():
-            message = self._ledger.volatile.get(message_id)
-            if message is not None or message_id not in self._ledger.state.messages:
-                return message
+        """See `MessageStore.at_hand`: two look-ups, each atomic, so without the lock."""
+        message = self._ledger.volatile.get(message_id)
+        if message is not None:
+            return message
         content = self._sink.at_hand(message_id)
         return None if content is None else Message(message_id, *content)
 

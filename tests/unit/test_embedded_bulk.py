@@ -11,6 +11,7 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded import bulk as embedded_bulk
+from broker_shim.embedded.backlog import Cursor
 from broker_shim.embedded.broker import recover
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.errors import StoreError, Unavailable
@@ -46,7 +47,7 @@ def create(bench: Bench, name: str, **arguments: Any) -> QueueDispatch:
 
 
 def waiting(bench: Bench, queue: str) -> list[int]:
-    return [each.message_id for each in bench.broker.queues[queue].waiting_after(0)]
+    return [each for _place, each in bench.broker.queues[queue].browse(Cursor(), 10**6)]
 
 
 def ask(bench: Bench, request: Request) -> Answers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded import outgoing
 from broker_shim.embedded.amqp_message import parse
+from broker_shim.embedded.backlog import Cursor
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.inbox import Inbox
@@ -23,7 +24,7 @@ from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.errors import CorruptData, Fenced, StoreError, Unavailable
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import Message, MessageStore, Queue
+from broker_shim.store.interface import Message, MessageStore, OnLoaded, Queue
 from broker_shim.store.memory import MemoryMessageStore
 
 TIMEOUT_S = 20
@@ -42,6 +43,16 @@ class Unreadable(MemoryMessageStore):
         if message_id in self.errors:
             raise self.errors[message_id]
         return super().load(message_id)
+
+    def at_hand(self, message_id: int) -> Message | None:
+        return None if message_id in self.errors else super().at_hand(message_id)
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        for message_id in message_ids:
+            if message_id in self.errors:
+                on_loaded(message_id, self.errors[message_id])
+            else:
+                super().prefetch([message_id], on_loaded)
 
     def acquire(
         self, message_id: int, queue: str, holder: str, on_complete: OnComplete, *more: Any
@@ -137,11 +148,12 @@ def store() -> Iterator[Unreadable]:
 
 
 @pytest.fixture
-def bench(store: Unreadable) -> Bench:
+def bench(store: Unreadable) -> Iterator[Bench]:
     it = Bench(store)
     it.broker.ensure_queue("q", lambda _error: None)
     it.run()
-    return it
+    yield it
+    it.ours.free()
 
 
 def test_a_client_that_gives_endless_credit_and_does_not_read_holds_about_a_batch(
@@ -278,7 +290,7 @@ def test_a_decision_that_fails_leaves_the_message_to_be_given_back(
     bench.to_broker()
     bench.ours.free()
     bench.run()
-    assert len(bench.broker.queues["q"].waiting_after(0)) == 1
+    assert len(bench.broker.queues["q"].browse(Cursor(), 9)) == 1
 
 
 def test_a_large_durable_message_arrives_on_a_durable_and_on_a_transient_queue(
@@ -291,6 +303,6 @@ def test_a_large_durable_message_arrives_on_a_durable_and_on_a_transient_queue(
     bench.run()
     assert bench.publish(1, 2 << 20, "kept", "lost") == [None]
     for name in ("kept", "lost"):
-        (waiting,) = bench.broker.queues[name].waiting_after(0)
-        assert bench.calls.load(waiting.message_id, name).body == b"x" * (2 << 20)
+        ((_place, waiting),) = bench.broker.queues[name].browse(Cursor(), 9)
+        assert bench.calls.load(waiting, name).body == b"x" * (2 << 20)
     store.close()

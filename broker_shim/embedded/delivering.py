@@ -1,0 +1,211 @@
+"""A link's messages from the queue to the wire: acquired, content in memory, sent in order.
+
+Decision: a delivery is sent when the acquire has completed, not before. At-least-once would bear
+sending early (a crash only delivers again), but the completion is also where the store refuses:
+a message that another member acquired first must not be seen here. The price is one group commit
+of latency for a delivery, not throughput, as all credit is acquired at once.
+
+On a link that asked for settled deliveries a message leaves its queue before it is sent (at most
+once), so its content has to be in memory before that: content first, then the dequeue.
+
+Invariant: each message that was assigned and is not yet with the link as a delivery is in exactly
+one of: a call of the store, the line for content, the large delivery.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from broker_shim.embedded.amqp_message import framing
+from broker_shim.embedded.engine import send
+from broker_shim.embedded.large_delivery import LargeDelivery
+from broker_shim.embedded.taking import InOrder, Taken
+from broker_shim.errors import CorruptData, StoreError, Unavailable
+from broker_shim.store.interface import MessageHeader
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.outgoing import OutgoingLink
+
+_log = logging.getLogger(__name__)
+
+
+class Delivering:
+    """See above.
+
+    Attributes:
+        count: Messages under way: assigned, and not sent or given back.
+    """
+
+    def __init__(self, owner: OutgoingLink, *, is_settled: bool) -> None:
+        self._owner, self._broker, self._queue = owner, owner.broker, owner.queue
+        self._is_settled = is_settled
+        self._line = InOrder(self._broker, self._is_here)
+        self._large: tuple[Taken, LargeDelivery] | None = None
+        self._tags = count(1)
+        self.count = 0
+
+    def assign(self, message_id: int) -> None:
+        """The queue holds this message for the link: bring it there."""
+        self.count += 1
+        entry = self._broker.calls.entry(self._queue.name, message_id)
+        message = self._broker.calls.messages.get(message_id)
+        taken = Taken(message, self._owner.holder, entry, whole=self._is_settled)
+        if self._is_settled:
+            self._line.add(taken)
+        else:
+            done = partial(self._acquired, taken)
+            self._broker.calls.acquire(message_id, self._queue.name, self._owner.holder, done)
+
+    def gone(self) -> None:
+        """The link ended: what waits for its content goes back; the rest comes by its answer."""
+        for taken in self._line.clear():
+            self._put_back(taken)
+        if self._large is not None:
+            self._large = None
+            self.count -= 1
+
+    def write(self) -> None:
+        """There is room again: go on with the large message that is being sent, if any."""
+        if self._large is None:
+            return
+        taken, large = self._large
+        try:
+            is_written = large.write(self._owner.room_bytes)
+        except StoreError as error:
+            self._stop_large()
+            self._owner.drop(large.delivery)
+            self._failed(taken, error)
+            return
+        if is_written:
+            self._large = None
+            self.count -= 1
+            self._broker.metrics.delivered += 1
+            self._line.go()
+        else:
+            self._owner.wait_for_room()
+        self._owner.has_output()
+
+    def decided(self, delivery: Any) -> bool:
+        """The peer decided about a delivery; True if it was not sent whole, and is broken off."""
+        if self._large is None or self._large[1].delivery != delivery:
+            return False
+        self._stop_large()
+        self.count -= 1
+        return True
+
+    def _stop_large(self) -> None:
+        assert self._large is not None
+        self._large[1].abort()
+        self._large = None
+        self._broker.later(0.0, self._line.go)
+
+    def _acquired(self, taken: Taken, error: StoreError | None) -> None:
+        if error is not None:
+            self._failed(taken, error)
+        elif self._owner.is_gone or self._broker.is_stopping:
+            self._put_back(taken)
+        else:
+            self._line.add(taken)
+        self._owner.refresh()
+
+    def _is_here(
+        self, taken: Taken, header: MessageHeader | None, error: StoreError | None
+    ) -> None:
+        """Its content is in memory, and it is first in line."""
+        if header is None:
+            assert error is not None
+            self._failed(taken, error)
+        elif self._owner.is_gone or self._broker.is_stopping:
+            self._put_back(taken)
+        elif taken.expires_at is not None and taken.expires_at <= self._owner.now_us():
+            self._broker.metrics.expired += 1
+            self._put_back(taken)  # from the queue it goes as the queue says
+        elif self._is_settled:
+            done = partial(self._dequeued, taken, header)
+            calls, name = self._broker.calls, self._queue.name
+            calls.dequeue(taken.message_id, name, self._owner.holder, done)
+            return
+        else:
+            self._deliver_or_not(taken, header)
+        self._owner.refresh()
+
+    def _dequeued(self, taken: Taken, header: MessageHeader, error: StoreError | None) -> None:
+        """It is off its queue: now it is sent, or nobody gets it."""
+        if error is not None:
+            self._failed(taken, error)
+        else:
+            self._queue.removed(taken.message_id)
+            if not self._owner.is_gone and not self._broker.is_stopping:
+                self._deliver_or_not(taken, header)
+            else:
+                self._done(taken)
+        self._owner.refresh()
+
+    def _deliver_or_not(self, taken: Taken, header: MessageHeader) -> None:
+        try:
+            self._deliver(taken, header)
+        except StoreError as error:
+            self._failed(taken, error)
+        except Exception as error:  # noqa: BLE001  # one message must not stop the others
+            self._left_held(taken, error)
+
+    def _deliver(self, taken: Taken, header: MessageHeader) -> None:
+        failures = self._queue.delivery_count(taken.message_id)
+        if taken.expires_at != header.expires_at:
+            header = header._replace(expires_at=taken.expires_at)
+        around = framing(header, delivery_count=failures, now_us=self._owner.now_us())
+        tag = next(self._tags)
+        if taken.is_large:
+            large = LargeDelivery(self._owner.link, tag, taken.message, around)
+            self._owner.sent(large.delivery, taken)
+            self._large = taken, large
+            self._line.hold()
+            self._broker.later(0.0, self.write)
+            return
+        content = taken.message.content_now()
+        assert content is not None
+        encoded = b"".join((around.lead, content.body, around.tail))
+        delivery = send(self._owner.link, tag, encoded)
+        self._broker.metrics.delivered += 1
+        self.count -= 1
+        taken.sent()
+        self._owner.sent(delivery, taken)
+
+    def _done(self, taken: Taken) -> None:
+        self.count -= 1
+        taken.release()
+
+    def _put_back(self, taken: Taken, *, delay_s: float = 0.0) -> None:
+        """It was not sent: it waits again. What was never acquired is only the queue's affair."""
+        self._done(taken)
+        if self._is_settled:
+
+            def back() -> None:
+                self._queue.released(taken.message_id, delivery_failed=False)
+                self._broker.wanted(self._queue.name)
+                self._broker.bulk.end_if_due(self._queue, taken.message_id)
+
+            self._broker.later(delay_s, back)
+        else:
+            self._owner.give_back(taken.message_id, failed=False, delay_s=delay_s)
+
+    def _failed(self, taken: Taken, error: StoreError) -> None:
+        """The store refused, or the content cannot be read: now, for ever, or it is not ours."""
+        if isinstance(error, Unavailable):
+            _log.warning("message %d of %r: %s", taken.message_id, self._queue.name, error)
+            self._put_back(taken, delay_s=self._broker.settings.probe_interval_s)
+        elif isinstance(error, CorruptData):
+            self._left_held(taken, error)
+        else:
+            text = "message %d of %r is not ours: %s"
+            _log.warning(text, taken.message_id, self._queue.name, error)
+            self._done(taken)
+            self._queue.removed(taken.message_id)
+
+    def _left_held(self, taken: Taken, error: Exception) -> None:
+        text = "message %d of %r cannot be read, it is left held: %s"
+        _log.error(text, taken.message_id, self._queue.name, error)
+        self._done(taken)

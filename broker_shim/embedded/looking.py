@@ -1,0 +1,112 @@
+"""A consumer that does not want whatever comes next: its own place in the queue. Pure.
+
+It looks at each waiting message once, in order, in batches whose headers the caller reads
+(`scanning`), and remembers what it found and has not taken, at most a batch. A message that was
+given back behind its cursor is looked at again, alone: the cursor never goes back for it. The one
+thing that sends it back to the head of the queue is a message group that became free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import NamedTuple, Protocol
+
+from broker_shim.embedded.backlog import Backlog, Cursor
+from broker_shim.embedded.common_header import CommonHeader
+from broker_shim.embedded.groups import Groups, bucket_of
+from broker_shim.selectors import Selector
+
+_GROUP = "JMSXGroupID"
+
+
+class Consumer(Protocol):
+    """Whoever takes messages from a queue."""
+
+    @property
+    def credit(self) -> int:
+        """How many more messages it takes now."""
+
+    def assign(self, message_id: int) -> None:
+        """This message is held for you: lower your credit, acquire it, deliver it."""
+
+    def caught_up(self) -> None:
+        """All that waits now was looked at for you, and nothing is left that you want."""
+
+
+class Found(NamedTuple):
+    """A message that somebody wants; the order of the tuple is the order of the queue."""
+
+    place: int
+    message_id: int
+    group: int | None
+
+
+class Looker:
+    """One consumer's look at one queue.
+
+    Attributes:
+        consumer: Who wants.
+    """
+
+    def __init__(
+        self, consumer: Consumer, selector: Selector | None, groups: Groups | None
+    ) -> None:
+        self.consumer = consumer
+        self._selector = selector
+        self._groups = groups
+        self._cursor = Cursor()
+        self._again: dict[int, int] = {}
+        self._found: list[Found] = []
+
+    def is_done(self, backlog: Backlog) -> bool:
+        """True if nothing that waits is left to look at or to take."""
+        return not (self._found or self._again) and backlog.is_past(self._cursor)
+
+    def next_batch(self, backlog: Backlog, count: int) -> list[tuple[int, int]]:
+        """What to look at next: nothing that comes after what was found already."""
+        before = self._found[0].place if self._found else None
+        batch = sorted(self._again.items())[:count]
+        for place, _id in batch:
+            del self._again[place]
+        return batch + backlog.look(self._cursor, count - len(batch), before)
+
+    def put_off(self, batch: list[tuple[int, int]]) -> None:
+        """A batch could not be looked at: it is, later."""
+        self._again.update(batch)
+
+    def given_back(self, place: int, message_id: int) -> None:
+        """A message waits again."""
+        self._again[place] = message_id
+
+    def judge(
+        self, batch: list[tuple[int, int]], headers: Mapping[int, CommonHeader | None]
+    ) -> None:
+        """Remember what is wanted of a batch; one without a header is on no queue any more."""
+        for place, message_id in batch:
+            header = headers.get(message_id)
+            if header is None or (self._selector and not self._selector.fits(header.get)):
+                continue
+            group = self._group_of(header)
+            if self._groups is None or self._groups.may_have(group, self):
+                heappush(self._found, Found(place, message_id, group))
+
+    def take(self, backlog: Backlog) -> Found | None:
+        """The next that is wanted and still there for it; it is the caller's to hold."""
+        while self._found:
+            found = heappop(self._found)
+            if backlog.waits(found.place, found.message_id) and (
+                self._groups is None or self._groups.may_have(found.group, self)
+            ):
+                return found
+        return None
+
+    def restart(self) -> None:
+        """Look at everything anew."""
+        self._cursor = Cursor()
+        self._again.clear()
+        self._found.clear()
+
+    def _group_of(self, header: CommonHeader) -> int | None:
+        group = header.get(_GROUP) if self._groups is not None else None
+        return bucket_of(group) if isinstance(group, str) and group else None

@@ -1,0 +1,164 @@
+"""New messages on their way from the loop into the store: whole, or in pieces as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import ContentWriter, Message, MessageHeader, MessageStore
+from sparkstore.bulk import NewMessage
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.store_calls import StoreCalls
+
+STAGED_BYTES = 1 << 20
+"""A larger body is given to the store in pieces."""
+
+OnPut = Callable[[StoreError | None, int], None]
+"""Gets the error, if any, and the message id."""
+
+
+class Staged(NamedTuple):
+    """A message whose content is being given in pieces.
+
+    Attributes:
+        message: Without its content.
+        add: Gives the next piece; raises StoreError if the store takes none now.
+        writer: Of the store.
+    """
+
+    message: Message
+    add: Callable[[bytes, OnComplete], None]
+    writer: ContentWriter
+
+
+class Puts:
+    """See above. On the loop's thread only."""
+
+    def __init__(self, store: MessageStore, calls: StoreCalls) -> None:
+        self._store, self._calls = store, calls
+
+    def put(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        queues: Iterable[str],
+        on_done: OnPut,
+        *,
+        may_stage: bool,
+        replacing: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        """Put a new message on queues, all or none.
+
+        Args:
+            header: Of it.
+            content: Whole, or what `stage` began and has been given all of it.
+            queues: Names.
+            on_done: Called when it is durable.
+            may_stage: Every one of the queues keeps messages. Pieces are in the log only, where a
+                queue that keeps nothing cannot have them: then a large body goes in one call.
+            replacing: (message id, queue) of what leaves its queue in the same transaction.
+        """
+        names = list(queues)
+        try:
+            if not isinstance(content, Staged):
+                if len(content) <= STAGED_BYTES or not may_stage:
+                    message = self._store.message(header, content)
+                    self._enqueue(message, names, on_done, replacing)
+                    return
+                staged, body = self.stage(header), content
+                staged.add(body, _nothing)
+                content = staged
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_done(refusal, 0), error))
+            return
+        self._put_staged(content, header, names, on_done, replacing)
+
+    def stage(self, header: MessageHeader) -> Staged:
+        """Begin a message whose content is given in pieces.
+
+        Raises:
+            StoreError: The store takes no content now.
+        """
+        message = self._store.message(header, b"")
+        writer = self._store.content(message)
+
+        def add(piece: bytes, on_done: OnComplete) -> None:
+            writer.add(piece, self._calls.completion(on_done))
+            self._calls.open_count += 1
+
+        return Staged(message, add, writer)
+
+    def _put_staged(
+        self,
+        staged: Staged,
+        header: MessageHeader,
+        names: list[str],
+        on_done: OnPut,
+        replacing: Sequence[tuple[int, str]],
+    ) -> None:
+        def ended(error: StoreError | None) -> None:
+            # Content that was refused must not be enqueued: it would be a message without it.
+            if error is None:
+                self._enqueue(whole, names, on_done, replacing)
+            else:
+                on_done(error, whole.message_id)
+
+        whole = staged.message
+        try:
+            whole = staged.writer.end(self._calls.completion(ended))
+            self._calls.open_count += 1
+        except StoreError as error:
+            self._calls.answer((ended, error))
+        whole = whole._replace(header=header._replace(body_bytes=whole.header.body_bytes))
+
+    def put_all(
+        self,
+        messages: Iterable[NewMessage],
+        queue: str,
+        on_done: Callable[[StoreError | None, list[Message]], None],
+    ) -> None:
+        """Put new messages on a queue, all or none; `on_done` gets them with their ids."""
+        made: list[Message] = []
+        try:
+            transaction = self._store.begin()
+            for header, body in messages:
+                made.append(self._store.message(header, body))
+                self._store.enqueue(made[-1], queue, _nothing, transaction)
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_done(refusal, made), error))
+            return
+        self._calls.call(lambda error: on_done(error, made), self._store.commit, transaction)
+
+    def _enqueue(
+        self,
+        message: Message,
+        queues: list[str],
+        on_done: Callable[[StoreError | None, int], None],
+        replacing: Sequence[tuple[int, str]],
+    ) -> None:
+        message_id = message.message_id
+
+        def done(error: StoreError | None) -> None:
+            on_done(error, message_id)
+
+        if len(queues) == 1 and not replacing:
+            self._calls.call(done, self._store.enqueue, message, queues[0])
+            return
+        try:
+            transaction = self._store.begin()
+            for queue in queues:
+                self._store.enqueue(message, queue, _nothing, transaction)
+            for older, queue in replacing:
+                outcome = {"outcome": "replaced", "by": message_id}
+                self._store.dequeue(older, queue, None, _nothing, transaction, outcome)
+        except StoreError as error:
+            self._calls.answer((done, error))
+            return
+        self._calls.call(done, self._store.commit, transaction)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """What comes after it tells."""

@@ -1,0 +1,248 @@
+"""What a selector is made of: closures over a look-up, in three-valued logic. Pure.
+
+value       None (NULL, unknown) · bool · int (exact) · float (approximate) · str
+AND OR NOT  as SQL-92: unknown AND false is false, unknown OR true is true, NOT unknown is
+unknown; a value that is no boolean is unknown
+= <>        unknown if either is NULL; false if they are not alike (JMS 2.0 section 3.8.1.2):
+numbers are alike, texts are, booleans are
+< <= > >=   numbers only, otherwise as above
++ - * /     numbers only, otherwise NULL; integers do not wrap; a division of integers drops
+the fraction as Java does; a division by zero is NULL
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple, TypeGuard
+
+from broker_shim.selectors.matching import compile_like
+
+Value = None | bool | int | float | str
+Lookup = Callable[[str], Value]
+"""The value of an identifier in a message's header; None if it has none."""
+Evaluate = Callable[[Lookup], Value]
+
+
+class InvalidSelector(ValueError):
+    """The text is no selector that is taken: its message says where and why, in one line."""
+
+
+class Sort(Enum):
+    """What is known of a value before there is a message."""
+
+    ANY = "a property"
+    BOOLEAN = "a condition"
+    NUMBER = "a number"
+    STRING = "a text"
+
+
+class Node(NamedTuple):
+    """One expression.
+
+    Attributes:
+        evaluate: Its value for a message.
+        sort: Of the value.
+        depth: How deep it is nested, from 1.
+    """
+
+    evaluate: Evaluate
+    sort: Sort
+    depth: int = 1
+
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def constant(value: Value) -> Node:
+    """A literal."""
+    if isinstance(value, bool):
+        sort = Sort.BOOLEAN
+    else:
+        sort = Sort.STRING if isinstance(value, str) else Sort.NUMBER
+    return Node(lambda _get: value, sort)
+
+
+def identifier(name: str) -> Node:
+    """A header field or an application property."""
+    return Node(lambda get: get(name), Sort.ANY)
+
+
+def negation(node: Node) -> Node:
+    """NOT."""
+    inner = node.evaluate
+
+    def evaluate(get: Lookup) -> Value:
+        value = inner(get)
+        return not value if isinstance(value, bool) else None
+
+    return Node(evaluate, Sort.BOOLEAN, node.depth + 1)
+
+
+def every(nodes: Sequence[Node]) -> Node:
+    """AND of two or more."""
+    return _joined(nodes, ending=False)
+
+
+def some(nodes: Sequence[Node]) -> Node:
+    """OR of two or more."""
+    return _joined(nodes, ending=True)
+
+
+def _joined(nodes: Sequence[Node], *, ending: bool) -> Node:
+    """The first that is `ending` decides; then an unknown one; else the opposite."""
+    parts = [node.evaluate for node in nodes]
+
+    def evaluate(get: Lookup) -> Value:
+        known = True
+        for part in parts:
+            value = part(get)
+            if value is ending:
+                return ending
+            known = known and isinstance(value, bool)
+        return not ending if known else None
+
+    return Node(evaluate, Sort.BOOLEAN, _deepest(nodes) + 1)
+
+
+def equality(left: Node, right: Node, *, is_equal: bool) -> Node:
+    """= or <>."""
+    first, second = left.evaluate, right.evaluate
+
+    def evaluate(get: Lookup) -> Value:
+        one, two = first(get), second(get)
+        if one is None or two is None:
+            return None
+        return are_alike(one, two) and (one == two) is is_equal
+
+    return Node(evaluate, Sort.BOOLEAN, _deepest((left, right)) + 1)
+
+
+def ordering(left: Node, sign: str, right: Node) -> Node:
+    """One of < <= > >=."""
+    first, second, compare = left.evaluate, right.evaluate, _COMPARE[sign]
+
+    def evaluate(get: Lookup) -> Value:
+        one, two = first(get), second(get)
+        if one is None or two is None:
+            return None
+        if not (is_number(one) and is_number(two)):
+            return False
+        return compare(one, two)
+
+    return Node(evaluate, Sort.BOOLEAN, _deepest((left, right)) + 1)
+
+
+def between(node: Node, least: Node, most: Node) -> Node:
+    """BETWEEN: both ends belong to it."""
+    return every([ordering(node, ">=", least), ordering(node, "<=", most)])
+
+
+def among(node: Node, values: Sequence[Value]) -> Node:
+    """IN: texts or numbers."""
+    inner = node.evaluate
+    texts = frozenset(value for value in values if isinstance(value, str))
+    numbers = frozenset(value for value in values if is_number(value))
+
+    def evaluate(get: Lookup) -> Value:
+        value = inner(get)
+        if value is None:
+            return None
+        return value in (numbers if is_number(value) else texts)
+
+    return Node(evaluate, Sort.BOOLEAN, node.depth + 1)
+
+
+def like(node: Node, pattern: str, escape: str | None) -> Node:
+    """LIKE.
+
+    Raises:
+        ValueError: See `compile_like`.
+    """
+    inner, matches = node.evaluate, compile_like(pattern, escape).fullmatch
+
+    def evaluate(get: Lookup) -> Value:
+        value = inner(get)
+        if value is None:
+            return None
+        return isinstance(value, str) and matches(value) is not None
+
+    return Node(evaluate, Sort.BOOLEAN, node.depth + 1)
+
+
+def unlike(node: Node, positive: Node, sort: Sort) -> Node:
+    """NOT of LIKE or IN: unknown if NULL, false if the value is of no fitting sort."""
+    inner, judge = node.evaluate, positive.evaluate
+
+    def evaluate(get: Lookup) -> Value:
+        value = inner(get)
+        if value is None:
+            return None
+        fits = isinstance(value, str) or (sort is Sort.ANY and is_number(value))
+        return fits and not judge(get)
+
+    return Node(evaluate, Sort.BOOLEAN, positive.depth)
+
+
+def is_null(node: Node) -> Node:
+    """IS NULL: the only one that is never unknown."""
+    inner = node.evaluate
+    return Node(lambda get: inner(get) is None, Sort.BOOLEAN, node.depth + 1)
+
+
+def arithmetic(first: Node, rest: Sequence[tuple[str, Node]]) -> Node:
+    """A chain of + and -, or of * and /, from left to right."""
+    start = first.evaluate
+    steps = [(_ARITHMETIC[sign], node.evaluate) for sign, node in rest]
+
+    def evaluate(get: Lookup) -> Value:
+        total = start(get)
+        for apply, part in steps:
+            value = part(get)
+            if not (is_number(total) and is_number(value)):
+                return None
+            try:
+                total = apply(total, value)
+            except (ArithmeticError, ValueError):
+                return None
+        return total if is_number(total) else None
+
+    depth = _deepest([first, *(node for _sign, node in rest)]) + 1
+    return Node(evaluate, Sort.NUMBER, depth)
+
+
+def is_number(value: Value) -> TypeGuard[int | float]:
+    """True for exact and approximate numbers; a boolean is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def are_alike(one: Value, two: Value) -> bool:
+    """True if `=` may hold between two values that are not NULL."""
+    if isinstance(one, bool) or isinstance(two, bool):
+        return isinstance(one, bool) and isinstance(two, bool)
+    return isinstance(one, str) is isinstance(two, str)
+
+
+def _divided(one: float, two: float) -> float:
+    if not (type(one) is type(two) is int):
+        return one / two
+    quotient = abs(one) // abs(two)
+    return quotient if (one < 0) is (two < 0) else -quotient
+
+
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divided,
+}
+
+
+def _deepest(nodes: Sequence[Node]) -> int:
+    return max(node.depth for node in nodes)
