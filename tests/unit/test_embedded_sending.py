@@ -94,7 +94,8 @@ class Bench:
         self.run()
 
     def to_broker(self) -> None:
-        while (pending := self.transport.pending()) > 0:
+        while (waiting := self.transport.pending()) > 0:
+            pending = min(waiting, max(self.ours.engine.room_bytes, 1))
             self.ours.receive(bytes(self.transport.peek(pending) or b""))
             self.transport.pop(pending)
             self.run()
