@@ -61,7 +61,9 @@ def rows_that_count(rows: pa.Table, *, epoch: int = 0) -> pa.Table:
                 pc.equal(rows["epoch"], old), pc.greater_equal(rows["position"], limit)
             )
             counts = pc.invert(fenced) if counts is None else pc.and_not(counts, fenced)
-    return rows if counts is None else rows.filter(counts)
+    if counts is None or pc.all(counts).as_py() is not False:
+        return rows
+    return rows.filter(counts)
 
 
 def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
@@ -84,7 +86,9 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
     entries = _still_there(
         pa.concat_tables([_base_entries(base), _enqueued(rows)]), rows, destroyed
     )
-    _fill(state, _holders(entries, rows))
+    entries = _holders(entries, rows)
+    del rows, base, state_rows  # before the entries are copied into their order
+    _fill(state, entries)
     return state
 
 
@@ -165,7 +169,8 @@ def _of_kind(rows: pa.Table, *kinds: Kind) -> pa.Table:
 
 
 def _enqueued(rows: pa.Table) -> pa.Table:
-    enqueued = _of_kind(rows, Kind.ENQUEUED)
+    needed = [*_ENTRY_COLUMNS, "kind", "header_bytes", "body_bytes"]
+    enqueued = _of_kind(rows.select(needed), Kind.ENQUEUED)
     count = enqueued.num_rows
     length = pc.add(
         pc.fill_null(enqueued["header_bytes"], 0), pc.fill_null(enqueued["body_bytes"], 0)
@@ -181,7 +186,7 @@ def _still_there(entries: pa.Table, rows: pa.Table, destroyed: dict[str, int]) -
         names = pa.array(list(destroyed), pa.string())
         ends = pa.array(list(destroyed.values()), pa.int64())
         entries = entries.filter(_after(entries, pc.index_in(entries["queue"], names), ends))
-    dequeued = _of_kind(rows, Kind.DEQUEUED)
+    dequeued = _of_kind(rows.select(["kind", "queue", "message_id", "position"]), Kind.DEQUEUED)
     if dequeued.num_rows:
         keys, dequeued_keys = _keys(entries, dequeued)
         last = pa.table({"key": dequeued_keys, "position": dequeued["position"]})
@@ -255,18 +260,21 @@ def _fill(state: State, entries: pa.Table) -> None:
     """Pack the entries, by queue and in position order, into the state."""
     names = pc.unique(entries["queue"]).to_pylist()
     by_queue = pc.index_in(entries["queue"], pa.array(names, pa.string()))
-    entries = entries.append_column("by_queue", by_queue)
-    entries = entries.sort_by([("by_queue", "ascending"), ("position", "ascending")])
-    counts = pc.value_counts(entries["by_queue"].combine_chunks())
+    places = pa.table({"by_queue": by_queue, "position": entries["position"]})
+    order = pc.sort_indices(places, [("by_queue", "ascending"), ("position", "ascending")])
+    entries = entries.combine_chunks()
+    counts = pc.value_counts(by_queue)
     start = 0
-    for index, count in zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True):
+    for index, count in sorted(
+        zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
+    ):
         queue = state.queues.get(names[index])
         if queue is None:
             message = f"{count} entries are on queue {names[index]!r}, which does not exist"
             raise CorruptData(message)
         for first in range(start, start + count, _PACKED_AT_ONCE):
             length = min(_PACKED_AT_ONCE, start + count - first)
-            _pack(state, queue, entries.slice(first, length))
+            _pack(state, queue, entries.take(order.slice(first, length)))
         start += count
 
 

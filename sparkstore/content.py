@@ -19,11 +19,11 @@ from typing import TypeVar
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from sparkstore.content_cache import ContentCache
+from sparkstore.content_cache import Content, ContentCache, size_of
 from sparkstore.content_files import ContentFiles
 from sparkstore.content_index import Place, RowIndex
 from sparkstore.content_pieces import Layout, LayoutBuilder, lacking
-from sparkstore.content_rows import Content, Rows
+from sparkstore.content_rows import Rows
 from sparkstore.content_versions import ContentVersions
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 from sparkstore.records import MessageHeader
@@ -36,8 +36,6 @@ _HEADERS = 16_384
 """Of headers that were read without content so many are kept."""
 _LAYOUTS = 16
 """So many messages in pieces are read at a time without being looked for again."""
-_ENTRY_OVERHEAD_BYTES = 1024
-"""Of a header and its place in the cache, about."""
 _TRIES = 4
 _HEADER_COLUMNS = [
     "position",
@@ -146,7 +144,7 @@ class ContentReader:
         layout = self._layout(message_id)
         body = self._slice(message_id, layout, 0, layout.header.body_bytes)
         content = (layout.header, body)
-        self._cache.put(message_id, content, _size(content))
+        self._cache.put(message_id, content, size_of(content))
         return content
 
     def _slice(self, message_id: int, layout: Layout, start: int, end: int) -> bytes:
@@ -225,14 +223,10 @@ class ContentReader:
             limits = self._limits(path, rows)
             for position, epoch, message_id, content in rows.whole():
                 if position < limits.get(epoch, position + 1):
-                    self._cache.put(message_id, content, _size(content))
+                    self._cache.put(message_id, content, size_of(content))
 
     def _limits(self, path: Path, rows: Rows) -> dict[int, int]:
         return self._versions.limits(path, {*rows.epochs}, max(rows.positions))
-
-
-def _size(content: Content) -> int:
-    return _ENTRY_OVERHEAD_BYTES + content[0].header_bytes + len(content[1])
 
 
 def _failure(message_id: int, reason: Exception) -> StoreError:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
+from sparkstore.records import MessageHeader
+
+Content = tuple[MessageHeader, bytes]
+_OVERHEAD_BYTES = 1024
+"""Of a header and its place in a cache, about."""
+
 T = TypeVar("T")
+
+
+def size_of(content: Content) -> int:
+    """Bytes of memory that a message takes, about."""
+    return _OVERHEAD_BYTES + content[0].header_bytes + len(content[1])
 
 
 class ContentCache(Generic[T]):

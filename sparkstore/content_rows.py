@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkstore.arrow_values import as_list
+from sparkstore.content_cache import Content
 from sparkstore.records import Kind, MessageHeader
 from sparkstore.schema import HEADER_FIELDS, ROW
 
-Content = tuple[MessageHeader, bytes]
 _FIELDS = [field.name for field in HEADER_FIELDS]
 _ZERO_IF_NULL = {"header_bytes", "body_bytes"}
 

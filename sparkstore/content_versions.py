@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -67,8 +67,10 @@ class ContentVersions:
         """
         if path not in self._journal:
             return {}
-        while self._unsearched and self._unsearched[0].positions[0] <= last_position:
-            self._search(self._unsearched.pop(0))
+        end = bisect_right(self._unsearched, last_position, key=lambda file: file.positions[0])
+        if end:
+            self._search(self._unsearched[:end])
+            del self._unsearched[:end]
         limits = {}
         for epoch in epochs:
             newer = [position for position, opened in self._openings if opened > epoch]
@@ -80,10 +82,10 @@ class ContentVersions:
         """False for a row of a fenced writer."""
         return position < self.limits(path, [epoch], position).get(epoch, position + 1)
 
-    def _search(self, file: FileStats) -> None:
-        """Who opened is found file by file, as readers get there: once, it stays true for ever."""
-        rows = read_files([file], _OPENED, ds.field("kind") == Kind.OPENED.column)
+    def _search(self, files: list[FileStats]) -> None:
+        """Who opened is found as readers get there: once, it stays true for ever."""
+        rows = read_files(files, _OPENED, ds.field("kind") == Kind.OPENED.column)
         self._openings |= set(
             zip(rows["position"].to_pylist(), rows["epoch"].to_pylist(), strict=True)
         )
-        self._searched.add(file.path)
+        self._searched |= {file.path for file in files}

@@ -16,53 +16,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
-from dataclasses import dataclass
-from itertools import compress, islice, repeat
+from itertools import compress, islice
 from operator import lt
 
-from sparkstore.packed import Column, Keys, pack, pack_keys
+from sparkstore.entry_chunk import NOBODY, Chunk, Columns, Entry
+
+__all__ = ["Columns", "Entries", "Entry"]
 
 _YOUNG = 8_192
 """So many entries at most are objects."""
 _CHUNK = 1_024
 _CHUNK_BITS = 10
-_NEVER = -(1 << 63)
-"""Stands for no expiry."""
-
-
-@dataclass(slots=True, eq=True)
-class Entry:
-    """A message on a queue.
-
-    Attributes:
-        position: Of the record that enqueued it: entries of a queue are in this order.
-        at: When it was enqueued, UTC µs.
-        priority: 0 to 9.
-        expires_at: UTC µs, None for never.
-        message_bytes: Header and body.
-        acquired_by: Who holds it; None while it is available.
-        delivery_count: Failed deliveries so far.
-    """
-
-    position: int
-    at: int
-    priority: int
-    expires_at: int | None
-    message_bytes: int
-    acquired_by: str | None = None
-    delivery_count: int = 0
-
-
-Columns = tuple[
-    Sequence[int],
-    Sequence[int],
-    Sequence[int],
-    Sequence[int | None],
-    Sequence[int],
-    Sequence[str | None],
-    Sequence[int],
-]
-"""One for each attribute of `Entry`, in its order."""
 
 
 class Entries(Mapping[int, Entry]):
@@ -72,7 +36,7 @@ class Entries(Mapping[int, Entry]):
 
     def __init__(self) -> None:
         self._young: dict[int, Entry] = {}
-        self._chunks: list[_Chunk] = []
+        self._chunks: list[Chunk] = []
         self._firsts: list[int] = []  # of each chunk: no id below it is a key there
         self._strays: dict[int, int] = {}  # chunk's number << 10 | index
         self._highest = 0  # of all ids that were ever packed
@@ -113,7 +77,7 @@ class Entries(Mapping[int, Entry]):
             entry.acquired_by = holder
         else:
             chunk, index = self._place(message_id)
-            chunk.set_held(index, holder, chunk.held.get(index, _NOBODY)[1])
+            chunk.set_held(index, holder, chunk.held.get(index, NOBODY)[1])
 
     def give_back(self, message_id: int, delivery_count: int) -> None:
         """It is available again; KeyError if it is not there."""
@@ -167,13 +131,13 @@ class Entries(Mapping[int, Entry]):
         """As a dictionary."""
         return f"Entries({dict(self.walk())})"
 
-    def _place(self, message_id: int) -> tuple[_Chunk, int]:
+    def _place(self, message_id: int) -> tuple[Chunk, int]:
         found = self._find(message_id)
         if found is None:
             raise KeyError(message_id)
         return found
 
-    def _find(self, message_id: int) -> tuple[_Chunk, int] | None:
+    def _find(self, message_id: int) -> tuple[Chunk, int] | None:
         if message_id > self._highest:
             return None
         slot = self._strays.get(message_id) if self._strays else None
@@ -224,7 +188,7 @@ class Entries(Mapping[int, Entry]):
         if first <= highest or not all(map(lt, message_ids, islice(message_ids, 1, None))):
             keys, first = self._keys_with_strays(number, message_ids)
         self._highest = max(highest, keys[-1])
-        self._chunks.append(_Chunk(number, keys, message_ids, columns))
+        self._chunks.append(Chunk(number, keys, message_ids, columns))
         self._firsts.append(first)
         self._packed += len(message_ids)
 
@@ -242,7 +206,7 @@ class Entries(Mapping[int, Entry]):
             keys.append(highest)
         return keys, first
 
-    def _shrink(self, chunk: _Chunk) -> None:
+    def _shrink(self, chunk: Chunk) -> None:
         """Leave the entries that are gone out of a chunk; an empty one goes."""
         at = bisect_left(self._chunks, chunk.number, key=_number_of)
         if not any(chunk.is_there):
@@ -253,82 +217,6 @@ class Entries(Mapping[int, Entry]):
             for index, message_id in enumerate(smaller.ids.values()):
                 if message_id in self._strays and smaller.keys[index] != message_id:
                     self._strays[message_id] = smaller.number << _CHUNK_BITS | index
-
-
-_NOBODY: tuple[str | None, int] = (None, 0)
-
-
-class _Chunk:
-    """Up to `_CHUNK` entries, as columns.
-
-    Attributes:
-        number: Of all chunks of its queue, they rise.
-        is_there: 1 for each entry, 0 once it was removed.
-        held: Holder and delivery count by index, of those that have either.
-    """
-
-    __slots__ = ("_columns", "_gone", "held", "ids", "is_there", "keys", "number")
-
-    def __init__(
-        self, number: int, keys: Sequence[int], message_ids: Sequence[int], columns: Columns
-    ) -> None:
-        positions, ats, priorities, expires_at, sizes, holders, counts = columns
-        self.number = number
-        self.keys: Keys = pack_keys(keys)
-        self.ids: Column = self.keys if keys is message_ids else pack(message_ids)
-        self._columns: tuple[Column, ...] = (
-            pack(positions),
-            pack(ats),
-            pack(priorities),
-            pack([_NEVER if at is None else at for at in expires_at]),
-            pack(sizes),
-        )
-        self.is_there = bytearray(repeat(1, len(message_ids)))
-        self.held = {
-            index: (holder, count)
-            for index, (holder, count) in enumerate(zip(holders, counts, strict=True))
-            if count or holder is not None
-        }
-        self._gone = 0
-
-    @property
-    def is_wasteful(self) -> bool:
-        """True if half of it is gone, or all."""
-        return self._gone * 2 > len(self.is_there)
-
-    def entry(self, index: int) -> Entry:
-        """An entry as it is now."""
-        position, at, priority, expires_at, size = (column[index] for column in self._columns)
-        holder, count = self.held.get(index, _NOBODY)
-        never = expires_at == _NEVER
-        return Entry(position, at, priority, None if never else expires_at, size, holder, count)
-
-    def set_held(self, index: int, holder: str | None, count: int) -> None:
-        """Who holds it, and how often it came back."""
-        if holder is None and not count:
-            self.held.pop(index, None)
-        else:
-            self.held[index] = (holder, count)
-
-    def remove(self, index: int) -> None:
-        """It is gone."""
-        self.is_there[index] = 0
-        self.held.pop(index, None)
-        self._gone += 1
-
-    def without_gaps(self) -> _Chunk:
-        """The same without what is gone."""
-        left = [*compress(range(len(self.is_there)), self.is_there)]
-        ids = [self.ids[index] for index in left]
-        keys = ids if self.ids is self.keys else [self.keys[index] for index in left]
-        columns = [[column[index] for index in left] for column in self._columns]
-        held = [self.held.get(index, _NOBODY) for index in left]
-        positions, ats, priorities, ends, sizes = columns
-        expires_at = [None if at == _NEVER else at for at in ends]
-        holders, counts = [holder for holder, _ in held], [count for _, count in held]
-        return _Chunk(
-            self.number, keys, ids, (positions, ats, priorities, expires_at, sizes, holders, counts)
-        )
 
 
 def _part(columns: Columns, part: slice) -> Columns:
@@ -344,7 +232,7 @@ def _part(columns: Columns, part: slice) -> Columns:
     )
 
 
-def _number_of(chunk: _Chunk) -> int:
+def _number_of(chunk: Chunk) -> int:
     return chunk.number
 
 

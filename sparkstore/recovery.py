@@ -70,8 +70,9 @@ def recover(root: Root) -> Recovered:
     state_position = meta["position"]
     end = _last_position(history)
     _check_reach(root, history_position=end, state_position=state_position, journal=journal)
-    rows = _rows_after(state_position, meta["epoch"], history, journal)
-    state = fold_tables(state_rows, rows)
+    # Nobody else keeps the rows: the fold lets go of them as soon as it has the entries.
+    state = fold_tables(state_rows, _rows_after(state_position, meta["epoch"], history, journal))
+    pa.default_memory_pool().release_unused()  # some 300 bytes for each record that was read
     _check_durable(root, state.position, durable)
     segment = max((file.partition for file in (*history, *journal)), default=meta["segment"])
     return Recovered(state, state.position, segment, state_position, end, meta["history_start"])
@@ -183,28 +184,38 @@ def _rows_after(
     where = ds.field("position") > position
     old = read_files((file for file in history if file.positions[1] > position), _FOLD, where)
     new = read_files((file for file in journal if file.positions[1] > position), _FOLD, where)
-    layer = pa.array([0] * old.num_rows + [1] * new.num_rows, pa.int8())
+    zero, one = pa.scalar(0, pa.int8()), pa.scalar(1, pa.int8())
+    layer = pa.chunked_array([pa.repeat(zero, old.num_rows), pa.repeat(one, new.num_rows)])
     both = pa.concat_tables([old, new]).append_column("layer", layer)
     both = rows_that_count(both, epoch=epoch)
-    old, new = (both.filter(pc.equal(both["layer"], index)) for index in (0, 1))
-    old = _in_order(old.drop_columns("layer"), position, "history")
-    end = position + old.num_rows
-    new = new.drop_columns("layer")
-    _check_same(old, new.filter(pc.less_equal(new["position"], end)), position)
-    new = _in_order(new.filter(pc.greater(new["position"], end)), end, "journal")
-    return pa.concat_tables([old, new])
+    old_count = both.num_rows - (pc.sum(both["layer"]).as_py() or 0)
+    both = both.drop_columns("layer")
+    old = _in_order(both.slice(0, old_count), position, "history")
+    new, end = both.slice(old_count), position + old_count
+    if new.num_rows and pc.min(new["position"]).as_py() <= end:
+        _check_same(old, new.filter(pc.less_equal(new["position"], end)), position)
+        new = new.filter(pc.greater(new["position"], end))
+    return pa.concat_tables([old, _in_order(new, end, "journal")])
 
 
 def _in_order(rows: pa.Table, position: int, layer: str) -> pa.Table:
     """The rows sorted by position, if they are exactly those after `position`."""
-    expected = pa.array(range(position + 1, position + 1 + rows.num_rows), pa.int64())
-    if pc.all(pc.equal(rows["position"], expected)).as_py() is False:
+    if not _is_run(rows["position"].combine_chunks(), position + 1):
+        expected = pa.array(range(position + 1, position + 1 + rows.num_rows), pa.int64())
         rows = rows.sort_by("position")
         place = pc.index(pc.equal(rows["position"], expected), False).as_py()
         if place >= 0:
             wrong = rows["position"][place].as_py()
             raise CorruptData(_misplaced(wrong, position + 1 + place, layer))
     return rows
+
+
+def _is_run(positions: pa.Array, first: int) -> bool:
+    """True if they are `first` and those that follow it, in order."""
+    if not len(positions):
+        return True
+    steps = pc.pairwise_diff(positions).slice(1)
+    return positions[0].as_py() == first and pc.all(pc.equal(steps, 1)).as_py() is not False
 
 
 def _misplaced(wrong: int, expected: int, layer: str) -> str:

@@ -13,3 +13,7 @@ Decision: the protocol's bytes are scanned by `amqp_message`, never by `proton.M
 binary values point into memory that is freed with it; and a message goes out with the very bytes
 it came in with.
 """
+
+from sparkstore.log.tuning import tune_allocator
+
+tune_allocator()  # here, as it must come before the first import of pyarrow, anywhere below

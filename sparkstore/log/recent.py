@@ -10,9 +10,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from sparkstore.records import Kind, MessageHeader, Record
-
-Content = tuple[MessageHeader, bytes]
+from sparkstore.content_cache import Content, size_of
+from sparkstore.records import Kind, Record
 
 
 class RecentContent:
@@ -44,8 +43,7 @@ class RecentContent:
                 elif record.kind is Kind.DEQUEUED:
                     self._drop(record.message_id or 0)
             while self._cached_bytes > self._cache_bytes:
-                _, (_, body) = self._cached.popitem(last=False)
-                self._cached_bytes -= len(body)
+                self._cached_bytes -= size_of(self._cached.popitem(last=False)[1])
 
     def get(self, message_id: int) -> Content | None:
         """Header and body if they are here."""
@@ -85,14 +83,14 @@ class RecentContent:
         content = self._uncommitted.get(message_id)
         if content is not None:
             self._cached[message_id] = content
-            self._cached_bytes += len(content[1])
+            self._cached_bytes += size_of(content)
             # Only now: a reader looks here first, then in the cache.
             del self._uncommitted[message_id]
 
     def _drop(self, message_id: int) -> None:
         content = self._cached.pop(message_id, None)
         if content is not None:
-            self._cached_bytes -= len(content[1])
+            self._cached_bytes -= size_of(content)
 
 
 def _brings_message(record: Record) -> bool:

@@ -74,7 +74,7 @@ class Log:
         self._stalled = ""
         self._has_ended = False
         self._recent = RecentContent(config.cache_bytes)
-        content = ContentReader(root, config.cache_bytes)
+        content = ContentReader(root, config.cache_bytes // 4)
         self._logged = LoggedContent(self._recent, content, self.flush, self.metrics)
         self._inbox: SimpleQueue[_Item | None] = SimpleQueue()
         self._ending = threading.Event()

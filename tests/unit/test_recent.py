@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkstore.content_cache import size_of
 from sparkstore.log.recent import RecentContent
 from sparkstore.records import (
     MessageHeader,
@@ -12,6 +13,7 @@ from sparkstore.records import (
 )
 
 HEADER = MessageHeader(body_bytes=10)
+SIZE = size_of((HEADER, b"0123456789"))
 
 
 def enqueued(message_id: int, body: bytes | None = b"0123456789", queue: str = "q") -> Record:
@@ -29,7 +31,7 @@ def test_content_that_delta_does_not_hold_is_kept_whatever_the_limit() -> None:
 
 
 def test_content_that_delta_holds_is_kept_up_to_the_limit_oldest_out_first() -> None:
-    recent = RecentContent(30)
+    recent = RecentContent(3 * SIZE)
     records = [enqueued(n) for n in range(5)]
     recent.add(records)
     recent.committed(records)
@@ -37,7 +39,7 @@ def test_content_that_delta_holds_is_kept_up_to_the_limit_oldest_out_first() -> 
 
 
 def test_what_was_asked_for_stays_longer() -> None:
-    recent = RecentContent(30)
+    recent = RecentContent(3 * SIZE)
     records = [enqueued(n) for n in range(4)]
     recent.add(records)
     recent.committed(records[:3])
@@ -47,7 +49,7 @@ def test_what_was_asked_for_stays_longer() -> None:
 
 
 def test_a_dequeued_message_leaves_when_delta_holds_the_dequeue() -> None:
-    recent = RecentContent(1000)
+    recent = RecentContent(100 * SIZE)
     recent.add([enqueued(1), dequeued(1)])
     assert recent.get(1) is not None
     recent.committed([enqueued(1), dequeued(1)])
@@ -55,7 +57,7 @@ def test_a_dequeued_message_leaves_when_delta_holds_the_dequeue() -> None:
 
 
 def test_an_entry_on_a_second_queue_brings_no_content_and_takes_none_away() -> None:
-    recent = RecentContent(1000)
+    recent = RecentContent(100 * SIZE)
     recent.add([enqueued(1), enqueued(1, None, "other")])
     recent.committed([enqueued(1), enqueued(1, None, "other")])
     assert recent.get(1) == (HEADER, b"0123456789")
@@ -68,7 +70,7 @@ def test_an_empty_body_is_content() -> None:
 
 
 def test_the_bytes_of_what_left_are_given_back() -> None:
-    recent = RecentContent(20)
+    recent = RecentContent(2 * SIZE)
     for n in range(50):
         recent.add([enqueued(n)])
         recent.committed([enqueued(n), dequeued(n)])
@@ -84,7 +86,7 @@ def staged(message_id: int, body_offset: int, piece: bytes) -> Record:
 
 
 def test_content_that_came_in_pieces_is_here_once_it_is_enqueued() -> None:
-    recent = RecentContent(100)
+    recent = RecentContent(100 * SIZE)
     records = [staged(1, 0, b"01234"), staged(1, 5, b"56789"), enqueued(1, None)]
     recent.add(records)
     assert recent.get(1) == (HEADER, b"0123456789")
