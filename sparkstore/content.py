@@ -157,6 +157,8 @@ class ContentReader:
         found = bytearray()
         for piece in layout.pieces():
             at, last = start + len(found), min(end, piece.end)
+            if at == end:
+                return bytes(found)
             if piece.start > at:
                 break
             if at < last:

@@ -55,6 +55,10 @@ def check(store: DeltaMessageStore, filled: list[tuple[Message, bytes]]) -> None
             message.header,
             body,
         )
+        for offset in (0, 99, 100, 101, len(body)):
+            for length in (0, 1, 2, len(body)):
+                found = store.read(message.message_id, offset, length)
+                assert found == body[offset : offset + length], (offset, length)
 
 
 def test_before_and_after_the_delta_commit(store: DeltaMessageStore) -> None:
