@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.conditions import ENDED, FATAL
+from broker_shim.embedded.header_reader import Found, HeaderReader, OnRead
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import (
@@ -40,6 +42,7 @@ class StoreCalls:
         self._inbox = inbox
         self._on_fatal = on_fatal
         self._entries = store.recover().entries
+        self._headers = HeaderReader(partial(_headers, store))
         self.open_count = 0
 
     def put(
@@ -112,16 +115,20 @@ class StoreCalls:
             CorruptData: Never, as they are.
             StoreError: The store has ended, and `on_fatal` was called.
         """
-        found: list[MessageHeader | None] = []
-        for message_id in message_ids:
-            try:
-                found.append(self._store.load(message_id).header)
-            except InvalidRequest:
-                found.append(None)
-            except ENDED as error:
-                self._on_fatal(error)
-                raise
-        return found
+        try:
+            return _headers(self._store, message_ids)
+        except ENDED as error:
+            self._on_fatal(error)
+            raise
+
+    def read_headers(self, message_ids: Sequence[int], on_read: OnRead) -> None:
+        """The same without waiting; a message that can never be read is None."""
+
+        def answered(error: StoreError | None, found: Found) -> None:
+            self._inbox.post(self._finished, (lambda _error: on_read(error, found), error))
+
+        self.open_count += 1
+        self._headers.ask(message_ids, answered)
 
     def together(self, steps: Iterable[tuple[int, Put | Take]], on_done: OnComplete) -> None:
         """Take and put messages that the store holds, all of it or nothing."""
@@ -272,3 +279,13 @@ class StoreCalls:
 
 def _nothing(_error: StoreError | None) -> None:
     """The commit tells."""
+
+
+def _headers(store: MessageStore, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+    found: list[MessageHeader | None] = []
+    for message_id in message_ids:
+        try:
+            found.append(store.load(message_id).header)
+        except InvalidRequest:
+            found.append(None)
+    return found

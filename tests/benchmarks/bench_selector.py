@@ -1,4 +1,4 @@
-"""A selector over a deep queue: python -m tests.benchmarks.bench_selector [--messages N] [--root R]
+"""A selector over a deep queue: `python -m tests.benchmarks.bench_selector [--messages N]`.
 
 A root is filled with `--messages` waiting messages (1 KiB bodies, a property n that counts to a
 thousand again and again), `sparkstore serve` starts on it, and a proton client attaches with

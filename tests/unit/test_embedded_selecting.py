@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import proton
@@ -222,23 +223,43 @@ def test_a_drain_is_answered_when_all_was_looked_at(
     assert link.credit == 0
 
 
-def test_a_long_look_is_cut_in_slices(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(10**6))
-    monkeypatch.setattr(scanning.time, "monotonic", lambda: next(clock))
-    client.put(*numbered(1_000, n=range(1_000)))
-    link = client.session.receiver("slow")
-    link.source.address = "q"
-    fill(link.source.filter, "x", described(proton.symbol(SELECTOR), "n = 999"))
-    link.open()
-    link.flow(1)
-    client.exchange()
-    turns = 0
-    while not ids(link):
-        turns += 1
-        assert client.delayed, "nothing is going on"
-        client.run_delayed()
-        client.exchange()
-    assert turns > 1_000 - 2 * scanning.FIRST  # one message a turn, after the first few
+@pytest.mark.parametrize(("second", "most"), [(1.0, 1), (0.0, scanning.MOST)])
+def test_batches_are_as_large_as_the_time_for_one_allows(
+    client: Client, monkeypatch: pytest.MonkeyPatch, second: float, most: int
+) -> None:
+    sizes: list[int] = []
+    ask = client.calls.read_headers
+
+    def noted(message_ids: Sequence[int], on_read: Any) -> None:
+        sizes.append(len(message_ids))
+        ask(message_ids, on_read)
+
+    times = count(0.0, second)
+    monkeypatch.setattr(scanning.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(client.calls, "read_headers", noted)
+    client.put(*numbered(4_000, n=range(4_000)))
+    assert ids(client.attach("n = 3999", credit=2)) == [3_999]
+    assert sum(sizes) == 4_000
+    assert sizes[0] == scanning.FIRST
+    assert max(sizes[-2:-1]) == most
+
+
+def test_each_message_is_looked_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    ask = client.calls.read_headers
+
+    def noted(message_ids: Sequence[int], on_read: Any) -> None:
+        looked.extend(message_ids)
+        ask(message_ids, on_read)
+
+    monkeypatch.setattr(client.calls, "read_headers", noted)
+    client.put(*numbered(500, n=range(500)))
+    link = client.attach("n = 7", credit=5)
+    client.put(*numbered(3, n=[7]))
+    client.settle()
+    link.flow(5)
+    client.settle()
+    assert sorted(looked) == list(range(1, 504))
 
 
 def test_a_message_that_cannot_be_read_does_not_hide_the_others() -> None:
