@@ -7,6 +7,8 @@ from uuid import UUID
 
 import proton
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_shim.embedded.amqp_message import parse
 from broker_shim.embedded.common_header import CommonHeader, common_header
@@ -145,3 +147,26 @@ def test_a_damaged_header_column_selects_nothing_and_raises_nothing() -> None:
     assert columns.header is not None
     for cut in range(len(columns.header)):
         assert common_header(columns._replace(header=columns.header[:cut])).get("n") in (None, 1)
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=300),
+        st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(),
+        max_size=20,
+    )
+)
+def test_any_property_is_found_by_its_name_and_no_other(properties: dict[str, Any]) -> None:
+    header = header_of(proton.Message(properties=properties))
+    for name, value in properties.items():
+        if name and not name.startswith(("JMS", "amqp.")):
+            found = header.get(name)
+            assert found == value or (found != found and value != value)  # noqa: PLR0124  # NaN
+    assert header.get("x" * 301) is None
+
+
+def test_a_header_whose_descriptors_are_spelt_in_full_is_read_all_the_same() -> None:
+    name = b"amqp:application-properties:map"
+    spelt = b"\x00\xa3" + bytes([len(name)]) + name + b"\xc1\x06\x02\xa1\x01n\x54\x07"
+    header = common_header(parse(spelt + b"\x00\x53\x77\x40", now_us=0)[0])
+    assert header.get("n") == 7
