@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sparkstore.root import Root
 
 _ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark", "python-qpid-proton")
-_QUEUE_COLUMNS = ("queue", "depth", "bytes", "acquired", "oldest_age_s")
+_QUEUE_COLUMNS = ("queue", "depth", "bytes", "acquired", "oldest_age_s", "arguments")
 _MESSAGE_COLUMNS = (
     "position",
     "message_id",
@@ -59,6 +59,8 @@ def queues(arguments: Namespace) -> int:
 
 
 def _queue_row(name: str, queue: Queue, now_us: int) -> Row:
+    from sparkstore.queue_arguments import arguments_of
+
     entries = queue.entries.values()
     oldest_at = min((entry.at for entry in entries), default=None)
     return {
@@ -67,6 +69,7 @@ def _queue_row(name: str, queue: Queue, now_us: int) -> Row:
         "bytes": sum(entry.message_bytes for entry in entries),
         "acquired": sum(entry.acquired_by is not None for entry in entries),
         "oldest_age_s": None if oldest_at is None else max(0, now_us - oldest_at) / 1_000_000,
+        "arguments": arguments_of(queue.detail) or None,
     }
 
 

@@ -113,13 +113,19 @@ def _check_dispatch(queue: str, arguments: Mapping[str, Any]) -> None:
         raise InvalidRequest(message)
 
 
+def arguments_of(detail: str) -> dict[str, Any]:
+    """All arguments of a definition (the JSON of a `created` record), whatever they mean."""
+    content: dict[str, Any] = json.loads(detail)
+    return content.get("arguments") or {}
+
+
 def terms_of(detail: str) -> Terms:
     """What a definition (the JSON of a `created` record) says.
 
     A value of the wrong type is none: a definition that an older version took is not refused now.
     """
     content: dict[str, Any] = json.loads(detail)
-    given = content.get("arguments") or {}
+    given = arguments_of(detail)
     ttl_ms, limit = given.get("message_ttl_ms"), given.get("max_delivery_count")
     target = given.get("dead_letter_queue")
     arguments = QueueArguments(

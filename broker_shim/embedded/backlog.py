@@ -72,9 +72,15 @@ class Backlog:
             cursor.indexes[number] = seen[-1][0] + 1 if len(found) == count else lane.end
         return found
 
-    def is_past(self, cursor: Cursor) -> bool:
-        """True if nothing has come since the cursor was here."""
-        return all(at >= lane.end for at, lane in zip(cursor.indexes, self._lanes, strict=True))
+    def is_past(self, cursor: Cursor, before: int | None = None) -> bool:
+        """True if nothing has come since the cursor was here, at a higher priority than `before`.
+
+        Args:
+            cursor: Where somebody is.
+            before: A place; without it, anything counts.
+        """
+        lanes = self._lanes if before is None else self._lanes[: before >> _INDEX_BITS]
+        return all(at >= lane.end for at, lane in zip(cursor.indexes, lanes, strict=False))
 
     def find(self, message_id: int) -> int | None:
         """The place where a message waits; None if it does not."""

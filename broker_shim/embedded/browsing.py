@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +24,9 @@ from cproton import (
 from broker_shim.embedded.amqp_message import outgoing
 from broker_shim.embedded.backlog import Cursor
 from broker_shim.embedded.engine import send
+from broker_shim.embedded.header_reader import Found
 from broker_shim.embedded.queue import QueueDispatch
-from broker_shim.embedded.scanning import RETRY_S, Headers
+from broker_shim.embedded.scanning import BatchSize, headers_of
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.selectors import Selector
 
@@ -57,6 +61,7 @@ class BrowsingLink:
         self._selector = selector
         self._cursor = Cursor()
         self._to_send: deque[int] = deque()
+        self._size = BatchSize()
         self._tags = count(1)
         self._is_waiting = False
         self.is_gone = False
@@ -91,7 +96,7 @@ class BrowsingLink:
             if not self._to_send:
                 continue
             if sent_count == _SENT_IN_A_TURN:
-                self._go_on_later(0.0)
+                self._wait(0.0, self.look)
                 return
             sent_count += self._send(self._to_send.popleft())
 
@@ -108,27 +113,39 @@ class BrowsingLink:
         if self._queue.has_browsed(self._cursor):
             self._end_drain()
             return False
-        scanning = self._broker.scanning
+        batch = self._queue.browse(self._cursor, self._size.count)
+        message_ids = [message_id for _place, message_id in batch]
         if self._selector is None:
-            batch = self._queue.browse(self._cursor, _SENT_IN_A_TURN)
-            self._to_send += (message_id for _place, message_id in batch)
-            return True
-        if not scanning.has_time:
-            self._go_on_later(0.0)
-            return False
-        before = self._cursor.copy()
-        batch = self._queue.browse(self._cursor, scanning.batch_count)
-        if scanning.judged(self._queue.name, [each for _place, each in batch], self._judge):
-            return True
-        self._cursor = before
-        self._go_on_later(RETRY_S)
-        return False
+            self._to_send += message_ids
+        elif message_ids:
+            self._ask(message_ids)
+        return True
 
-    def _judge(self, headers: Headers) -> None:
+    def _ask(self, message_ids: list[int]) -> None:
+        """Have these judged; until then nothing is sent."""
+        self._is_waiting = True
+
+        def done(error: StoreError | None, found: Found) -> None:
+            self._is_waiting = False
+            if self.is_gone:
+                return
+            if error is None:
+                self._judge(message_ids, found)
+                self.look()
+            else:
+                _log.warning("%r is not looked at now: %s", self._queue.name, error)
+                again = partial(self._ask, message_ids)
+                self._wait(self._broker.settings.probe_interval_s, again)
+
+        self._broker.calls.read_headers(message_ids, done)
+
+    def _judge(self, message_ids: list[int], found: Found) -> None:
         assert self._selector is not None
-        for message_id, header in headers.items():
+        began_s = time.monotonic()
+        for message_id, header in headers_of(message_ids, found).items():
             if header is not None and self._selector.fits(header.get):
                 self._to_send.append(message_id)
+        self._size.took(time.monotonic() - began_s, len(message_ids))
 
     def _send(self, message_id: int) -> bool:
         """Send a copy; False if there is none to send, or not now."""
@@ -136,7 +153,7 @@ class BrowsingLink:
             message = self._broker.calls.load(message_id, self._queue.name)
         except Unavailable:
             self._to_send.appendleft(message_id)
-            self._go_on_later(self._broker.settings.probe_interval_s)
+            self._wait(self._broker.settings.probe_interval_s, self.look)
             return False
         except StoreError as error:
             if not isinstance(error, InvalidRequest):
@@ -155,12 +172,13 @@ class BrowsingLink:
             pn_link_drained(self._link)
             self._connection.has_output()
 
-    def _go_on_later(self, delay_s: float) -> None:
-        """Go on from here after the loop has been round, or after a while."""
+    def _wait(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Go on after the loop has been round, or after a while."""
         self._is_waiting = True
 
         def again() -> None:
             self._is_waiting = False
-            self.look()
+            if not self.is_gone:
+                call()
 
         self._broker.later(delay_s, again)

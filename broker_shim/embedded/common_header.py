@@ -17,11 +17,13 @@ it changes while a message waits, and a selector looks once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from uuid import UUID
 
 from broker_shim.embedded.amqp_message import DEFAULT_PRIORITY, PROTOCOL, values_of
+from broker_shim.embedded.amqp_scan import entry_at, item_at, sections_at
 from broker_shim.embedded.amqp_sections import APPLICATION_PROPERTIES, HEADER, PROPERTIES
-from broker_shim.embedded.amqp_types import DecodeError, Encoded, Value, items_at, text_of
+from broker_shim.embedded.amqp_types import DecodeError, Encoded, Value, text_of
 from broker_shim.selectors import Value as Known
 from sparkstore.records import MessageHeader
 
@@ -41,6 +43,13 @@ _PROPERTIES_FIELDS = (
     "group_sequence",
     "reply_to_group_id",
 )
+_FIELDS = {
+    name: (code, index)
+    for code, names in ((HEADER, _HEADER_FIELDS), (PROPERTIES, _PROPERTIES_FIELDS))
+    for index, name in enumerate(names)
+}
+"""Section and index of each field, by its name."""
+_COLUMNS = frozenset({*_FIELDS} & {*MessageHeader._fields})
 _DEFAULTS: dict[str, Value] = {
     "durable": False,
     "priority": DEFAULT_PRIORITY,
@@ -50,63 +59,60 @@ _DEFAULTS: dict[str, Value] = {
 
 
 class CommonHeader:
-    """The header of one message, read when it is asked for."""
+    """The header of one message. Each part of it is read when it is first asked for."""
 
-    __slots__ = ("_columns", "_fields", "_properties")
+    __slots__ = ("_columns", "_values")
 
     def __init__(self, columns: MessageHeader) -> None:
         self._columns = columns
-        self._fields: dict[str, Value] | None = None
-        self._properties: dict[Value, Value] = {}
+        self._values: dict[int, int] | None = None
 
     def get(self, name: str) -> Known:
         """What a name stands for in this message; None if it has nothing by that name."""
-        if self._fields is None:
-            self._fields = self._read()
         special = _SPECIAL.get(name)
         if special is not None:
-            return special(self._fields)
+            return special(self)
         if name.startswith(_AMQP):
-            return _known(self._fields.get(name[len(_AMQP) :]))
-        return _known(self._properties.get(name))
-
-    def _read(self) -> dict[str, Value]:
+            return _known(self.field(name[len(_AMQP) :]))
         columns = self._columns
         if columns.protocol != PROTOCOL or columns.header is None:
-            return self._read_columns()
-        encoded, fields = columns.header, dict(_DEFAULTS)
+            return next((v for key, v in reversed(columns.properties) if key == name), None)
         try:
-            values = values_of(columns)
-            for code, names in ((HEADER, _HEADER_FIELDS), (PROPERTIES, _PROPERTIES_FIELDS)):
-                if code in values:
-                    items = items_at(encoded, values[code])[0]
-                    told = zip(names, items, strict=False)
-                    fields.update((field, item) for field, item in told if item is not None)
-            if APPLICATION_PROPERTIES in values:
-                items = items_at(encoded, values[APPLICATION_PROPERTIES])[0]
-                self._properties = dict(zip(items[::2], items[1::2], strict=True))
-        except (DecodeError, ValueError):  # it was read when it came: only a damaged root has one
-            return dict(_DEFAULTS)
-        return fields
+            start = self._places(columns.header).get(APPLICATION_PROPERTIES)
+            found = None if start is None else entry_at(columns.header, start, _utf8(name))
+        except DecodeError:  # it was read when it came: only a damaged root has one
+            return None
+        return _known(found)
 
-    def _read_columns(self) -> dict[str, Value]:
+    def field(self, name: str) -> Value:
+        """A field of AMQP's header or properties section."""
         columns = self._columns
-        self._properties = dict(columns.properties)
-        created = columns.created_at
-        return {
-            "durable": columns.durable,
-            "priority": columns.priority,
-            "message_id": columns.amqp_message_id,
-            "user_id": columns.user_id,
-            "to": columns.to,
-            "subject": columns.subject,
-            "reply_to": columns.reply_to,
-            "correlation_id": columns.correlation_id,
-            "content_type": columns.content_type,
-            "content_encoding": columns.content_encoding,
-            "creation_time": None if created is None else created // 1000,
-            "group_id": columns.group_id,
-        }
+        if columns.protocol != PROTOCOL or columns.header is None:
+            return _column(columns, name)
+        code, index = _FIELDS.get(name, (-1, 0))
+        try:
+            start = self._places(columns.header).get(code)
+            value = None if start is None else item_at(columns.header, start, index)
+        except DecodeError:
+            return None
+        return _DEFAULTS.get(name) if value is None else value
+
+    def _places(self, encoded: bytes) -> dict[int, int]:
+        """Where the value of each section begins."""
+        if self._values is None:
+            self._values = sections_at(encoded)
+            if self._values is None:
+                self._values = values_of(self._columns)
+        return self._values
+
+
+def _column(columns: MessageHeader, name: str) -> Value:
+    if name == "creation_time":
+        return None if columns.created_at is None else columns.created_at // 1000
+    if name == "message_id":
+        return columns.amqp_message_id
+    value: Value = getattr(columns, name, None) if name in _COLUMNS else None
+    return value
 
 
 def _known(value: Value) -> Known:
@@ -134,17 +140,22 @@ def _jms_id(value: Value, *, is_message_id: bool) -> Known:
 
 
 _AMQP = "amqp."
-_SPECIAL: dict[str, Callable[[dict[str, Value]], Known]] = {
-    "JMSPriority": lambda fields: _known(fields.get("priority")),
-    "JMSDeliveryMode": lambda f: "PERSISTENT" if f.get("durable") is True else "NON_PERSISTENT",
-    "JMSMessageID": lambda fields: _jms_id(fields.get("message_id"), is_message_id=True),
-    "JMSCorrelationID": lambda fields: _jms_id(fields.get("correlation_id"), is_message_id=False),
-    "JMSTimestamp": lambda fields: _known(fields.get("creation_time")),
-    "JMSType": lambda fields: _known(fields.get("subject")),
-    "JMSXUserID": lambda fields: text_of(fields.get("user_id")),
-    "JMSXGroupID": lambda fields: _known(fields.get("group_id")),
-    "JMSXGroupSeq": lambda fields: _known(fields.get("group_sequence")),
+_SPECIAL: dict[str, Callable[[CommonHeader], Known]] = {
+    "JMSPriority": lambda it: _known(it.field("priority")),
+    "JMSDeliveryMode": lambda it: "PERSISTENT" if it.field("durable") is True else "NON_PERSISTENT",
+    "JMSMessageID": lambda it: _jms_id(it.field("message_id"), is_message_id=True),
+    "JMSCorrelationID": lambda it: _jms_id(it.field("correlation_id"), is_message_id=False),
+    "JMSTimestamp": lambda it: _known(it.field("creation_time")),
+    "JMSType": lambda it: _known(it.field("subject")),
+    "JMSXUserID": lambda it: text_of(it.field("user_id")),
+    "JMSXGroupID": lambda it: _known(it.field("group_id")),
+    "JMSXGroupSeq": lambda it: _known(it.field("group_sequence")),
 }
+
+
+@lru_cache(1024)
+def _utf8(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
 
 
 def common_header(header: MessageHeader) -> CommonHeader:

@@ -17,6 +17,9 @@ from broker_shim.embedded.common_header import CommonHeader
 from broker_shim.embedded.groups import Groups, bucket_of
 from broker_shim.selectors import Selector
 
+Batch = list[tuple[int, int]]
+"""(place, message id) of waiting messages, in order."""
+
 _GROUP = "JMSXGroupID"
 
 
@@ -58,31 +61,39 @@ class Looker:
         self._cursor = Cursor()
         self._again: dict[int, int] = {}
         self._found: list[Found] = []
+        self._is_reading = False
 
     def is_done(self, backlog: Backlog) -> bool:
         """True if nothing that waits is left to look at or to take."""
-        return not (self._found or self._again) and backlog.is_past(self._cursor)
+        return not (self._is_reading or self._found or self._again) and backlog.is_past(
+            self._cursor
+        )
 
-    def next_batch(self, backlog: Backlog, count: int) -> list[tuple[int, int]]:
-        """What to look at next: nothing that comes after what was found already."""
+    def next_batch(self, backlog: Backlog, count: int) -> Batch:
+        """What to look at next: nothing that comes after what was found already.
+
+        End it by `judge` or `put_off`.
+        """
         before = self._found[0].place if self._found else None
         batch = sorted(self._again.items())[:count]
         for place, _id in batch:
             del self._again[place]
-        return batch + backlog.look(self._cursor, count - len(batch), before)
+        batch += backlog.look(self._cursor, count - len(batch), before)
+        self._is_reading = bool(batch)
+        return batch
 
-    def put_off(self, batch: list[tuple[int, int]]) -> None:
+    def put_off(self, batch: Batch) -> None:
         """A batch could not be looked at: it is, later."""
+        self._is_reading = False
         self._again.update(batch)
 
     def given_back(self, place: int, message_id: int) -> None:
         """A message waits again."""
         self._again[place] = message_id
 
-    def judge(
-        self, batch: list[tuple[int, int]], headers: Mapping[int, CommonHeader | None]
-    ) -> None:
+    def judge(self, batch: Batch, headers: Mapping[int, CommonHeader | None]) -> None:
         """Remember what is wanted of a batch; one without a header is on no queue any more."""
+        self._is_reading = False
         for place, message_id in batch:
             header = headers.get(message_id)
             if header is None or (self._selector and not self._selector.fits(header.get)):
@@ -92,14 +103,23 @@ class Looker:
                 heappush(self._found, Found(place, message_id, group))
 
     def take(self, backlog: Backlog) -> Found | None:
-        """The next that is wanted and still there for it; it is the caller's to hold."""
-        while self._found:
+        """The next that is wanted and still there for it; it is the caller's to hold.
+
+        None, too, while something that comes before it was not looked at.
+        """
+        while self._found and not self._is_behind(backlog):
             found = heappop(self._found)
             if backlog.waits(found.place, found.message_id) and (
                 self._groups is None or self._groups.may_have(found.group, self)
             ):
                 return found
         return None
+
+    def _is_behind(self, backlog: Backlog) -> bool:
+        first = self._found[0].place
+        if self._is_reading or not backlog.is_past(self._cursor, first):
+            return True
+        return bool(self._again) and min(self._again) < first
 
     def restart(self) -> None:
         """Look at everything anew."""

@@ -16,12 +16,9 @@ from broker_shim.embedded.backlog import Backlog, Cursor
 from broker_shim.embedded.common_header import CommonHeader
 from broker_shim.embedded.groups import Groups
 from broker_shim.embedded.last_values import LastValues
-from broker_shim.embedded.looking import Consumer, Looker
+from broker_shim.embedded.looking import Batch, Consumer, Looker
 from broker_shim.selectors import Selector
 from sparkstore.queue_arguments import QueueArguments
-
-Batch = list[tuple[int, int]]
-"""(place, message id) of waiting messages, in order."""
 
 
 class Browser(Protocol):

@@ -9,6 +9,7 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.conditions import ENDED, FATAL
 from broker_shim.embedded.contents import StoreContents
+from broker_shim.embedded.header_reader import Found, HeaderReader, OnRead
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.embedded.store_puts import Puts
 from broker_shim.errors import InvalidRequest, StoreError
@@ -55,6 +56,7 @@ class StoreCalls:
         self._inbox = inbox
         self.on_fatal = on_fatal
         self._entries = store.recover().entries
+        self._headers = HeaderReader(store.headers)
         self.open_count = 0
         self.puts = Puts(store, self)
         residency = Residency(content_bytes, StoreContents(store, inbox, self))
@@ -104,6 +106,15 @@ class StoreCalls:
             text = f"message {message_id} is on no queue"
             raise InvalidRequest(text)
         return header
+
+    def read_headers(self, message_ids: Sequence[int], on_read: OnRead) -> None:
+        """The same without waiting; a message that can never be read is None."""
+
+        def answered(error: StoreError | None, found: Found) -> None:
+            self._inbox.post(self._finished, (lambda _error: on_read(error, found), error))
+
+        self.open_count += 1
+        self._headers.ask(message_ids, answered)
 
     def together(self, steps: Iterable[tuple[int, Put | Take]], on_done: OnComplete) -> None:
         """Take and put messages that the store holds, all of it or nothing."""

@@ -51,7 +51,7 @@ _GRAMMAR = r"""
 
     OPEN: "("
     EQUAL: "=" | "<>"
-    ORDER: "<=" | ">=" | "<" | ">"
+    ORDER: /<=|>=|<(?!>)|>/
     SIGN: "+" | "-"
     FACTOR: "*" | "/"
     _OR.3: /OR(?![\w$.])/i
@@ -121,7 +121,7 @@ def _told(text: str, reason: UnexpectedInput) -> str:
 
 def _refuse(where: Token | None, why: str) -> InvalidSelector:
     at = "" if where is None or where.start_pos is None else f" at character {where.start_pos + 1}"
-    return InvalidSelector(f"selector: {why}{at}")
+    return InvalidSelector(f"selector: {why}{at}".rstrip(","))
 
 
 def _need(node: Node, sort: Sort, where: Token | None = None) -> Node:

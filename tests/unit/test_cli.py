@@ -70,8 +70,9 @@ def test_queues_shows_depth_bytes_and_what_is_acquired(
     age = by_name["orders"].pop("oldest_age_s")
     assert isinstance(age, float)
     assert age > 0
-    assert by_name["orders"] == {"depth": 3, "bytes": 15, "acquired": 1}
-    assert by_name[NASTY] == {"depth": 0, "bytes": 0, "acquired": 0, "oldest_age_s": None}
+    assert by_name["orders"] == {"depth": 3, "bytes": 15, "acquired": 1, "arguments": None}
+    empty = {"depth": 0, "bytes": 0, "acquired": 0, "oldest_age_s": None, "arguments": None}
+    assert by_name[NASTY] == empty
 
 
 def test_a_table_has_a_heading_and_a_line_for_each_queue(
@@ -79,9 +80,26 @@ def test_a_table_has_a_heading_and_a_line_for_each_queue(
 ) -> None:
     assert main(["queues", str(root.path)]) == 0
     heading, ruler, _nasty, orders = lines_of(captured)
-    assert heading.split() == ["queue", "depth", "bytes", "acquired", "oldest_age_s"]
+    columns = ["queue", "depth", "bytes", "acquired", "oldest_age_s", "arguments"]
+    assert heading.split() == columns
     assert set(ruler) == {"-", " "}
     assert orders.split()[:4] == ["orders", "3", "15", "1"]
+
+
+def test_queues_shows_what_a_queue_asks_for(
+    tmp_path: Path, captured: pytest.CaptureFixture[str]
+) -> None:
+    arguments = {"exclusive": True, "last_value_key": "k"}
+    detail = json.dumps({"durability": 2, "arguments": arguments})
+    root = open_or_create_root(tmp_path / "root")
+    records = [opened(AT, "writer"), queue_created(AT, "q", detail)]
+    rows = [Row(position, 1, record) for position, record in enumerate(records, 1)]
+    append_journal(root, rows, segment=1, number=1)
+    assert main(["queues", "--json", str(tmp_path / "root")]) == 0
+    (row,) = objects_of(captured)
+    assert row["arguments"] == arguments
+    assert main(["queues", str(tmp_path / "root")]) == 0
+    assert '{"exclusive": true, "last_value_key": "k"}' in lines_of(captured)[-1]
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])

@@ -69,6 +69,12 @@ def test_without_a_limit_a_message_may_fail_for_ever() -> None:
         {"dead_letter_queue": "q"},
         {"dead_letter_queue": ""},
         {"dead_letter_queue": 7},
+        {"last_value_key": ""},
+        {"last_value_key": 7},
+        {"last_value_key": "k" * 1_001},
+        {"exclusive": 1},
+        {"exclusive": "yes"},
+        {"message_groups": []},
     ],
     ids=str,
 )
@@ -82,7 +88,14 @@ def test_other_arguments_are_anything() -> None:
 
 
 def test_a_definition_of_an_older_version_is_read_as_far_as_it_makes_sense() -> None:
-    given = {"message_ttl_ms": "soon", "max_delivery_count": 5, "dead_letter_queue": 3}
+    given = {
+        "message_ttl_ms": "soon",
+        "max_delivery_count": 5,
+        "dead_letter_queue": 3,
+        "last_value_key": 1,
+        "exclusive": "yes",
+        "message_groups": 1,
+    }
     terms = terms_of(json.dumps({"arguments": given, "durability": 2}))
     assert terms.arguments == QueueArguments(max_delivery_count=5)
     assert terms.keeps_messages

@@ -1,0 +1,124 @@
+"""A queue's dispatch against a list that is sorted by (-priority, arrival), whatever happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from broker_shim.embedded import lane
+from broker_shim.embedded.backlog import Cursor
+from broker_shim.embedded.queue import QueueDispatch
+
+
+@dataclass(eq=False)
+class Taker:
+    """Takes so many, and remembers which."""
+
+    credit: int = 0
+    taken: list[int] = field(default_factory=list)
+
+    def assign(self, message_id: int) -> None:
+        self.credit -= 1
+        self.taken.append(message_id)
+
+    def caught_up(self) -> None:
+        """Nothing waits for it."""
+
+
+class DispatchMachine(RuleBasedStateMachine):
+    """The model: every message on the queue by (-priority, arrival), and who of them is held."""
+
+    held = Bundle("held")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue, self.taker = QueueDispatch("q"), Taker()
+        self.queue.add(self.taker)
+        self.cursor, self.seen = Cursor(), set[tuple[int, int]]()
+        self.places: dict[int, tuple[int, int]] = {}
+        self.held_ids: set[int] = set()
+        self.arrivals = 0
+
+    def waiting(self) -> list[int]:
+        there = [each for each in self.places if each not in self.held_ids]
+        return sorted(there, key=self.places.__getitem__)
+
+    @rule(message_id=st.integers(1, 40), priority=st.integers(0, 9), count=st.integers(1, 7))
+    def arrive(self, message_id: int, priority: int, count: int) -> None:
+        """Ids mostly rise, and sometimes not, and one that left may come again."""
+        for each in range(message_id, message_id + count):
+            if each not in self.places:
+                self.arrivals += 1
+                self.places[each] = (-priority, self.arrivals)
+                self.queue.arrived(each, priority)
+
+    @rule(target=held, count=st.integers(1, 5))
+    def take(self, count: int) -> list[int]:
+        expected = self.waiting()[:count]
+        self.taker.credit, self.taker.taken = count, []
+        for message_id, consumer in self.queue.take():
+            consumer.assign(message_id)
+        assert self.taker.taken == expected
+        self.taker.credit = 0
+        self.held_ids |= set(expected)
+        return expected
+
+    @rule(target=held, asked=st.sets(st.integers(1, 50), max_size=5))
+    def withdraw(self, asked: set[int]) -> list[int]:
+        there, left = set(self.waiting()), asked & self.held_ids
+        found = self.queue.withdraw(sorted(asked))
+        assert found == (sorted(asked & there), len(left), len(asked - there - left))
+        self.held_ids |= set(found.held)
+        return found.held
+
+    @rule(message_ids=consumes(held), failed=st.booleans())
+    def give_back(self, message_ids: list[int], failed: bool) -> None:
+        for message_id in message_ids:
+            before = self.queue.delivery_count(message_id)
+            self.queue.released(message_id, delivery_failed=failed)
+            self.held_ids.discard(message_id)
+            assert self.queue.delivery_count(message_id) == before + failed
+
+    @rule(message_ids=consumes(held))
+    def remove(self, message_ids: list[int]) -> None:
+        for message_id in reversed(message_ids):
+            self.queue.removed(message_id)
+            self.held_ids.discard(message_id)
+            del self.places[message_id]
+
+    @rule(count=st.integers(1, 9))
+    def browse(self, count: int) -> None:
+        """Each place is looked at once; of those that it may still see, in order."""
+        found = [each for _place, each in self.queue.browse(self.cursor, count)]
+        waiting = [each for each in self.waiting() if self.places[each] not in self.seen]
+        places = [self.places[each] for each in found]
+        assert places == sorted(places)
+        assert found == [each for each in waiting if each in found]
+        self.seen |= set(places)
+
+    @invariant()
+    def everything_waits_or_is_held_in_its_order(self) -> None:
+        assert len(self.queue) == len(self.places)
+        assert [each for _place, each in self.queue.browse(Cursor(), 1_000)] == self.waiting()
+        assert all((each in self.queue) == (each in self.places) for each in range(1, 60))
+
+
+class TinyChunksMachine(DispatchMachine):
+    """Chunks of three slots, so that they begin, end and go within a few steps."""
+
+    def __init__(self) -> None:
+        patch = pytest.MonkeyPatch()
+        patch.setattr(lane, "_SLOTS", 3)
+        patch.setattr(lane, "_LEAST_SLOTS", 2)
+        self._patch = patch
+        super().__init__()
+
+    def teardown(self) -> None:
+        self._patch.undo()
+
+
+TestDispatch = DispatchMachine.TestCase
+TestDispatchInTinyChunks = TinyChunksMachine.TestCase

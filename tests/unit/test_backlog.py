@@ -1,0 +1,87 @@
+"""What waits, in a few bytes a message."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Callable
+
+from broker_shim.embedded.backlog import Backlog, Cursor
+from broker_shim.embedded.queue import QueueDispatch
+
+COUNT = 50_000
+MOST_BYTES_EACH = 12
+
+
+def bytes_of(make: Callable[[], object]) -> int:
+    """What an object takes, with all that it holds."""
+    tracemalloc.start()
+    try:
+        kept = make()
+        size = tracemalloc.get_traced_memory()[0]
+        assert kept is not None
+        return size
+    finally:
+        tracemalloc.stop()
+
+
+def filled() -> QueueDispatch:
+    queue = QueueDispatch("q")
+    queue.recovered((message_id, 4, 0) for message_id in range(1, COUNT // 2))
+    for message_id in range(COUNT // 2, COUNT + 1):
+        queue.arrived(message_id, 4)
+    return queue
+
+
+def test_a_waiting_message_takes_nine_bytes() -> None:
+    each = bytes_of(filled) / COUNT
+    print(f"{each:.2f} bytes a waiting message")
+    assert 8 <= each <= MOST_BYTES_EACH
+
+
+def test_messages_of_all_priorities_in_no_order_take_few_bytes_more() -> None:
+    ids = random.Random(7).sample(range(1, COUNT + 1), COUNT)
+
+    def make() -> Backlog:
+        backlog = Backlog()
+        for number, message_id in enumerate(ids):
+            backlog.append(message_id, number % 10)
+        return backlog
+
+    each = bytes_of(make) / COUNT
+    print(f"{each:.2f} bytes a waiting message, ids at random")
+    assert each <= 2 * MOST_BYTES_EACH
+
+
+def test_what_left_takes_nothing() -> None:
+    def emptied() -> QueueDispatch:
+        queue = filled()
+        for message_id in range(1, COUNT + 1):
+            queue.withdraw([message_id])
+            queue.removed(message_id)
+        assert len(queue) == 0
+        return queue
+
+    assert bytes_of(emptied) < 100_000
+
+
+def test_a_held_message_keeps_its_chunk_and_no_more() -> None:
+    queue = filled()
+    queue.withdraw([1, COUNT])
+    for message_id in range(2, COUNT):
+        queue.withdraw([message_id])
+        queue.removed(message_id)
+    assert sum(len(chunk.ids) for lane in queue._backlog._lanes for chunk in lane._chunks) <= 2048
+    queue.released(1, delivery_failed=False)
+    assert queue.browse(Cursor(), 9) == [(5 << 48, 1)]
+
+
+def test_messages_moved_in_with_old_ids_are_found() -> None:
+    backlog = Backlog()
+    for message_id in [*range(5_000, 9_000), *range(1, 4_000), 20_000, 4_500]:
+        backlog.append(message_id, 4)
+    for message_id in (1, 3_999, 4_500, 5_000, 8_999, 20_000):
+        place = backlog.find(message_id)
+        assert place is not None
+        assert backlog.waits(place, message_id)
+    assert backlog.find(4_999) is None
