@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker_shim.embedded.amqp_fields import items_of
 from broker_shim.embedded.amqp_types import (
     DecodeError,
     Timestamp,
@@ -72,19 +73,20 @@ def parse(encoded: bytes, *, now_us: int) -> tuple[MessageHeader, bytes]:
         now_us: When it came, UTC µs: a time to live counts from here.
 
     Raises:
-        DecodeError: It is not an AMQP 1.0 message.
+        DecodeError: It is not an AMQP 1.0 message, or strict readers would choke on it.
     """
     sections = _sections(encoded)
     message_type, first, end = _body(encoded, sections)
     columns: dict[str, object] = {}
     expiries = []
     for section in sections:
+        items = items_of(encoded, section.code, section.value)
         if section.code == _HEADER:
-            expiries.append(_read_header(items_at(encoded, section.value)[0], columns, now_us))
+            expiries.append(_read_header(items, columns, now_us))
         elif section.code == _PROPERTIES:
-            expiries.append(_read_properties(items_at(encoded, section.value)[0], columns))
+            expiries.append(_read_properties(items, columns))
         elif section.code == _APPLICATION_PROPERTIES:
-            columns["properties"] = _as_text(items_at(encoded, section.value)[0])
+            columns["properties"] = _as_text(items)
     rest = encoded[:first] + encoded[end:]
     header = MessageHeader(
         protocol=PROTOCOL,
@@ -177,7 +179,7 @@ def _body(encoded: bytes, sections: list[_Section]) -> tuple[str, int, int]:
         at = footer[0] if footer else len(encoded)
         return "amqp", at, at
     code, _start, value, _end = body[0]
-    if len(body) == 1 and code == _DATA and encoded[value] in _BINARY:
+    if len(body) == 1 and code == _DATA:
         return "data", *content_at(encoded, value)
     if code == _VALUE and encoded[value] in _BINARY:
         return "binary", *content_at(encoded, value)

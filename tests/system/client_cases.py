@@ -77,6 +77,16 @@ KEYS = [
         [text("s"), text("string")],
     ],
 ]
+
+
+def nested(depth: int) -> Value:
+    """Maps in maps."""
+    value = text("end")
+    for _ in range(depth):
+        value = ["map", [[text("k"), value]]]
+    return value
+
+
 WIDE = ["list", [["long", str(n * 1000)] for n in range(300)]]
 FLAT = ["map", [[text("s"), text("v")], [text("n"), ["int", "5"]], [text("b"), ["binary", "00ff"]]]]
 SEQUENCE = [text("a"), ["int", "1"], ["boolean", True], float64(0.5), ["binary", "01"], ["null"]]
@@ -96,6 +106,7 @@ BODIES: dict[str, Told] = {
     "empty list": {"value": ["list", []]},
     "nested list": {"value": ["list", [["list", [["list", [text("in")]]]], NESTED]]},
     "wide list": {"value": WIDE},
+    "deep map": {"value": nested(60)},
     "every type in a list": {
         "value": ["list", [v for kind in EVERYWHERE for v in SIMPLE[kind]]],
     },
@@ -149,6 +160,10 @@ def _cases() -> dict[str, Told]:
     found["property: small group_sequence"] = {"properties": {"group_sequence": 7}}
     for name, header in HEADERS.items():
         found[f"header: {name}"] = {"header": header}
+    found["names of 10,000 characters"] = {
+        "properties": {"subject": "s" * 10_000, "group_id": "g" * 10_000},
+        "application": {"n" * 10_000: text("v" * 10_000)},
+    }
     found["everything"] = {
         "header": HEADERS["all"],
         "annotations": {"x-opt-a": text("b"), "x-opt-n": ["int", "1"]},

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -107,7 +108,7 @@ class Program:
     def __init__(self, name: str) -> None:
         self.name = name
         language = LANGUAGES[name]
-        self._errors = (BUILT / f"{name}.{os.getpid()}.log").open("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `end`
         self._process = subprocess.Popen(
             [*map(str, language.command)],
             stdin=subprocess.PIPE,
@@ -159,7 +160,6 @@ class Program:
         self._process.kill()
         self._process.communicate()
         self._errors.close()
-        Path(self._errors.name).unlink()
 
     def _tell(self, do: str, **arguments: Any) -> Told:
         assert self._process.stdin is not None
@@ -172,7 +172,8 @@ class Program:
         alarm.cancel()
         answer: Told = json.loads(line) if line else {"error": "it ended or gave no answer"}
         if "error" in answer:
-            said = Path(self._errors.name).read_text()
+            self._errors.seek(0)
+            said = self._errors.read()
             message = f"{self.name} could not {do} {arguments}: {answer['error']}\n{said}"
             raise AssertionError(message)
         return answer

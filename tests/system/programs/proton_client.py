@@ -6,6 +6,7 @@ import json
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ import proton
 from proton import Data, Delivery, Described, Handler, Message
 from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
-TIMEOUT_S = 30
+TIMEOUT_S, CLOSE_S = 30, 1
 DATA, SEQUENCE, VALUE = 0x75, 0x76, 0x77
 INTEGERS = {
     "ubyte": proton.ubyte,
@@ -201,14 +202,12 @@ class Client:
         return {}
 
     def disconnect(self) -> dict[str, Any]:
-        """Close it, or forget it if the broker is gone."""
-        try:
-            if self._connection is not None:
-                self._connection.close()
-        except proton.ProtonException:
-            pass
-        finally:
-            self._connection = self._receiver = None
+        """Close it; if the broker is gone, `close` waits for an answer and then lets go."""
+        connection, self._connection, self._receiver = self._connection, None, None
+        if connection is not None:
+            connection.timeout = CLOSE_S
+            with suppress(proton.Timeout):
+                connection.close()
         return {}
 
     def send(self, address: str, messages: list[dict[str, Any]]) -> dict[str, Any]:

@@ -186,7 +186,12 @@ const COMMANDS = {
     },
 
     async settle({outcomes}) {
-        outcomes.forEach((word, n) => SETTLE[word](held[n].delivery));
+        for (const [n, word] of outcomes.entries()) {
+            SETTLE[word](held[n].delivery);
+            // rhea 3.0.5 gives the second of two deliveries that are settled in one turn the first's
+            // outcome (session.js, write_dispositions): so each has a turn of its own.
+            await new Promise(resolve => setImmediate(resolve));
+        }
         const closed = until(receiver, 'receiver_close');
         receiver.close();
         await closed;
