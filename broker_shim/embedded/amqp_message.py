@@ -16,6 +16,7 @@ whatever way of encoding the sender chose. SQL sees text and bytes as such where
 
 from __future__ import annotations
 
+from broker_shim.embedded.amqp_fields import items_of
 from broker_shim.embedded.amqp_sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -58,7 +59,7 @@ def parse(encoded: bytes, *, now_us: int) -> tuple[MessageHeader, bytes]:
         now_us: When it came, UTC µs: a time to live counts from here.
 
     Raises:
-        DecodeError: It is not an AMQP 1.0 message.
+        DecodeError: It is not an AMQP 1.0 message, or strict readers would choke on it.
     """
     sections = sections_of(encoded)
     message_type, first, end = _body(encoded, sections)
@@ -86,12 +87,13 @@ def _columns(encoded: bytes, sections: list[Section], now_us: int) -> dict[str, 
     columns: dict[str, object] = {}
     expiries = []
     for section in sections:
+        items = items_of(encoded, section.code, section.value)
         if section.code == HEADER:
-            expiries.append(_read_header(items_at(encoded, section.value)[0], columns, now_us))
+            expiries.append(_read_header(items, columns, now_us))
         elif section.code == PROPERTIES:
-            expiries.append(_read_properties(items_at(encoded, section.value)[0], columns))
+            expiries.append(_read_properties(items, columns))
         elif section.code == APPLICATION_PROPERTIES:
-            columns["properties"] = _as_text(items_at(encoded, section.value)[0])
+            columns["properties"] = _as_text(items)
     columns["expires_at"] = min((at for at in expiries if at is not None), default=None)
     return columns
 
@@ -166,7 +168,7 @@ def _body(encoded: bytes, sections: list[Section]) -> tuple[str, int, int]:
         at = footer[0] if footer else len(encoded)
         return "amqp", at, at
     code, _start, value, _end = body[0]
-    if len(body) == 1 and code == DATA and encoded[value] in _BINARY:
+    if len(body) == 1 and code == DATA:
         return "data", *content_at(encoded, value)
     if code == VALUE and encoded[value] in _BINARY:
         return "binary", *content_at(encoded, value)

@@ -8,7 +8,19 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from proton import Message, char, float32, int32, symbol, timestamp, ubyte, ulong
+from proton import (
+    Data,
+    Described,
+    Message,
+    char,
+    float32,
+    int32,
+    symbol,
+    timestamp,
+    ubyte,
+    uint,
+    ulong,
+)
 
 from broker_shim.embedded.amqp_message import outgoing, parse, restore
 from broker_shim.embedded.amqp_types import DecodeError, skip, value_at
@@ -231,6 +243,69 @@ def test_other_ways_to_encode_come_back_as_they_were(encoded: bytes) -> None:
 def test_what_the_specification_forbids_is_an_error(encoded: bytes) -> None:
     with pytest.raises(DecodeError):
         parse(encoded, now_us=NOW_US)
+
+
+def section(code: int, value: object) -> bytes:
+    data = Data()
+    data.put_object(Described(ulong(code), value))
+    return bytes(data.encode())
+
+
+WRONG_SECTIONS = {
+    "durable is text": (0x70, ["yes"]),
+    "priority is a uint": (0x70, [None, uint(7)]),
+    "ttl is an int": (0x70, [None, None, int32(5)]),
+    "delivery-count is text": (0x70, [None, None, None, None, "0"]),
+    "a header of six fields": (0x70, [None] * 5 + ["x"]),
+    "the header is a map": (0x70, {symbol("durable"): True}),
+    "message-id is an int": (0x73, [int32(5)]),
+    "message-id is a list": (0x73, [["a"]]),
+    "subject is a number": (0x73, [None, None, None, int32(5)]),
+    "content-type is a string": (0x73, [None] * 6 + ["text/plain"]),
+    "creation-time is a long": (0x73, [None] * 9 + [5]),
+    "an application property without a name": (0x74, {None: "x"}),
+    "an application property with a number for a name": (0x74, {int32(1): "x"}),
+    "application properties are a list": (0x74, ["a", "b"]),
+    "an annotation with a string for a name": (0x72, {"a": "b"}),
+    "annotations are a list": (0x72, [symbol("a"), "b"]),
+}
+
+
+@pytest.mark.parametrize(("code", "value"), WRONG_SECTIONS.values(), ids=WRONG_SECTIONS)
+def test_a_field_of_a_wrong_type_is_an_error(code: int, value: object) -> None:
+    """Consumers that read strictly would lose their link over it, again and again."""
+    with pytest.raises(DecodeError):
+        parse(section(code, value) + section(0x77, "body"), now_us=NOW_US)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x00\x53\x72\xc1\x04\x01\xa3\x01a\x00\x53\x77\x40",  # a key without a value
+        b"\x00\x53\x72\xc1\x05\x04\xa3\x01a\x40\x00\x53\x77\x40",  # a count that is wrong
+        b"\x00\x53\x77\x40\x00\x53\x78\xc1\x03\x02\x54\x01",  # a footer's key is a number
+        b"\x00\x53\x75\xa1\x01a",  # data that is text
+        b"\x00\x53\x75\xa0\x01a\x00\x53\x75\xa1\x01a",  # the second of two data is
+        b"\x00\x53\x76\xc1\x01\x00",  # a sequence that is a map
+    ],
+)
+def test_annotations_and_bodies_of_a_wrong_form_are_an_error(encoded: bytes) -> None:
+    with pytest.raises(DecodeError):
+        parse(encoded, now_us=NOW_US)
+
+
+@pytest.mark.parametrize("code", [0x70, 0x72, 0x73, 0x74, 0x78])
+@pytest.mark.parametrize("empty", [b"\x40", b"\xc1\x01\x00", b"\xd1\0\0\0\4\0\0\0\0", b"\x45"])
+def test_a_section_with_nothing_in_it_is_one_if_its_form_is_right(code: int, empty: bytes) -> None:
+    body = b"\x00\x53\x77\x40"
+    part = bytes((0, 0x53, code)) + empty
+    encoded = body + part if code == 0x78 else part + body
+    is_list = code in {0x70, 0x73}
+    if empty == b"\x40" or is_list == (empty == b"\x45"):
+        assert restore(*parse(encoded, now_us=NOW_US)) == encoded
+    else:
+        with pytest.raises(DecodeError):
+            parse(encoded, now_us=NOW_US)
 
 
 def test_delivery_annotations_go_no_further() -> None:

@@ -1,0 +1,227 @@
+"""The client programs of `programs/` as processes: built once, told what to do line by line."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.system import brokerj
+from tests.system.conftest import CHECKOUT, BrokerProcess
+
+SOURCES = CHECKOUT / "tests" / "system" / "programs"
+BUILT = CHECKOUT / "build" / "clients"
+ANSWER_S = 60.0
+"""More than any program waits for its broker: its own error says more than ours."""
+
+Told = dict[str, Any]
+
+
+class Language(NamedTuple):
+    """How a program is made and run.
+
+    Attributes:
+        tools: What the machine needs for it.
+        build: Makes it, below `BUILT`.
+        command: The command line.
+        environment: What to add to the environment.
+    """
+
+    tools: tuple[str, ...]
+    build: Callable[[], None]
+    command: Sequence[object]
+    environment: dict[str, str]
+
+
+def _nothing() -> None:
+    """Python needs no building."""
+
+
+def _install_rhea() -> None:
+    lock = (SOURCES / "node" / "package-lock.json").read_text()
+    installed = BUILT / "node"
+    stamp = installed / "installed.json"
+    if stamp.exists() and stamp.read_text() == lock:
+        return
+    installed.mkdir(exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(SOURCES / "node" / name, installed)
+    _run("npm", "ci", "--no-audit", "--no-fund", "--loglevel=error", cwd=installed)
+    stamp.write_text(lock)
+
+
+def _build_go() -> None:
+    _run("go", "build", "-o", BUILT / "goclient", ".", cwd=SOURCES / "go")
+
+
+def _compile_java() -> None:
+    brokerj.build()
+    sources = sorted((SOURCES / "java").glob("*.java"))
+    into = ("--release", "17", "-d", BUILT / "java", "-cp", brokerj.MODULE / "target" / "lib" / "*")
+    _run("javac", "-Xlint:all,-serial,-processing", "-Werror", *into, *sources, cwd=BUILT)
+
+
+def _run(*command: object, cwd: Path) -> None:
+    subprocess.run([*map(str, command)], check=True, cwd=cwd, stdin=subprocess.DEVNULL)
+
+
+_JAVA_CLASSES = os.pathsep.join(
+    map(str, (BUILT / "java", brokerj.MODULE / "target" / "lib" / "*", SOURCES / "java"))
+)
+LANGUAGES = {
+    "proton": Language((), _nothing, (sys.executable, SOURCES / "proton_client.py"), {}),
+    "rhea": Language(
+        ("node", "npm"),
+        _install_rhea,
+        ("node", SOURCES / "node" / "client.js"),
+        {"NODE_PATH": str(BUILT / "node" / "node_modules")},
+    ),
+    "go-amqp": Language(("go",), _build_go, (BUILT / "goclient",), {}),
+    "jms": Language(
+        ("mvn", "java", "javac"),
+        _compile_java,
+        ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", _JAVA_CLASSES, "Client"),
+        {},
+    ),
+}
+CLIENTS = tuple(LANGUAGES)
+
+
+class Program:
+    """A client in a process of its own.
+
+    Raises:
+        AssertionError: From every command: the client could not do it; what it said.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        language = LANGUAGES[name]
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `end`
+        self._process = subprocess.Popen(
+            [*map(str, language.command)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, **language.environment},
+        )
+
+    def connect(self, broker: BrokerProcess) -> None:
+        """Open its connection."""
+        self._tell("connect", host="127.0.0.1", port=broker.port)
+
+    def disconnect(self) -> None:
+        """Close its connection, whatever state that is in."""
+        self._tell("disconnect")
+
+    def send(self, address: str, *messages: Told) -> list[str]:
+        """What became of each: "accepted", or "rejected" and why as far as the client knows."""
+        outcomes: list[str] = self._tell("send", address=address, messages=messages)["outcomes"]
+        return outcomes
+
+    def open(self, address: str, count: int = 1) -> None:
+        """Open a receiver with credit for just so many messages."""
+        self._tell("open", address=address, count=count)
+
+    def wait(self, count: int = 1) -> list[Told]:
+        """So many messages, which it holds until `settle` or `disconnect`."""
+        messages: list[Told] = self._tell("receive", count=count)["messages"]
+        return messages
+
+    def receive(self, address: str, count: int = 1) -> list[Told]:
+        """Open a receiver and wait for what comes."""
+        self.open(address, count)
+        return self.wait(count)
+
+    def settle(self, *outcomes: str) -> None:
+        """Decide on what it holds, in order, then let the receiver go."""
+        self._tell("settle", outcomes=outcomes)
+
+    def take(self, address: str, count: int = 1) -> list[Told]:
+        """Receive and accept."""
+        messages = self.receive(address, count)
+        self.settle(*["accept"] * count)
+        return messages
+
+    def end(self) -> None:
+        """Kill it; nothing of it is needed any more."""
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def _tell(self, do: str, **arguments: Any) -> Told:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+        self._process.stdin.flush()
+        alarm = threading.Timer(ANSWER_S, self._process.kill)
+        alarm.start()
+        line = self._process.stdout.readline()
+        alarm.cancel()
+        answer: Told = json.loads(line) if line else {"error": "it ended or gave no answer"}
+        if "error" in answer:
+            self._errors.seek(0)
+            said = self._errors.read()
+            message = f"{self.name} could not {do} {arguments}: {answer['error']}\n{said}"
+            raise AssertionError(message)
+        return answer
+
+
+def build(name: str) -> None:
+    """Make a program, one process at a time; skip the test, with the reason, if a tool lacks."""
+    language = LANGUAGES[name]
+    if lacking := [tool for tool in language.tools if shutil.which(tool) is None]:
+        pytest.skip(f"{name}: no {' and no '.join(lacking)} on this machine")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with (BUILT / "lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        language.build()
+
+
+class Programs:
+    """Each program once, started and connected when it is first asked for."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker = broker
+        self._running: dict[str, Program] = {}
+
+    def __getitem__(self, name: str) -> Program:
+        if name not in self._running:
+            build(name)
+            self._running[name] = Program(name)
+            self._running[name].connect(self._broker)
+        return self._running[name]
+
+    def move(self, broker: BrokerProcess) -> None:
+        """Connect all of them to another broker."""
+        self._broker = broker
+        for program in self._running.values():
+            program.disconnect()
+            program.connect(broker)
+
+    def end(self) -> None:
+        """End every one."""
+        for program in self._running.values():
+            program.end()
+
+
+@contextmanager
+def programs(broker: BrokerProcess) -> Iterator[Programs]:
+    """Connected to a broker; ended at the end."""
+    running = Programs(broker)
+    try:
+        yield running
+    finally:
+        running.end()

@@ -1,0 +1,150 @@
+import jakarta.jms.Connection;
+import jakarta.jms.DeliveryMode;
+import jakarta.jms.Destination;
+import jakarta.jms.JMSException;
+import jakarta.jms.Message;
+import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
+import jakarta.jms.Session;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.qpid.jms.JmsConnectionFactory;
+import tools.jackson.databind.ObjectMapper;
+
+/** Qpid JMS as a program: see README.md in the folder above for what it is told and says. */
+final class Client {
+    private static final long TIMEOUT_MS = 30_000;
+    /** Of Qpid JMS: each message is acknowledged for itself, and with an outcome of its own. */
+    private static final int INDIVIDUAL_ACKNOWLEDGE = 101;
+    private static final String OUTCOME = "JMS_AMQP_ACK_TYPE";
+    private static final Map<String, Integer> OUTCOMES =
+            Map.of("accept", 1, "reject", 2, "release", 3, "fail", 4, "undeliverable", 5);
+
+    private Connection connection;
+    private Session session;
+    private MessageConsumer consumer;
+    private List<Message> held = new ArrayList<>();
+
+    private Client() {
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        ObjectMapper json = new ObjectMapper();
+        Client client = new Client();
+        PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+        BufferedReader lines = new BufferedReader(
+                new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            out.println(json.writeValueAsString(client.answer(json.readValue(line, Map.class))));
+        }
+        System.exit(0);
+    }
+
+    @SuppressWarnings("unchecked")
+    private Map<String, Object> answer(Map<?, ?> raw) {
+        Map<String, Object> command = (Map<String, Object>) raw;
+        try {
+            return switch ((String) command.get("do")) {
+                case "connect" -> connect(command);
+                case "disconnect" -> disconnect();
+                case "send" -> send(command);
+                case "open" -> open(command.get("address"));
+                case "receive" -> receive(command);
+                case "settle" -> settle((List<String>) command.get("outcomes"));
+                default -> throw new IllegalArgumentException(command.toString());
+            };
+        } catch (Exception reason) {
+            return Map.of("error", reason.toString());
+        }
+    }
+
+    private Map<String, Object> connect(Map<String, Object> command) throws JMSException {
+        String url = "amqp://%s:%s?amqp.saslMechanisms=ANONYMOUS&jms.prefetchPolicy.all=0"
+                + "&jms.forceSyncSend=true&jms.validatePropertyNames=false";
+        connection = new JmsConnectionFactory(
+                url.formatted(command.get("host"), command.get("port"))).createConnection();
+        connection.start();
+        session = connection.createSession(false, INDIVIDUAL_ACKNOWLEDGE);
+        return Map.of();
+    }
+
+    private Map<String, Object> disconnect() {
+        try {
+            if (connection != null) {
+                connection.close();
+            }
+        } catch (JMSException gone) {
+            // the broker may be: nothing is left to close then
+        }
+        connection = null;
+        return Map.of();
+    }
+
+    /** A name, or {@code topic:} and a name. */
+    private Destination destination(Object address) throws JMSException {
+        String name = (String) address;
+        return name.startsWith("topic:")
+                ? session.createTopic(name.substring("topic:".length()))
+                : session.createQueue(name);
+    }
+
+    @SuppressWarnings("unchecked")
+    private Map<String, Object> send(Map<String, Object> command) throws JMSException {
+        List<String> outcomes = new ArrayList<>();
+        try (MessageProducer producer = session.createProducer(destination(command.get("address")))) {
+            for (Object told : (List<?>) command.get("messages")) {
+                outcomes.add(send(producer, (Map<String, Object>) told));
+            }
+        }
+        return Map.of("outcomes", outcomes);
+    }
+
+    private String send(MessageProducer producer, Map<String, Object> told) throws JMSException {
+        Map<String, Object> header = Messages.part(told, "header");
+        int mode = Boolean.TRUE.equals(header.get("durable"))
+                ? DeliveryMode.PERSISTENT : DeliveryMode.NON_PERSISTENT;
+        int priority = (Integer) header.getOrDefault("priority", Message.DEFAULT_PRIORITY);
+        long ttl = ((Number) header.getOrDefault("ttl", 0)).longValue();
+        Message message = Messages.write(session, told);
+        try {
+            producer.send(message, mode, priority, ttl);
+            return "accepted";
+        } catch (JMSException refused) {
+            return "rejected " + refused.getMessage();
+        }
+    }
+
+    /** Without credit: with no prefetch, each receive gives one. */
+    private Map<String, Object> open(Object address) throws JMSException {
+        consumer = session.createConsumer(destination(address));
+        held = new ArrayList<>();
+        return Map.of();
+    }
+
+    private Map<String, Object> receive(Map<String, Object> command) throws JMSException {
+        List<Object> messages = new ArrayList<>();
+        for (int n = 0; n < (Integer) command.get("count"); n++) {
+            Message message = consumer.receive(TIMEOUT_MS);
+            if (message == null) {
+                throw new JMSException("only " + n + " messages came");
+            }
+            held.add(message);
+            messages.add(Messages.read(message));
+        }
+        return Map.of("messages", messages);
+    }
+
+    private Map<String, Object> settle(List<String> outcomes) throws JMSException {
+        for (int n = 0; n < outcomes.size(); n++) {
+            held.get(n).setIntProperty(OUTCOME, OUTCOMES.get(outcomes.get(n)));
+            held.get(n).acknowledge();
+        }
+        consumer.close();
+        return Map.of();
+    }
+}

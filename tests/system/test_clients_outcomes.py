@@ -1,0 +1,135 @@
+"""What each of four clients decides on a message, and what the next one sees of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.client_cases import Told, text
+from tests.system.client_programs import CLIENTS, Programs, programs
+from tests.system.clients import is_empty
+from tests.system.conftest import BrokerProcess, StartBroker
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+POLLS = 1000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerProcess]:
+    started = BrokerProcess("--memory", "--listen", "127.0.0.1:0", "--multicast=news.#")
+    yield started
+    started.terminate()
+
+
+@pytest.fixture(scope="module")
+def connected(broker: BrokerProcess) -> Iterator[Programs]:
+    """The clients, each with a connection."""
+    with programs(broker) as started:
+        yield started
+
+
+def message(name: str, **header: object) -> Told:
+    return {"header": header, "body": {"value": text(name)}}
+
+
+def names(messages: list[Told]) -> list[str]:
+    return [received["body"]["value"][1] for received in messages]
+
+
+def counts(messages: list[Told]) -> list[int]:
+    return [received["header"]["delivery_count"] for received in messages]
+
+
+@pytest.mark.parametrize("reader", CLIENTS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_outcome_is_what_the_next_reader_sees(
+    broker: BrokerProcess, connected: Programs, client: str, reader: str
+) -> None:
+    queue = f"outcomes-{client}-{reader}"
+    words = ["release", "fail", "undeliverable", "reject", "accept"]
+    connected[client].send(queue, *map(message, words))
+    assert counts(connected[client].receive(queue, len(words))) == [0] * len(words)
+    connected[client].settle(*words)
+    again = connected[reader].receive(queue, 3)
+    assert (names(again), counts(again)) == (["release", "fail", "undeliverable"], [0, 1, 1])
+    connected[reader].settle("fail", "fail", "release")
+    last = connected[client].take(queue, 3)
+    assert (names(last), counts(last)) == (["release", "fail", "undeliverable"], [1, 2, 1])
+    assert is_empty(broker.url, queue)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_a_client_held_when_it_left_comes_again_with_its_count_raised(
+    broker: BrokerProcess, connected: Programs, client: str
+) -> None:
+    queue = f"left-{client}"
+    connected[client].send(queue, message("a"), message("b"))
+    connected[client].receive(queue)
+    connected[client].disconnect()
+    connected[client].connect(broker)
+    again = connected[client].take(queue, 2)
+    assert (names(again), counts(again)) == (["a", "b"], [1, 0])
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_higher_priority_overtakes(connected: Programs, client: str) -> None:
+    queue = f"priority-{client}"
+    priorities = (4, 9, 0, 7, 4, 1)
+    connected[client].send(
+        queue, *(message(f"{n}{p}", priority=p) for n, p in enumerate(priorities))
+    )
+    assert names(connected[client].take(queue, 6)) == ["19", "37", "04", "44", "51", "20"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_message_whose_time_is_over_is_not_delivered(
+    broker: BrokerProcess, connected: Programs, client: str
+) -> None:
+    queue = f"ttl-{client}"
+    connected[client].send(queue, message("short", ttl=1))
+    assert any(is_empty(broker.url, queue) for _ in range(POLLS))
+    connected[client].send(queue, message("long", ttl=3_600_000))
+    (received,) = connected[client].take(queue)
+    assert names([received]) == ["long"]
+    assert 0 < received["header"]["ttl"] <= 3_600_000
+
+
+@pytest.mark.parametrize("reader", CLIENTS)
+@pytest.mark.parametrize("writer", CLIENTS)
+def test_a_topic_of_one_client_is_an_address_of_another(
+    connected: Programs, writer: str, reader: str
+) -> None:
+    if writer == reader:
+        pytest.skip("a client of these programs has one connection")
+    topic = f"news.{writer}.{reader}"
+    connected[reader].open(named(reader, topic))
+    assert connected[writer].send(named(writer, topic), message("item")) == ["accepted"]
+    assert names(connected[reader].wait()) == ["item"]
+    connected[reader].settle("accept")
+
+
+def named(client: str, topic: str) -> str:
+    """What the program calls it: JMS has topics, the others have addresses."""
+    return f"topic:{topic}" if client == "jms" else topic
+
+
+def test_a_broker_that_is_killed_keeps_what_it_accepted(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    root = str(tmp_path / "root")
+    broker = start_broker(root)
+    with programs(broker) as connected:
+        for client in CLIENTS:
+            sent = [message("held", durable=True), message("left", durable=True), message("gone")]
+            assert connected[client].send(client, *sent) == ["accepted"] * 3
+            assert names(connected[client].receive(client)) == ["held"]
+        broker.kill()
+        again = start_broker(root)
+        connected.move(again)
+        for client in CLIENTS:
+            received = connected[client].take(client, 2)
+            assert (names(received), counts(received)) == (["held", "left"], [1, 0]), client
+            assert is_empty(again.url, client)
