@@ -15,7 +15,7 @@ import pytest
 
 from tests.services import short_folder
 from tests.system import brokerj
-from tests.system.conftest import CHECKOUT, BrokerProcess
+from tests.system.processes import CHECKOUT, BrokerProcess
 
 README = (CHECKOUT / "README.md").read_text()
 SECTION = README.partition("## Use it from Broker-J\n")[2].partition("\n## ")[0]
@@ -62,8 +62,7 @@ def ask(question: str) -> str:
 @pytest.mark.spark
 @pytest.mark.system
 @pytest.mark.slow
-def test_the_five_steps(tmp_path: Path) -> None:
-    brokerj.build()
+def test_the_five_steps(brokerj_plugin: None, tmp_path: Path) -> None:
     build, install, serve, node, question = blocks()
     home = tmp_path / "qpid"
     (home / "lib" / "opt").mkdir(parents=True)
