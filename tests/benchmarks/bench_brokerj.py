@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median
 
-PEER = Path("../shared/peers/brokerj")
+PEER = Path(os.environ.get("SPARKSTORE_PEERS", "../shared/peers")) / "brokerj"
 MODULE = Path("broker_shim/brokerj")
 STORES = ("sparkstore", "BDB", "DERBY")
 _LINE = re.compile(

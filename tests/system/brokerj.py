@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pytest
@@ -142,7 +142,19 @@ def at(socket: Path) -> str:
     return f"-Dsparkstore.service=unix:{socket}"
 
 
-def run_client(broker: JavaBroker, name: str, *arguments: object) -> dict[str, Any]:
+class Listening(Protocol):
+    """A broker that a client can connect to."""
+
+    @property
+    def port(self) -> int:
+        """Of its AMQP listener."""
+
+    @property
+    def log(self) -> str:
+        """What it logged so far."""
+
+
+def run_client(broker: Listening, name: str, *arguments: object) -> dict[str, Any]:
     """Run a Java client to its end: what it found, a JSON object."""
     done = subprocess.run(
         java(f"sparkstore.brokerj.system.{name}", str(broker.port), *map(str, arguments)),

@@ -1,5 +1,6 @@
 package sparkstore.brokerj.bench;
 
+import java.lang.reflect.Method;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -41,29 +42,38 @@ public final class Backlog {
     private Backlog() {
     }
 
-    public static void main(String[] arguments) throws Exception {
-        Path folder = Path.of(arguments[3]);
-        int count = Integer.parseInt(arguments[4]);
+    public static void main(String[] arguments) {
+        try {
+            run(arguments[0], configuration(arguments[1], arguments[2]), Path.of(arguments[3]),
+                    Integer.parseInt(arguments[4]));
+            System.exit(0);
+        } catch (Exception | Error failure) {
+            failure.printStackTrace();
+            System.exit(1);  // else the broker's threads would keep the process
+        }
+    }
+
+    private static void run(
+            String what, Map<String, Object> configuration, Path folder, int count)
+            throws Exception {
         long began = System.nanoTime();
-        LaunchedBroker launched =
-                new LaunchedBroker(folder, configuration(arguments[1], arguments[2]));
+        LaunchedBroker launched = new LaunchedBroker(folder, configuration);
         VirtualHost<?> host = launched.host();
         if (host == null) {
             throw new IllegalStateException("the virtual host cannot be active: see the log");
         }
-        if (!arguments[0].equals("open")) {
+        if (!what.equals("open")) {
             began = System.nanoTime();
         }
-        long found = switch (arguments[0]) {
+        long found = switch (what) {
             case "fill" -> fill(host, count);
             case "churn" -> churn(host, count);
             case "clean" -> clean(host);
             default -> depth(host);
         };
-        System.out.printf("%s %d %d%n", arguments[0], found,
+        System.out.printf("%s %d %d%n", what, found,
                 TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began));
         launched.shutdown();
-        System.exit(0);
     }
 
     private static long fill(VirtualHost<?> host, int count) throws Exception {
@@ -140,9 +150,16 @@ public final class Backlog {
 
     /** By name: the plugin is built without BDB. Returns how many files it cleaned. */
     private static long clean(VirtualHost<?> host) throws ReflectiveOperationException {
-        long files = (int) host.getClass().getMethod("cleanLog").invoke(host);
-        host.getClass().getMethod("checkpoint", boolean.class).invoke(host, true);
+        long files = (int) operation(host, "cleanLog").invoke(host);
+        operation(host, "checkpoint", boolean.class).invoke(host, true);
         return files;
+    }
+
+    private static Method operation(VirtualHost<?> host, String name, Class<?>... parameters)
+            throws ReflectiveOperationException {
+        Method operation = host.getClass().getMethod(name, parameters);
+        operation.setAccessible(true);  // public, of a class that is not
+        return operation;
     }
 
     private static Map<String, Object> configuration(String hostType, String nodeType) {
