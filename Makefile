@@ -74,10 +74,12 @@ bench-messages: $(SETUP)  ## what a name costs; exit code 1 if more than 3 plain
 	@$(BIN)/python -m tests.benchmarks.bench_addresses
 	@$(BIN)/python -m tests.benchmarks.bench_addresses --queues 1000
 
-bench-brokerj: setup  ## Broker-J on this store beside BDB JE and Derby (needs Maven and ../shared/peers)
-	@$(BIN)/python -m tests.benchmarks.bench_brokerj
-	@$(BIN)/python -m tests.benchmarks.bench_brokerj --size 4096
-	@$(BIN)/python -m tests.benchmarks.bench_brokerj --clients --n 3000
+bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs Maven and ../shared/peers; STORES=...)
+	@for size in 256 4096; do \
+	    $(BIN)/python -m tests.benchmarks.bench_brokerj --size $$size --n 8000 \
+	        --stores $(or $(STORES),sparkstore BDB) && \
+	    $(BIN)/python -m tests.benchmarks.bench_brokerj --size $$size --n 3000 --clients \
+	        --stores $(or $(STORES),sparkstore BDB) || exit 1; done
 	@$(BIN)/python -m tests.benchmarks.bench_backlog
 
 soak: setup  ## kill -9 at random points, hundreds of times

@@ -13,6 +13,7 @@ from pathlib import Path
 from broker_shim.service.listening import Door, listen_on_path
 from broker_shim.service.service import Service
 from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.config import StoreConfig
 from tests.stores import DELTA_CONFIG
 
 CHECKOUT = Path(__file__).parents[1]
@@ -91,11 +92,17 @@ def short_folder() -> Iterator[Path]:
 class Served:
     """A Delta store and its service in this process."""
 
-    def __init__(self, root: Path, socket_path: Path, token: str | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        socket_path: Path,
+        token: str | None = None,
+        config: StoreConfig = DELTA_CONFIG,
+    ) -> None:
         self.root, self.path = root, socket_path
-        self.store = DeltaMessageStore(root, DELTA_CONFIG)
+        self.store = DeltaMessageStore(root, config)
         door = Door(listen_on_path(socket_path), token)
-        self.service = Service(self.store, [door], DELTA_CONFIG.max_message_bytes)
+        self.service = Service(self.store, [door], config.max_message_bytes)
 
     def close(self) -> None:
         """Stop both, cleanly."""
@@ -104,10 +111,12 @@ class Served:
 
 
 @contextmanager
-def served(root: Path, token: str | None = None) -> Iterator[Served]:
+def served(
+    root: Path, token: str | None = None, config: StoreConfig = DELTA_CONFIG
+) -> Iterator[Served]:
     """One that is closed at the end."""
     with short_folder() as folder:
-        there = Served(root, folder / "s", token)
+        there = Served(root, folder / "s", token, config)
         try:
             yield there
         finally:

@@ -39,8 +39,8 @@ Section = tuple[Any, ...]
 
 def entries(store: DeltaMessageStore, member: str) -> Iterator[Section]:
     """Sections of ENTRIES: one moment of the store."""
-    with store.batch() as batch:
-        state = batch.ledger.state
+    with store.look() as ledger:
+        state = ledger.state
         found = [*_definitions(state)]
         found += [
             ("queue", name, *_columns(part), *_held(part, member))
@@ -51,9 +51,12 @@ def entries(store: DeltaMessageStore, member: str) -> Iterator[Section]:
 
 
 def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
-    """Sections of RECOVER: one moment of the store; headers are read from the tables after it."""
-    with store.batch() as batch:
-        state = batch.ledger.state
+    """Sections of RECOVER: one moment of the store; headers are read from the tables after it.
+
+    Those of a log that has no room now are waited for: what a start misses here is lost to it.
+    """
+    with store.look() as ledger:
+        state = ledger.state
         sections = [*_definitions(state)]
         queued: list[Section] = [
             ("entries", name, _int64(message_id for message_id, _ in part), *_held(part, member))
@@ -61,7 +64,7 @@ def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
             for part in _parts(sorted(queue.entries.items(), key=itemgetter(0)))
         ]
         wanted = sorted({*state.messages, *state.staged})
-        volatile = {number: message.header for number, message in batch.ledger.volatile.items()}
+        volatile = {number: message.header for number, message in ledger.volatile.items()}
         next_id = state.next_message_id
     yield from sections
     store.settle()

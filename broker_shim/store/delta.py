@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from broker_shim.completion import Completion
@@ -60,6 +61,20 @@ class DeltaMessageStore(LocalMessageStore):
         return Batch(
             self._ledger, self._log, self._lock, lambda: self._is_closed, self._next_transaction
         )
+
+    @contextmanager
+    def look(self) -> Iterator[Ledger]:
+        """Hold the lock and look at what was decided. It needs no room in the log, as calls do.
+
+        Raises:
+            Closed: The store is closed.
+            StoreError: What the log stopped with: not all that was decided will be durable.
+        """
+        with self._lock:
+            self._check_open()
+            if self.failure is not None:
+                raise self.failure.with_traceback(None)
+            yield self._ledger
 
     def _next_transaction(self) -> int:
         self._transactions += 1

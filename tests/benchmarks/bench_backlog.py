@@ -4,9 +4,10 @@
 
 For each store: a broker fills one queue with `--n` messages of 256 bytes and is stopped; then it is
 started again (its own recovery, synchronous; for ours the service is started again with it, and the
-broker's time includes waiting for that); then the queue is emptied, the broker stopped, and what is
-left on disk counted. Ours is compacted first with no history kept and no grace for readers, as a
-schedule would by and by; BDB is opened once more, to clean up.
+broker's time includes waiting for that). In another folder as many messages go onto a queue and off
+it again, 100,000 at a time, and what is on disk is counted: as the stopped broker leaves it, and
+after the store's own housekeeping. That is, for ours, two compactions with no history kept and no
+grace for readers, as a schedule would run them by and by; for BDB, its `cleanLog` and `checkpoint`.
 """
 
 from __future__ import annotations
@@ -36,29 +37,48 @@ _NO_GRACE = "[store]\nreader_grace_s = 0.0\nsegment_commits = 20\n"
 
 
 class Told(NamedTuple):
-    """Of one store: messages a second while it filled; seconds to start; MB on disk at the end."""
+    """Of one store.
+
+    Attributes:
+        filled_per_second: Messages a second while the queue filled.
+        start_s: Seconds to start with the full queue.
+        churned_per_second: Messages a second that went onto a queue and off it again.
+        left_mb: MB on disk after that, as the stopped broker leaves it.
+        tidied_mb: The same after the store's own housekeeping.
+        wal_mb: Of that, files of a write-ahead log that are reused.
+    """
 
     filled_per_second: float
     start_s: float
+    churned_per_second: float
     left_mb: float
+    tidied_mb: float
+    wal_mb: float
 
 
 class Backlog(Bench):
     """The harness of `bench_brokerj`, with our own driver of a deep queue."""
 
     def run(self, name: str, folder: Path) -> Told:
-        """Fill, start, drain."""
-        (folder / "store.toml").write_text(_NO_GRACE)
-        _, filled_ms = self._do("fill", name, folder)
-        found, start_ms = self._do("open", name, folder)
+        """Fill and start; in another folder churn and tidy."""
+        deep, churned = folder / "deep", folder / "churned"
+        for made in (deep, churned):
+            made.mkdir()
+            (made / "store.toml").write_text(_NO_GRACE)
+        _, filled_ms = self._do("fill", name, deep)
+        found, start_ms = self._do("open", name, deep)
         if found != self._n:
             sys.exit(f"{name}: {found} of {self._n} messages are there after a restart")
         sys.stderr.write(f"{name}: filled in {filled_ms} ms, started in {start_ms} ms\n")
-        self._do("drain", name, folder)
-        self._tidy(name, folder)
-        kept = folder / ("root" if name == "sparkstore" else "work")
-        size = sum(file.stat().st_size for file in kept.rglob("*") if file.is_file())
-        return Told(self._n / filled_ms * 1e3, start_ms / 1e3, size / 1e6)
+        _, churned_ms = self._do("churn", name, churned)
+        left = _size_mb(name, churned)
+        sys.stderr.write(f"{name}: churned in {churned_ms} ms, left {left:.1f} MB\n")
+        self._tidy(name, churned)
+        wal = sum(file.stat().st_size for file in churned.glob("root/wal/*")) / 1e6
+        return Told(
+            *(self._n / filled_ms * 1e3, start_ms / 1e3, self._n / churned_ms * 1e3),
+            *(left, _size_mb(name, churned), wal),
+        )
 
     def _do(self, what: str, name: str, folder: Path) -> tuple[int, int]:
         with self._node(name, folder) as node:
@@ -77,12 +97,17 @@ class Backlog(Bench):
     def _tidy(self, name: str, folder: Path) -> None:
         """Two compactions beside the running service, whose trimmer works; BDB's own cleaner."""
         if name != "sparkstore":
-            self._do("open", name, folder)
+            self._do("clean", name, folder)
             return
         for _ in range(2):
             with self._node(name, folder):
                 words = [sys.executable, "-W", "ignore", "-c", _COMPACT, str(folder / "root")]
                 subprocess.run(words, check=True, capture_output=True)
+
+
+def _size_mb(name: str, folder: Path) -> float:
+    kept = folder / ("root" if name == "sparkstore" else "work")
+    return sum(file.stat().st_size for file in kept.rglob("*") if file.is_file()) / 1e6
 
 
 def main() -> None:

@@ -4,8 +4,8 @@
 
 The peer's harness (../shared/peers/brokerj, copied to build/) drives Broker-J's `MessageStore` with
 no network, or with `--clients` a broker with Qpid JMS producers and a consumer. Each round runs
-every store once, one after the other, each on an empty folder; figures are medians of the rounds.
-Ours is the plugin's jar and one service process, started anew for each round.
+every store once, one after the other, each on an empty folder; figures are medians of the rounds,
+with least and most. Ours is the plugin's jar and one service process, started anew for each round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median
 
-PEER = Path("../shared/peers/brokerj")
+PEER = Path(os.environ.get("SPARKSTORE_PEERS", "../shared/peers")) / "brokerj"
 MODULE = Path("broker_shim/brokerj")
 STORES = ("sparkstore", "BDB", "DERBY")
 _LINE = re.compile(
@@ -171,16 +171,39 @@ def _until(holds: object, seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
-def table(found: dict[str, dict[str, Figure]]) -> Iterator[str]:
-    """Ours beside the others, a phase a line."""
-    for phase, ours in found["sparkstore"].items():
-        yield f"{phase:28} {ours.per_second:8.0f}/s p50 {ours.p50_ms:6.3f} ms" + "".join(
-            f"   {name} {there[phase].per_second:8.0f}/s p50 {there[phase].p50_ms:6.3f} ms"
-            f" (rate x {ours.per_second / there[phase].per_second:.2f},"
-            f" p50 x {ours.p50_ms / (there[phase].p50_ms or 1):.2f})"
-            for name, there in found.items()
-            if name != "sparkstore" and phase in there
-        )
+Rounds = dict[str, dict[str, list[Figure]]]
+
+
+def table(rounds: Rounds) -> Iterator[str]:
+    """Each store's figures, a phase a line; ratios are ours against it."""
+    ours = medians(rounds)[STORES[0]] if STORES[0] in rounds else {}
+    for name, phases in rounds.items():
+        for phase, figures in phases.items():
+            middle, known = medians(rounds)[name][phase], ours.get(phase)
+            yield (
+                f"{phase:28} {name:10} {_spread([f.per_second for f in figures], 0)}/s"
+                f" p50 {_spread([f.p50_ms for f in figures], 3)} ms"
+            ) + (
+                f" (ours: rate x {known.per_second / middle.per_second:.2f},"
+                f" p50 x {known.p50_ms / (middle.p50_ms or 1):.2f})"
+                if known is not None and name != STORES[0]
+                else ""
+            )
+
+
+def _spread(values: list[float], digits: int) -> str:
+    return f"{median(values):8.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def medians(rounds: Rounds) -> dict[str, dict[str, Figure]]:
+    """Of each figure the middle of its rounds."""
+    return {
+        name: {
+            phase: Figure(*(median(values) for values in zip(*figures, strict=True)))
+            for phase, figures in phases.items()
+        }
+        for name, phases in rounds.items()
+    }
 
 
 def main() -> None:
@@ -196,9 +219,7 @@ def main() -> None:
     bench = Bench(arguments)
     bare = median(append_and_sync_ms(BUILD, arguments.size))
     sys.stderr.write(f"{describe()}; bare append + fdatasync {bare:.3f} ms\n")
-    rounds: dict[str, dict[str, list[Figure]]] = {
-        name: defaultdict(list) for name in arguments.stores
-    }
+    rounds: Rounds = {name: defaultdict(list) for name in arguments.stores}
     run = bench.clients if arguments.clients else bench.store
     for number in range(arguments.rounds):
         for name in arguments.stores:
@@ -206,16 +227,9 @@ def main() -> None:
                 for phase, figure in run(name, Path(folder).absolute()).items():
                     rounds[name][phase].append(figure)
             sys.stderr.write(f"round {number + 1} of {arguments.rounds}: {name}\n")
-    found = {
-        name: {
-            phase: Figure(*(median(values) for values in zip(*figures, strict=True)))
-            for phase, figures in phases.items()
-        }
-        for name, phases in rounds.items()
-    }
     if arguments.json:
-        print(json.dumps(found))
-    for line in table(found):
+        print(json.dumps(medians(rounds)))
+    for line in table(rounds):
         sys.stderr.write(line + "\n")
 
 

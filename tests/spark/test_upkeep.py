@@ -20,6 +20,7 @@ from sparkstore.records import (
     message_enqueued,
     opened,
     queue_created,
+    staging_aborted,
 )
 from sparkstore.recovery import recover
 from sparkstore.root import Root
@@ -29,6 +30,7 @@ from tests.spark.support import HEADER, stored, viewed
 KEEP_ALL = Upkeep(history_days=None)
 KEEP_NEEDED = Upkeep(history_days=0.0, reader_grace_s=0.0)
 LARGE = HEADER._replace(header_bytes=1, body_bytes=6)
+STAGED = HEADER._replace(header_bytes=1, body_bytes=4)
 
 
 def _segment(root: Root, number: int, records: Sequence[Record], first: int) -> int:
@@ -39,19 +41,24 @@ def _segment(root: Root, number: int, records: Sequence[Record], first: int) -> 
 
 
 def _filled(root: Root) -> int:
-    """Three segments: ten messages; 6 to 10 stay, 7 is in pieces. Returns the next position."""
+    """Three segments; returns the next position.
+
+    Ten messages, of which 6 to 10 stay, 7 in pieces. Staged with their header, as Broker-J's XA
+    does: 11, which nobody enqueued, and 12, enqueued two segments later. 13 was staged without a
+    header and left there.
+    """
     start = [opened(1, "w"), ids_reserved(1, 1000), queue_created(1, "q", "{}")]
     small = [message_enqueued(2, "q", number, HEADER, b"abc") for number in range(1, 7)]
     pieces = [content_staged(3, 7, 0, b"abc"), content_staged(3, 7, 3, b"def")]
+    staged = [content_staged(3, 11, 0, b"kept"), content_staged(3, 12, 0, b"late")]
+    staged = [record._replace(message=STAGED) for record in staged]
+    pieces += [*staged, content_staged(3, 13, 0, b"left")]
     position = _segment(root, 0, [*start, *small, *pieces], 1)
     position = _segment(root, 1, [message_enqueued(4, "q", 7, LARGE, None)], position)
     gone = [message_dequeued(5, "q", number, None) for number in range(1, 6)]
-    return _segment(
-        root,
-        2,
-        [*gone, *(message_enqueued(6, "q", number, HEADER, b"xyz") for number in (8, 9, 10))],
-        position,
-    )
+    put = [message_enqueued(6, "q", number, HEADER, b"xyz") for number in (8, 9, 10)]
+    put.append(message_enqueued(6, "q", 12, STAGED, None))
+    return _segment(root, 2, [*gone, *put], position)
 
 
 def _held(root: Root) -> list[tuple[int, str, int | None]]:
@@ -62,16 +69,17 @@ def _held(root: Root) -> list[tuple[int, str, int | None]]:
 
 
 def _bodies(root: Root) -> dict[int, bytes]:
-    reader = ContentReader(root)
-    return {number: reader.read(number)[1] for number in recover(root).state.messages}
+    reader, state = ContentReader(root), recover(root).state
+    return {number: reader.read(number)[1] for number in [*state.messages, *state.staged]}
 
 
 def _assert_right(spark: SparkSession, root: Root) -> None:
     """Views, state, recovery and content say what they said before anything was dropped."""
     _, entries, queues, *_ = stored(root)
-    assert sorted(key[1] for key in entries) == [6, 7, 8, 9, 10]
+    assert sorted(key[1] for key in entries) == [6, 7, 8, 9, 10, 12]
     assert viewed(spark)[:2] == (entries, queues)
-    assert _bodies(root) == {6: b"abc", 7: b"abcdef", 8: b"xyz", 9: b"xyz", 10: b"xyz"}
+    bodies = {6: b"abc", 7: b"abcdef", 8: b"xyz", 9: b"xyz", 10: b"xyz"}
+    assert _bodies(root) == bodies | {11: b"kept", 12: b"late"}
     assert [finding for finding in check(root, deep=True) if not finding.holds] == []
 
 
@@ -86,15 +94,17 @@ def test_a_passed_segment_keeps_only_the_content_of_messages_that_wait(
         with pytest.raises(Stopped):
             compact.run(spark, root, upkeep=KEEP_NEEDED, at=stop_at(boundary))
     report = compact.run(spark, root, upkeep=KEEP_NEEDED)
-    assert report.history_start == 13, "the newest segment stays whole"
-    assert _held(root)[:5] == [
+    assert report.history_start == 16, "the newest segment stays whole"
+    assert _held(root)[:7] == [
         (1, "opened", None),
         (9, "enqueued", 6),
         (10, "content", 7),
         (11, "content", 7),
-        (12, "enqueued", 7),
+        (12, "content", 11),
+        (13, "content", 12),
+        (15, "enqueued", 7),
     ]
-    assert [position for position, _, _ in _held(root)[5:]] == [*range(13, end)]
+    assert [position for position, _, _ in _held(root)[7:]] == [*range(16, end)]
     views.register(spark, root)
     _assert_right(spark, root)
     _goes_on(spark, root, end)
@@ -102,8 +112,9 @@ def test_a_passed_segment_keeps_only_the_content_of_messages_that_wait(
 
 def _goes_on(spark: SparkSession, root: Root, end: int) -> None:
     """What comes after is folded, and the queues are right again, again and again."""
-    for number, message_ids in enumerate([(6, 7), (8, 9, 10), (), ()]):
+    for number, message_ids in enumerate([(6, 7), (8, 9, 10, 12), (), ()]):
         gone = [message_dequeued(7, "q", message_id, None) for message_id in message_ids]
+        gone += [staging_aborted(7, 11)] if number == 1 else []
         end = _segment(root, 3 + number, [opened(7, "w"), *gone], end)
         compact.run(spark, root, upkeep=KEEP_NEEDED)
         state = recover(root).state

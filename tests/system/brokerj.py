@@ -11,17 +11,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.system.conftest import CHECKOUT, BrokerProcess
+from tests.system.processes import CHECKOUT, BrokerProcess
 
 MODULE = CHECKOUT / "broker_shim" / "brokerj"
 PLUGIN = MODULE / "target" / "sparkstore-brokerj.jar"
-_OUTCOMES = ("READY ", "ERRORED", "LATE")
+_OUTCOMES = ("READY ", "ERRORED")
 """What `BrokerProcess` says; the broker itself may print before that."""
 START_S, STOP_S, CLIENT_S = 90.0, 30.0, 240.0
 _JVM = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
@@ -52,10 +52,17 @@ def build() -> None:
         )
 
 
-def java(*arguments: object, plugin: Path = PLUGIN) -> list[str]:
-    """The command line of a class among the plugin, its tests and what they need."""
+def java(*arguments: object, plugin: Path = PLUGIN, without: str = "no jar") -> list[str]:
+    """The command line of a class among the plugin, its tests and what they need.
+
+    Args:
+        arguments: Options, the class, its arguments.
+        plugin: The jar of the store.
+        without: Part of the name of a jar that is left out.
+    """
     target = MODULE / "target"
-    classes = [plugin, target / "test-classes", target / "lib" / "*"]
+    needed = [jar for jar in (target / "lib").iterdir() if without not in jar.name]
+    classes = [plugin, target / "test-classes", *needed]
     return ["java", *_JVM, "-cp", os.pathsep.join(map(str, classes)), *map(str, arguments)]
 
 
@@ -66,9 +73,12 @@ class JavaBroker:
         work: Its work folder.
         options: For its JVM: among them the node's attributes, as context variables.
         plugin: The jar of the store.
+        without: Part of the name of a jar that it lacks.
     """
 
-    def __init__(self, work: Path, *options: str, plugin: Path = PLUGIN) -> None:
+    def __init__(
+        self, work: Path, *options: str, plugin: Path = PLUGIN, without: str = "no jar"
+    ) -> None:
         work.mkdir(exist_ok=True)
         self._log = work / "broker.log"
         with self._log.open("ab") as errors:
@@ -77,6 +87,7 @@ class JavaBroker:
                     *options,
                     *("sparkstore.brokerj.system.BrokerProcess", str(work), "0"),
                     plugin=plugin,
+                    without=without,
                 ),
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -131,7 +142,19 @@ def at(socket: Path) -> str:
     return f"-Dsparkstore.service=unix:{socket}"
 
 
-def run_client(broker: JavaBroker, name: str, *arguments: object) -> dict[str, Any]:
+class Listening(Protocol):
+    """A broker that a client can connect to."""
+
+    @property
+    def port(self) -> int:
+        """Of its AMQP listener."""
+
+    @property
+    def log(self) -> str:
+        """What it logged so far."""
+
+
+def run_client(broker: Listening, name: str, *arguments: object) -> dict[str, Any]:
     """Run a Java client to its end: what it found, a JSON object."""
     done = subprocess.run(
         java(f"sparkstore.brokerj.system.{name}", str(broker.port), *map(str, arguments)),
@@ -160,9 +183,9 @@ class Setup:
         """After it was ended."""
         self.service = self._serve()
 
-    def start_broker(self, *options: str) -> None:
+    def start_broker(self, *options: str, without: str = "no jar") -> None:
         """After it was ended; see `JavaBroker`."""
-        self.broker = JavaBroker(self.work, at(self.socket), *options)
+        self.broker = JavaBroker(self.work, at(self.socket), *options, without=without)
 
     def client(self, name: str, *arguments: object) -> dict[str, Any]:
         """Run a Java client to its end: what it found, a JSON object."""

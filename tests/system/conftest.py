@@ -1,89 +1,16 @@
-"""A real broker process, and what clients need to talk to it."""
+"""A real broker process, a real Broker-J, and what clients need to talk to them."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).parents[2]
-START_S, STOP_S = 60.0, 30.0
+from tests.system import brokerj
+from tests.system.processes import CHECKOUT, START_S, BrokerProcess
 
-
-class BrokerProcess:
-    """`sparkstore serve` in a process of its own."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "broker_shim.embedded.serve", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
-        )
-        self._log: list[str] = []
-        self._reader = threading.Thread(target=self._read_log, daemon=True)
-        self._reader.start()
-        assert self._process.stdout is not None
-        self.ready_line = self._process.stdout.readline().strip()
-        if not self.ready_line.startswith(("READY ", "{")):
-            self.wait()
-            message = f"the broker did not start:\n{self.log}"
-            raise AssertionError(message)
-
-    @property
-    def url(self) -> str:
-        """amqp://host:port of the listener."""
-        return self.ready_line.split()[1]
-
-    @property
-    def port(self) -> int:
-        """Of the listener."""
-        return int(self.url.rpartition(":")[2])
-
-    @property
-    def log(self) -> str:
-        """What it wrote on stderr so far; all of it once it has ended."""
-        return "".join(self._log)
-
-    def terminate(self) -> int:
-        """SIGTERM; the exit code."""
-        self.signal(signal.SIGTERM)
-        return self.wait()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """SIGKILL: what the operating system does to a process with no warning."""
-        self._process.kill()
-        self.wait()
-
-    def wait(self) -> int:
-        """Until it has ended; the exit code."""
-        code = self._process.wait(STOP_S)
-        self._reader.join(STOP_S)
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
-        return code
-
-    @property
-    def is_running(self) -> bool:
-        """True until it has ended."""
-        return self._process.poll() is None
-
-    def _read_log(self) -> None:
-        assert self._process.stderr is not None
-        self._log.extend(self._process.stderr)
-
+__all__ = ["CHECKOUT", "START_S", "BrokerProcess", "StartBroker"]
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -108,3 +35,16 @@ def start_broker() -> Iterator[StartBroker]:
 def broker(start_broker: StartBroker) -> BrokerProcess:
     """A broker that keeps nothing."""
     return start_broker("--memory")
+
+
+@pytest.fixture(scope="session")
+def brokerj_plugin() -> None:
+    """The plugin for Broker-J is built; skips where that cannot be."""
+    brokerj.build()
+
+
+@pytest.fixture
+def host(brokerj_plugin: None, tmp_path: Path) -> Iterator[brokerj.Setup]:
+    """A virtual host of Broker-J: a root with its service and its broker."""
+    with brokerj.running(tmp_path) as setup:
+        yield setup

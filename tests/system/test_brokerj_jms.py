@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.system import brokerj
@@ -12,64 +9,71 @@ from tests.system import brokerj
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _plugin() -> None:
-    brokerj.build()
-
-
-@pytest.fixture
-def setup(tmp_path: Path) -> Iterator[brokerj.Setup]:
-    with brokerj.running(tmp_path) as found:
-        yield found
-
-
-def restart(setup: brokerj.Setup) -> None:
-    setup.broker.kill()
-    setup.service.kill()
-    setup.start_service()
-    setup.start_broker()
+def restart(host: brokerj.Setup) -> None:
+    host.broker.kill()
+    host.service.kill()
+    host.start_service()
+    host.start_broker()
 
 
 def texts(*numbers: int) -> list[str]:
     return [f"m{n}" for n in numbers]
 
 
-def test_persistent_messages_survive_and_transient_ones_do_not(setup: brokerj.Setup) -> None:
-    setup.client("JmsClient", "send", "auto.jms", 50)
-    restart(setup)
-    assert setup.client("JmsClient", "receive", "auto.jms")["texts"] == texts(*range(50))
+def test_persistent_messages_survive_and_transient_ones_do_not(host: brokerj.Setup) -> None:
+    host.client("JmsClient", "send", "auto.jms", 50)
+    restart(host)
+    assert host.client("JmsClient", "receive", "auto.jms")["texts"] == texts(*range(50))
 
 
-def test_transactions(setup: brokerj.Setup) -> None:
-    setup.client("JmsClient", "transact", "auto.tx")
-    restart(setup)
-    found = setup.client("JmsClient", "roll-back-receive", "auto.tx")
+def test_transactions(host: brokerj.Setup) -> None:
+    host.client("JmsClient", "transact", "auto.tx")
+    restart(host)
+    found = host.client("JmsClient", "roll-back-receive", "auto.tx")
     assert found["redelivered"] == [True] * 3
-    restart(setup)
-    assert setup.client("JmsClient", "receive", "auto.tx")["texts"] == []
+    restart(host)
+    assert host.client("JmsClient", "receive", "auto.tx")["texts"] == []
 
 
-def test_durable_and_shared_subscriptions_with_selectors(setup: brokerj.Setup) -> None:
-    first = setup.client("JmsClient", "subscribe", "amq.topic/news", "region = 'EU'")
+def test_durable_and_shared_subscriptions_with_selectors(host: brokerj.Setup) -> None:
+    first = host.client("JmsClient", "subscribe", "amq.topic/news", "region = 'EU'")
     assert first == {"alone": [], "shared": []}
-    restart(setup)
-    setup.client("JmsClient", "publish", "amq.topic/news")
-    restart(setup)
-    found = setup.client("JmsClient", "subscribe", "amq.topic/news", "region = 'EU'")
+    restart(host)
+    host.client("JmsClient", "publish", "amq.topic/news")
+    restart(host)
+    found = host.client("JmsClient", "subscribe", "amq.topic/news", "region = 'EU'")
     assert found == {"alone": texts(0, 2, 4, 6, 8), "shared": texts(0, 2, 4, 6, 8)}
 
 
-@pytest.mark.parametrize(("version", "column"), [("0-10", "0-10"), ("0-9-1", "0-8")])
-def test_the_old_protocols(setup: brokerj.Setup, version: str, column: str) -> None:
-    setup.client("OldJmsClient", version, "send", "old", 20)
-    setup.client("OldJmsClient", version, "transact", "old.tx", 3)
-    restart(setup)
-    assert setup.client("OldJmsClient", version, "receive", "old", 20)["texts"] == texts(*range(20))
-    assert setup.client("OldJmsClient", version, "receive", "old.tx", 3)["texts"] == texts(0, 1, 2)
-    setup.stop()
-    rows = setup.journal("kind", "queue", "protocol", "priority", "properties", "correlation_id")
+def send_old(host: brokerj.Setup, version: str) -> None:
+    host.client("OldJmsClient", version, "send", "old", 20)
+    host.client("OldJmsClient", version, "transact", "old.tx", 3)
+
+
+def check_old(host: brokerj.Setup, version: str, column: str) -> None:
+    assert host.client("OldJmsClient", version, "receive", "old", 20)["texts"] == texts(*range(20))
+    assert host.client("OldJmsClient", version, "receive", "old.tx", 3)["texts"] == texts(0, 1, 2)
+    host.stop()
+    rows = host.journal("kind", "queue", "protocol", "priority", "properties", "correlation_id")
     found = [r for r in rows.to_pylist() if r["kind"] == "enqueued" and r["queue"] == "old"]
     assert {row["protocol"] for row in found} == {f"brokerj:{column}"}
     assert [dict(row["properties"])["region"] for row in found] == ["EU", "US"] * 10
     assert [row["correlation_id"] for row in found] == [f"c{n}" for n in range(20)]
     assert {row["priority"] for row in found} == {7}
+
+
+def test_amqp_0_10(host: brokerj.Setup) -> None:
+    send_old(host, "0-10")
+    restart(host)
+    check_old(host, "0-10", "0-10")
+
+
+def test_amqp_0_9_1_and_a_broker_that_lacks_its_plugin(host: brokerj.Setup) -> None:
+    """It keeps the host in ERRORED, says what to do, loses nothing, and does not end."""
+    send_old(host, "0-9-1")
+    host.broker.kill()
+    host.start_broker("-Dtest.protocols=AMQP_0_10,AMQP_1_0", without="amqp-0-8-protocol")
+    assert host.broker.outcome == "ERRORED"
+    assert "put the plugin of its protocol on the class path" in host.broker.log
+    restart(host)
+    check_old(host, "0-9-1", "0-8")

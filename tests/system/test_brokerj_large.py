@@ -12,15 +12,15 @@ from proton.utils import BlockingConnection
 from tests.system import brokerj
 from tests.system.clients import connected, take
 
-pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.thorough]
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.slow,
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("brokerj_plugin"),
+]
 
 HUNDRED_MB = 100_000_000
 WAIT_S = 120
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _plugin() -> None:
-    brokerj.build()
 
 
 def test_a_message_of_100_mb(tmp_path: Path) -> None:

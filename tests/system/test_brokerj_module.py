@@ -12,8 +12,7 @@ from tests.system import brokerj
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
-def test_the_plugins_own_tests() -> None:
-    brokerj.build()
+def test_the_plugins_own_tests(brokerj_plugin: None) -> None:
     done = subprocess.run(
         [
             *("mvn", "-q", "-B", "-f", str(brokerj.MODULE / "pom.xml"), "test"),

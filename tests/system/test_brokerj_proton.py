@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,20 +13,9 @@ from tests.system.clients import connected, take
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _plugin() -> None:
-    brokerj.build()
-
-
-@pytest.fixture
-def setup(tmp_path: Path) -> Iterator[brokerj.Setup]:
-    with brokerj.running(tmp_path) as found:
-        yield found
-
-
-def send(setup: brokerj.Setup, queue: str, first: int, end: int, body: bytes = b"x") -> None:
+def send(host: brokerj.Setup, queue: str, first: int, end: int, body: bytes = b"x") -> None:
     """Each send returns when the broker has settled it: durable by then."""
-    with connected(setup.broker.url, allowed_mechs="ANONYMOUS") as connection:
+    with connected(host.broker.url, allowed_mechs="ANONYMOUS") as connection:
         sender = connection.create_sender(queue)
         for n in range(first, end):
             sender.send(
@@ -41,40 +29,40 @@ def send(setup: brokerj.Setup, queue: str, first: int, end: int, body: bytes = b
             )
 
 
-def ids(setup: brokerj.Setup, queue: str, count: int) -> list[int]:
-    return [m.id for m in take(setup.broker.url, queue, count)]
+def ids(host: brokerj.Setup, queue: str, count: int) -> list[int]:
+    return [m.id for m in take(host.broker.url, queue, count)]
 
 
-def test_a_thousand_messages_survive_kill_9_of_broker_and_service(setup: brokerj.Setup) -> None:
-    send(setup, "auto.q", 0, 1000)
-    setup.broker.kill()
-    setup.service.kill()
-    setup.start_service()
-    setup.start_broker()
-    assert ids(setup, "auto.q", 1000) == list(range(1000))
+def test_a_thousand_messages_survive_kill_9_of_broker_and_service(host: brokerj.Setup) -> None:
+    send(host, "auto.q", 0, 1000)
+    host.broker.kill()
+    host.service.kill()
+    host.start_service()
+    host.start_broker()
+    assert ids(host, "auto.q", 1000) == list(range(1000))
 
 
-def test_the_service_alone_is_killed_and_the_broker_goes_on(setup: brokerj.Setup) -> None:
-    send(setup, "auto.q", 0, 100)
-    setup.service.kill()
-    setup.start_service()
-    send(setup, "auto.q", 100, 200)
-    assert ids(setup, "auto.q", 200) == list(range(200))
+def test_the_service_alone_is_killed_and_the_broker_goes_on(host: brokerj.Setup) -> None:
+    send(host, "auto.q", 0, 100)
+    host.service.kill()
+    host.start_service()
+    send(host, "auto.q", 100, 200)
+    assert ids(host, "auto.q", 200) == list(range(200))
 
 
-def test_the_broker_alone_is_killed_and_finds_its_queues(setup: brokerj.Setup) -> None:
-    send(setup, "auto.q", 0, 100)
-    setup.broker.kill()
-    setup.start_broker()
-    send(setup, "auto.q", 100, 200)
-    assert ids(setup, "auto.q", 200) == list(range(200))
-    setup.stop()
+def test_the_broker_alone_is_killed_and_finds_its_queues(host: brokerj.Setup) -> None:
+    send(host, "auto.q", 0, 100)
+    host.broker.kill()
+    host.start_broker()
+    send(host, "auto.q", 100, 200)
+    assert ids(host, "auto.q", 200) == list(range(200))
+    host.stop()
 
 
-def test_columns_that_sql_queries_are_in_the_journal(setup: brokerj.Setup) -> None:
-    send(setup, "auto.q", 0, 10, body=b"hello")
-    setup.stop()
-    rows = setup.journal("kind", "queue", "protocol", "subject", "properties", "amqp_message_id")
+def test_columns_that_sql_queries_are_in_the_journal(host: brokerj.Setup) -> None:
+    send(host, "auto.q", 0, 10, body=b"hello")
+    host.stop()
+    rows = host.journal("kind", "queue", "protocol", "subject", "properties", "amqp_message_id")
     found = [row for row in rows.to_pylist() if row["kind"] == "enqueued"]
     assert [row["subject"] for row in found] == [f"s{n}" for n in range(10)]
     assert [dict(row["properties"])["region"] for row in found] == ["US", "EU"] * 5
@@ -83,40 +71,40 @@ def test_columns_that_sql_queries_are_in_the_journal(setup: brokerj.Setup) -> No
     assert [row["amqp_message_id"] for row in found] == [str(n) for n in range(10)]
 
 
-def test_sizes_from_nothing_to_many_pieces(setup: brokerj.Setup) -> None:
+def test_sizes_from_nothing_to_many_pieces(host: brokerj.Setup) -> None:
     sizes = [0, 1, 100_000, 3_000_000, 20_000_000]
-    with connected(setup.broker.url, allowed_mechs="ANONYMOUS") as connection:
+    with connected(host.broker.url, allowed_mechs="ANONYMOUS") as connection:
         sender = connection.create_sender("auto.large")
         for n, size in enumerate(sizes):
             sender.send(Message(id=n, durable=True, body=bytes([n]) * size))
-    setup.broker.kill()
-    setup.service.kill()
-    setup.start_service()
-    setup.start_broker()
-    found = take(setup.broker.url, "auto.large", len(sizes))
+    host.broker.kill()
+    host.service.kill()
+    host.start_service()
+    host.start_broker()
+    found = take(host.broker.url, "auto.large", len(sizes))
     assert [bytes(m.body) for m in found] == [bytes([n]) * size for n, size in enumerate(sizes)]
 
 
-def test_names_of_queues_are_any_text(setup: brokerj.Setup) -> None:
+def test_names_of_queues_are_any_text(host: brokerj.Setup) -> None:
     names = ["auto." + "x" * 250, "auto.Grüße 日本 😀", "auto.a'b\"c;d%e"]
     for name in names:
-        send(setup, name, 0, 2)
-    setup.broker.kill()
-    setup.start_broker()
-    assert [ids(setup, name, 2) for name in names] == [[0, 1]] * 3
+        send(host, name, 0, 2)
+    host.broker.kill()
+    host.start_broker()
+    assert [ids(host, name, 2) for name in names] == [[0, 1]] * 3
 
 
-def test_a_second_broker_on_the_root_is_refused(setup: brokerj.Setup, tmp_path: Path) -> None:
-    second = brokerj.JavaBroker(tmp_path / "second", brokerj.at(setup.socket))
+def test_a_second_broker_on_the_root_is_refused(host: brokerj.Setup, tmp_path: Path) -> None:
+    second = brokerj.JavaBroker(tmp_path / "second", brokerj.at(host.socket))
     try:
         assert second.outcome == "ERRORED"
         assert "connected already" in second.log
     finally:
         second.kill()
-    send(setup, "auto.q", 0, 1)
+    send(host, "auto.q", 0, 1)
 
 
-def test_no_service_at_start_is_one_clear_line(tmp_path: Path) -> None:
+def test_no_service_at_start_is_one_clear_line(brokerj_plugin: None, tmp_path: Path) -> None:
     broker = brokerj.JavaBroker(
         tmp_path / "work", brokerj.at(tmp_path / "nowhere"), "-Dsparkstore.connectTimeout=1"
     )

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.services import short_folder
-from tests.system import brokerj
-from tests.system.conftest import CHECKOUT, BrokerProcess
+from tests.system import brokerj, qpid_server
+from tests.system.processes import CHECKOUT, BrokerProcess
+from tests.system.qpid_server import QpidServer
 
 README = (CHECKOUT / "README.md").read_text()
 SECTION = README.partition("## Use it from Broker-J\n")[2].partition("\n## ")[0]
@@ -59,34 +60,46 @@ def ask(question: str) -> str:
     return done.stdout
 
 
+def served(command: str) -> BrokerProcess:
+    """The service that the README starts."""
+    name, *arguments = sparkstore(command)
+    assert name == "serve"
+    return BrokerProcess(*arguments)
+
+
+def state_after_put(server: QpidServer, node: dict[str, str]) -> str:
+    """Of the virtual host, after its node was created by HTTP, beside the first."""
+    found = re.search(r"`PUT (/\S+/)queues`", SECTION)
+    assert found is not None
+    attributes = {**node, "name": "other", "defaultVirtualHostNode": "false"}
+    server.ask("PUT", f"{found[1]}other", attributes)
+    state = server.ask("GET", "/api/latest/virtualhost/other/other")["state"]
+    return str(state)
+
+
 @pytest.mark.spark
 @pytest.mark.system
 @pytest.mark.slow
-def test_the_five_steps(tmp_path: Path) -> None:
-    brokerj.build()
+def test_the_five_steps(brokerj_plugin: None, tmp_path: Path) -> None:
     build, install, serve, node, question = blocks()
+    qpid_server.fetch()
     home = tmp_path / "qpid"
     (home / "lib" / "opt").mkdir(parents=True)
     shell(build, home)
     shell(install, home)
     with short_folder() as folder:
-        root = str(folder / "queues")
+        root, other = str(folder / "queues"), str(folder / "other")
         assert all(ROOT in text for text in (serve, node, question))
-        command, *arguments = sparkstore(serve.replace(ROOT, root))
-        assert command == "serve"
-        service = BrokerProcess(*arguments)
-        attributes = json.dumps(json.loads(node.replace(ROOT, root)))
-        broker = brokerj.JavaBroker(
-            tmp_path / "work",
-            f"-Dtest.node={attributes}",
-            plugin=home / "lib" / "opt" / "sparkstore-brokerj.jar",
-        )
+        services = [served(serve.replace(ROOT, place)) for place in (root, other)]
+        server = QpidServer(home, tmp_path / "work", [json.loads(node.replace(ROOT, root))])
         try:
-            brokerj.run_client(broker, "JmsClient", "send", "orders", 50)
+            brokerj.run_client(server, "JmsClient", "send", "orders", 50)
+            assert state_after_put(server, json.loads(node.replace(ROOT, other))) == "ACTIVE"
             answer = ask(question.replace(ROOT, root))
         finally:
-            broker.kill()
-            service.kill()
+            server.kill()
+            for service in services:
+                service.kill()
     assert re.search(r"\borders\b\W+25\b", answer), answer
 
 

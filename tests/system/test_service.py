@@ -208,6 +208,22 @@ def test_a_request_that_is_sent_again_is_decided_once(service: Served, member: R
     assert ids_on(service) == [1, 2]
 
 
+def test_each_enqueue_brings_the_content_until_one_of_them_was_not_refused(
+    service: Served, member: RawMember
+) -> None:
+    named = enqueue(1, body=None)._replace(message=MessageHeader(None))
+    member.say(wire.DO, 2, (enqueue(1, "nowhere"),))
+    member.say(wire.DO, 3, (named,))
+    member.say(wire.DO, 4, (enqueue(1),))
+    member.say(wire.DO, 5, (create("twin"),))
+    member.say(wire.DO, 6, (enqueue(1, "twin"),))
+    refusals = member.until_done(6)
+    assert [request for request, *_ in refusals] == [2, 3]
+    assert "make a new message" in refusals[1][2]
+    assert (ids_on(service), ids_on(service, "twin")) == ([1], [1])
+    assert service.store.load(1).body == b"body"
+
+
 def test_a_restarted_service_knows_what_was_decided(tmp_path: Path) -> None:
     with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
         member.hello()

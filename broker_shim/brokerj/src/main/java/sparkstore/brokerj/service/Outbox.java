@@ -158,6 +158,10 @@ final class Outbox {
     /**
      * A connection was made: settle what the service had decided, send the rest again.
      *
+     * <p>What it had not decided and nobody waits for any more is withdrawn: who was told "outcome
+     * unknown" shall not be surprised by it later. That is safe, because the service takes nothing
+     * from an older connection of a member once it has greeted the new one.
+     *
      * @param decidedThrough the highest request that it ever decided: we go on from there
      * @param isSameRun the service is the process that answered before, so that it remembers the
      *     first parts of unfinished groups
@@ -169,6 +173,9 @@ final class Outbox {
         lastRequest = Math.max(lastRequest, decidedThrough);
         unsent.clear();
         for (Request request : requests.values()) {
+            if (!request.isAnswered && request.decided.isDone()) {
+                unansweredBytes -= request.withdraw();
+            }
             if (!request.isAnswered || !isSameRun) {
                 unsent.add(request);
             }
@@ -202,16 +209,18 @@ final class Outbox {
     }
 
     /**
-     * Requests and reads that wait since before a time and whose callers shall wait no more. What
-     * was sent once stays in its place and is sent again: its outcome is unknown, not "not done".
-     * What was never sent is withdrawn: nobody shall be surprised by it later.
+     * Requests and reads that wait since before a time and whose callers shall wait no more. Of what
+     * was sent once the outcome is unknown until the next connection; it keeps its place. What was
+     * never sent is withdrawn at once.
      */
     synchronized List<Outgoing> waitingSince(long beforeNanos) {
         List<Outgoing> found = new ArrayList<>();
         for (Request request : requests.values()) {
             if (!request.isAnswered && !request.decided.isDone()
                     && request.sinceNanos - beforeNanos < 0) {
-                unansweredBytes -= request.withdraw();
+                if (!request.wasSent) {
+                    unansweredBytes -= request.withdraw();
+                }
                 found.add(request);
             }
         }

@@ -38,7 +38,7 @@ abstract sealed class Outgoing permits Request, Read {
         return rest.get();
     }
 
-    /** Say this instead, of as many elements. Only for a frame that was never sent. */
+    /** Say this instead, of as many elements. Only for a frame that was not decided. */
     final void replace(byte[] by) {
         restBytes = by.length;
         rest = () -> by;

@@ -30,12 +30,13 @@ final class Request extends Outgoing {
     }
 
     /**
-     * Make it a request that changes nothing, if it was never sent: its number stays in its place.
+     * Make it a request that changes nothing: its number stays in its place. Only for one that is
+     * known not to have been decided. A part of a group stays as it is, which means nothing.
      *
      * @return by how many bytes it became shorter
      */
     int withdraw() {
-        if (wasSent || nothing == null) {
+        if (isWithdrawn || nothing == null) {
             return 0;
         }
         int before = restBytes();

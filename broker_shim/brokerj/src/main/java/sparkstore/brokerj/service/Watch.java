@@ -9,9 +9,9 @@ import java.util.function.Consumer;
  * <p>A connected service that has work and says nothing for the answer timeout is dropped, which
  * means: reconnect and replay, harmless if it was only slow. While there is no connection, callers
  * that waited longer than the retry timeout are told so. A request that was never sent is withdrawn
- * then ({@link Withdrawn}: nothing of it will happen). One that was sent keeps its place, because
- * the service may have decided it already, and is replayed: its failure means "outcome unknown", as
- * for a client whose connection broke while it waited.
+ * then ({@link Withdrawn}: nothing of it will happen). For one that was sent that means "outcome
+ * unknown", as for a client whose connection broke while it waited: the service may have decided it
+ * before it went away. If it had not, the request is withdrawn as soon as the service is back.
  */
 final class Watch {
     private static final long TICK_MS = 100;

@@ -2,10 +2,10 @@ package sparkstore.brokerj.store;
 
 import java.nio.ByteBuffer;
 import org.apache.qpid.server.bytebuffer.QpidByteBuffer;
+import org.apache.qpid.server.configuration.IllegalConfigurationException;
 import org.apache.qpid.server.plugin.MessageMetaDataType;
 import org.apache.qpid.server.store.MessageMetaDataTypeRegistry;
 import org.apache.qpid.server.store.StorableMessageMetaData;
-import org.apache.qpid.server.store.StoreException;
 
 /**
  * A message's metadata as the store keeps it: the type's ordinal, then the metadata's own encoding.
@@ -44,12 +44,13 @@ final class MetaData {
     }
 
     /**
-     * @throws StoreException the message is not one of the plugin's, or of a protocol that is not
-     *     installed: the broker must not go on and lose it
+     * @throws IllegalConfigurationException the message is not one of the plugin's, or of a protocol
+     *     that is not installed: the virtual host must not go on and lose it. It goes to ERRORED by
+     *     this; by a StoreException, which is server-scoped, the start of the whole broker would end
      */
     static StorableMessageMetaData decode(long messageId, byte[] encoded) {
         if (encoded == null || encoded.length == 0) {
-            throw new StoreException("message " + messageId + " was not written by Broker-J");
+            throw new IllegalConfigurationException("message " + messageId + " was not written by Broker-J");
         }
         ByteBuffer bytes = ByteBuffer.wrap(encoded);
         int ordinal = bytes.get() & 0xff;
@@ -71,7 +72,7 @@ final class MetaData {
             // Said below, as for a gap.
         }
         if (type == null) {
-            throw new StoreException("message " + messageId + " has metadata of type " + ordinal
+            throw new IllegalConfigurationException("message " + messageId + " has metadata of type " + ordinal
                     + ": put the plugin of its protocol on the class path");
         }
         return type;

@@ -47,7 +47,13 @@ final class QueueNames {
 
     /** The name for a new queue: the wanted one if it is free. */
     String free(UUID id, String wanted) {
-        return ids.containsKey(wanted) ? wanted + " (" + id + ")" : wanted;
+        UUID owner = ids.get(wanted);
+        return owner == null || owner.equals(id) ? wanted : wanted + " (" + id + ")";
+    }
+
+    /** Nobody can say whether the queue is there: it is to be created again, under its name. */
+    void doubt(UUID id) {
+        names.remove(id);
     }
 
     /** The queue goes; null if there is none of this UUID. */

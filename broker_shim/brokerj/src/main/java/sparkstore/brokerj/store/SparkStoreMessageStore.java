@@ -107,11 +107,11 @@ public final class SparkStoreMessageStore implements MessageStore {
 
     @Override
     public <T extends StorableMessageMetaData> MessageHandle<T> addMessage(T metaData) {
-        return message(getNextMessageId(), metaData, SparkStoredMessage.Kept.NOWHERE);
+        return message(getNextMessageId(), metaData, Keeping.Kept.NOWHERE);
     }
 
     <T extends StorableMessageMetaData> SparkStoredMessage<T> message(
-            long messageId, T metaData, SparkStoredMessage.Kept kept) {
+            long messageId, T metaData, Keeping.Kept kept) {
         SparkStoredMessage<T> message = new SparkStoredMessage<>(this, messageId, metaData, kept);
         messages.put(messageId, message);
         return message;

@@ -53,7 +53,7 @@ final class SparkStoreReader implements MessageStoreReader {
             long messageId, T metaData) {
         boolean isPrepared = prepared.contains(messageId);
         return store.message(messageId, metaData, isPrepared
-                ? SparkStoredMessage.Kept.STAGED : SparkStoredMessage.Kept.RECOVERED);
+                ? Keeping.Kept.STAGED : Keeping.Kept.RECOVERED);
     }
 
     @Override

@@ -44,9 +44,8 @@ final class SparkStoreTransaction implements Transaction {
     private final List<MessageEnqueueRecord> dequeues = new ArrayList<>(1);
     private final List<Prepared> prepared = new ArrayList<>(0);
     private final List<String> ended = new ArrayList<>(0);
-    /** Messages of ours that this transaction brings, with what was kept of them before. */
-    private final Map<SparkStoredMessage<?>, SparkStoredMessage.Kept> brought =
-            new IdentityHashMap<>(2);
+    /** Messages of ours in this transaction, and how the service keeps them once it is durable. */
+    private final Map<SparkStoredMessage<?>, Keeping.Kept> brought = new IdentityHashMap<>(2);
     private StoreClient.Pieces pieces;
 
     SparkStoreTransaction(SparkStoreMessageStore store) {
@@ -107,39 +106,45 @@ final class SparkStoreTransaction implements Transaction {
 
     private CompletableFuture<Void> commit(boolean isUrgent) {
         store.checkOpen();
-        CompletableFuture<Void> decided;
+        RecordBatch batch;
         try {
-            RecordBatch batch = batch();
-            if (batch.count() == 0) {
-                return CompletableFuture.completedFuture(null);
-            }
-            session.changing();
-            brought.keySet().forEach(SparkStoredMessage::sent);
-            try {
-                decided = session.client().submit(batch, pieces, isUrgent);
-            } catch (RuntimeException failure) {
-                brought.forEach(SparkStoredMessage::decided);
-                throw failure;
-            }
+            batch = batch();
         } catch (RuntimeException failure) {
-            brought.forEach(SparkStoredMessage::revert);
             abandonPieces();
             throw failure;
         }
+        if (batch.count() == 0) {
+            return CompletableFuture.completedFuture(null);
+        }
+        CompletableFuture<Void> decided = send(batch, isUrgent);
         Map<String, String> xids = xids();
         var messages = new IdentityHashMap<>(brought);
         forget();
         return decided.whenComplete((done, failure) -> {
-            messages.forEach((message, kept) -> message.decided(failure == null ? null : kept));
+            messages.forEach((message, kept) ->
+                    message.keeping().decided(failure == null ? kept : null));
             if (failure == null) {
                 session.remember(ConfiguredObjects.XID, xids);
             }
         });
     }
 
+    private CompletableFuture<Void> send(RecordBatch batch, boolean isUrgent) {
+        session.changing();
+        brought.keySet().forEach(message -> message.keeping().sent());
+        try {
+            return session.client().submit(batch, pieces, isUrgent);
+        } catch (RuntimeException failure) {
+            brought.keySet().forEach(message -> message.keeping().decided(null));
+            abandonPieces();
+            throw failure;
+        }
+    }
+
     private void abandonPieces() {
         if (pieces != null) {
             pieces.abandon();
+            pieces = null;
         }
     }
 
@@ -152,6 +157,7 @@ final class SparkStoreTransaction implements Transaction {
 
     private RecordBatch batch() {
         RecordBatch batch = new RecordBatch();
+        brought.clear();
         boolean isLarge = isLarge();
         for (Prepared branch : prepared) {
             branch.messages().forEach(message -> stage(batch, message, isLarge));
@@ -194,8 +200,9 @@ final class SparkStoreTransaction implements Transaction {
     private void enqueue(RecordBatch batch, TransactionLogResource queue,
             EnqueueableMessage<?> message, boolean isLarge) {
         String name = session.queueName(queue.getId(), queue.getName());
-        SparkStoredMessage<?> stored = ours(message);
-        SparkStoredMessage.Brought bring = stored.enqueue(message);
+        SparkStoredMessage<?> stored = store.ours(message);
+        boolean isBrought = brought.put(stored, Keeping.Kept.ENQUEUED) != null;
+        SparkStoredMessage.Brought bring = stored.enqueue(message, isBrought);
         byte[] body = bring.body();
         if (body != null && isLarge && body.length > StoreClient.PIECE_BYTES) {
             pieces().send(message.getMessageNumber(), null, body);
@@ -206,9 +213,9 @@ final class SparkStoreTransaction implements Transaction {
 
     /** A branch too large for a frame brings each message ahead, staged by a request of its own. */
     private void stage(RecordBatch batch, EnqueueableMessage<?> message, boolean isLarge) {
-        SparkStoredMessage<?> stored = ours(message);
+        SparkStoredMessage<?> stored = store.ours(message);
         SparkStoredMessage.Brought bring = stored.prepare(message);
-        if (bring == null) {
+        if (bring == null || brought.put(stored, Keeping.Kept.STAGED) != null) {
             return;
         }
         if (isLarge || bring.body().length > StoreClient.PIECE_BYTES) {
@@ -216,12 +223,6 @@ final class SparkStoreTransaction implements Transaction {
         } else {
             batch.content(message.getMessageNumber(), bring.header(), bring.body());
         }
-    }
-
-    private SparkStoredMessage<?> ours(EnqueueableMessage<?> message) {
-        SparkStoredMessage<?> stored = store.ours(message);
-        brought.putIfAbsent(stored, stored.kept());
-        return stored;
     }
 
     private StoreClient.Pieces pieces() {

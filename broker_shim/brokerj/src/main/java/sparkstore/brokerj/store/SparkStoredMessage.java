@@ -7,6 +7,7 @@ import org.apache.qpid.server.store.MessageHandle;
 import org.apache.qpid.server.store.StorableMessageMetaData;
 import org.apache.qpid.server.store.StoredMessage;
 import sparkstore.brokerj.service.Loaded;
+import sparkstore.brokerj.store.Keeping.Kept;
 
 /**
  * A message: first a handle that takes its content, then the message itself.
@@ -16,23 +17,12 @@ import sparkstore.brokerj.service.Loaded;
  * message id, from any thread (point 7); the size in memory is exactly metadata plus content, each
  * 0 while it is evacuated (point 8); delete listeners see the metadata (point 6).
  *
- * <p>Everything is guarded by the message's own monitor. What is evacuated was durable before: a
- * message whose first enqueue is under way ({@code inFlight}) is kept in memory until it is done.
+ * <p>What is in memory is guarded by the message's own monitor, which is held while content is read
+ * back. What is evacuated was durable before: a message whose first enqueue is under way is kept in
+ * memory until it is done ({@link Keeping}).
  */
 final class SparkStoredMessage<T extends StorableMessageMetaData>
         implements StoredMessage<T>, MessageHandle<T> {
-    /** Where the content is, besides memory. */
-    enum Kept {
-        /** Nowhere: the next enqueue brings header and body. */
-        NOWHERE,
-        /** With the service, on no queue: the next enqueue brings the header. */
-        STAGED,
-        /** With the service since before this start, on a queue unless it was left over. */
-        RECOVERED,
-        /** On a queue, or about to be: the next enqueue names it. */
-        ENQUEUED
-    }
-
     /**
      * What an enqueue has to bring.
      *
@@ -46,10 +36,9 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
     private final long messageId;
     private final int contentSize;
     private final int metadataSize;
+    private final Keeping keeping;
     private T metaData;
     private QpidByteBuffer content;
-    private Kept kept;
-    private int inFlight;
     private boolean isRemoved;
     private boolean isLeaving;
     private byte[] knownHeader;
@@ -58,7 +47,7 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
         this.store = store;
         this.messageId = messageId;
         this.metaData = metaData;
-        this.kept = kept;
+        keeping = new Keeping(kept);
         contentSize = metaData.getContentSize();
         metadataSize = metaData.getStorableSize();
         store.inMemory(metadataSize);
@@ -106,7 +95,7 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
 
     @Override
     public synchronized QpidByteBuffer getContent(int offset, int length) {
-        if (content == null && kept != Kept.NOWHERE && contentSize > 0 && !isRemoved) {
+        if (content == null && keeping.now() != Kept.NOWHERE && contentSize > 0 && !isRemoved) {
             content = QpidByteBuffer.wrap(load().body());
             store.inMemory(contentSize);
         }
@@ -128,7 +117,7 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
 
     @Override
     public synchronized boolean isInContentInMemory() {
-        return !isRemoved && (kept == Kept.NOWHERE || content != null);
+        return !isRemoved && (keeping.now() == Kept.NOWHERE || content != null);
     }
 
     @Override
@@ -143,12 +132,12 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
     /** Forget content and metadata; false if that has to wait until they are durable. */
     @Override
     public synchronized boolean flowToDisk() {
-        if (isRemoved || inFlight > 0) {
+        if (isRemoved || keeping.isFirstInFlight()) {
             return isRemoved;
         }
-        if (kept == Kept.NOWHERE) {
+        if (keeping.now() == Kept.NOWHERE) {
             store.stage(messageId, columns(null).whole(), contentBytes());
-            kept = Kept.STAGED;
+            keeping.keep(Kept.STAGED);
         }
         long cleared = isLeaving ? dropContent() : drop(false);
         store.inMemory(-cleared);
@@ -162,50 +151,40 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
      */
     synchronized void leaving() {
         isLeaving = true;
-        kept = kept == Kept.RECOVERED ? Kept.ENQUEUED : kept;
+        if (keeping.now() == Kept.RECOVERED) {
+            keeping.keep(Kept.ENQUEUED);
+        }
         getMetaData();
     }
 
-    /** A transaction that puts it on a queue is built: what its record has to bring. */
-    synchronized Brought enqueue(EnqueueableMessage<?> message) {
-        Brought brought = switch (kept) {
+    /**
+     * A transaction that puts it on a queue is built: what its record has to bring.
+     *
+     * <p>Everything, until an enqueue is known to be durable: one that was sent before this may yet
+     * be refused, and its content with it. The service takes content that it has already as named.
+     *
+     * @param isBrought an earlier record of the same transaction brings it
+     */
+    synchronized Brought enqueue(EnqueueableMessage<?> message, boolean isBrought) {
+        if (isBrought) {
+            return new Brought(known(message), null);
+        }
+        return switch (keeping.now()) {
             case NOWHERE -> new Brought(columns(message).whole(), contentBytes());
             case STAGED -> new Brought(columns(message).whole(), null);
             case RECOVERED, ENQUEUED -> new Brought(known(message), null);
         };
-        kept = Kept.ENQUEUED;
-        return brought;
     }
 
     /** An XA branch that will enqueue it is prepared; null if the service has it already. */
     synchronized Brought prepare(EnqueueableMessage<?> message) {
-        if (kept != Kept.NOWHERE) {
-            return null;
-        }
-        kept = Kept.STAGED;
-        return new Brought(columns(message).whole(), contentBytes());
+        return keeping.now() == Kept.NOWHERE
+                ? new Brought(columns(message).whole(), contentBytes()) : null;
     }
 
-    synchronized Kept kept() {
-        return kept;
-    }
-
-    /** A transaction with it was sent. */
-    synchronized void sent() {
-        inFlight++;
-    }
-
-    /** That transaction was decided. {@code before}: what was kept, if it was refused; else null. */
-    synchronized void decided(Kept before) {
-        inFlight--;
-        revert(before);
-    }
-
-    /** A transaction was not sent, or refused. */
-    synchronized void revert(Kept before) {
-        if (before != null) {
-            kept = before;
-        }
+    /** Where it is kept, told by transactions as they are sent and decided. */
+    Keeping keeping() {
+        return keeping;
     }
 
     private byte[] known(EnqueueableMessage<?> message) {
@@ -243,7 +222,7 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
         }
         getMetaData();
         store.removed(this);
-        if (kept == Kept.STAGED || kept == Kept.RECOVERED) {
+        if (keeping.now() == Kept.STAGED || keeping.now() == Kept.RECOVERED) {
             store.unstage(messageId);
         }
         isRemoved = true;

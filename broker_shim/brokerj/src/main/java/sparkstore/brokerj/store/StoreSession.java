@@ -98,6 +98,8 @@ public final class StoreSession implements AutoCloseable {
         return new Creation(name, decided.whenComplete((done, failure) -> {
             if (failure instanceof Withdrawn || failure instanceof Refused) {
                 queues.forget(id);  // it was not created: the next message for it tries again
+            } else if (failure != null) {
+                queues.doubt(id);
             }
         }));
     }
@@ -107,7 +109,13 @@ public final class StoreSession implements AutoCloseable {
                 : client.submit(batch, null, false);
     }
 
-    /** Destroy a queue with its entries, together with what is in the batch; waits. */
+    /**
+     * Destroy a queue with its entries, together with what is in the batch; waits.
+     *
+     * <p>If nobody can say whether that happened, a message that comes for it yet creates it again,
+     * which does nothing if it is there. The broker has let go of it either way, and at its next
+     * start finds it with its messages, or does not.
+     */
     synchronized void destroyQueue(UUID id, RecordBatch batch) {
         String name = queues.forget(id);
         if (name != null) {
@@ -118,6 +126,9 @@ public final class StoreSession implements AutoCloseable {
         } catch (RuntimeException failure) {
             if (name != null) {
                 queues.put(id, name);
+                if (!(failure instanceof Withdrawn || failure instanceof Refused)) {
+                    queues.doubt(id);
+                }
             }
             throw failure;
         }

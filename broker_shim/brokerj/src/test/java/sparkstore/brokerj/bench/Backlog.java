@@ -1,22 +1,16 @@
 package sparkstore.brokerj.bench;
 
-import java.nio.file.Files;
+import java.lang.reflect.Method;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
-import org.apache.qpid.server.SystemLauncher;
-import org.apache.qpid.server.SystemLauncherListener;
+import java.util.function.Consumer;
 import org.apache.qpid.server.bytebuffer.QpidByteBuffer;
-import org.apache.qpid.server.model.Broker;
 import org.apache.qpid.server.model.Queue;
-import org.apache.qpid.server.model.State;
-import org.apache.qpid.server.model.SystemConfig;
 import org.apache.qpid.server.model.VirtualHost;
-import org.apache.qpid.server.model.VirtualHostNode;
 import org.apache.qpid.server.protocol.v0_10.MessageMetaData_0_10;
 import org.apache.qpid.server.protocol.v0_10.MessageTransferMessage;
 import org.apache.qpid.server.protocol.v0_10.transport.DeliveryProperties;
@@ -28,56 +22,81 @@ import org.apache.qpid.server.store.MessageEnqueueRecord;
 import org.apache.qpid.server.store.MessageHandle;
 import org.apache.qpid.server.store.MessageStore;
 import org.apache.qpid.server.store.Transaction;
+import sparkstore.brokerj.system.LaunchedBroker;
 import tools.jackson.databind.ObjectMapper;
 
 /**
- * A broker with a deep queue, on any store: {@code main(fill|open|drain, host type, node type,
- * folder, count)}. Prints one line: what it did, how many messages, milliseconds.
+ * A broker with a deep queue, on any store: {@code main(fill|open|churn|clean, host type, node
+ * type, folder, count)}. Prints one line: what it did, how many messages, milliseconds.
  *
  * <p>{@code open} measures the broker's start to an active virtual host, with its recovery.
+ * {@code churn} puts the messages on a queue and takes them off, {@value #DEPTH} at a time.
+ * {@code clean} is BDB's own operations, which free its files.
  */
 public final class Backlog {
     private static final int WINDOW = 1_000;
+    private static final int DEPTH = 100_000;
     private static final int BODY_BYTES = 256;
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private Backlog() {
     }
 
-    public static void main(String[] arguments) throws Exception {
-        Path folder = Path.of(arguments[3]);
-        int count = Integer.parseInt(arguments[4]);
-        SystemConfig<?>[] system = new SystemConfig<?>[1];
-        SystemLauncher launcher = new SystemLauncher(
-                new SystemLauncherListener.DefaultSystemLauncherListener() {
-                    @Override
-                    public void onContainerResolve(SystemConfig<?> resolved) {
-                        system[0] = resolved;
-                    }
-                });
+    public static void main(String[] arguments) {
+        try {
+            run(arguments[0], configuration(arguments[1], arguments[2]), Path.of(arguments[3]),
+                    Integer.parseInt(arguments[4]));
+            System.exit(0);
+        } catch (Exception | Error failure) {
+            failure.printStackTrace();
+            System.exit(1);  // else the broker's threads would keep the process
+        }
+    }
+
+    private static void run(
+            String what, Map<String, Object> configuration, Path folder, int count)
+            throws Exception {
         long began = System.nanoTime();
-        launcher.startup(attributes(folder, arguments[1], arguments[2]));
-        VirtualHost<?> host = active(system[0]);
-        if (!arguments[0].equals("open")) {
+        LaunchedBroker launched = new LaunchedBroker(folder, configuration);
+        VirtualHost<?> host = launched.host();
+        if (host == null) {
+            throw new IllegalStateException("the virtual host cannot be active: see the log");
+        }
+        if (!what.equals("open")) {
             began = System.nanoTime();
         }
-        long found = switch (arguments[0]) {
+        long found = switch (what) {
             case "fill" -> fill(host, count);
-            case "drain" -> drain(host.getMessageStore());
+            case "churn" -> churn(host, count);
+            case "clean" -> clean(host);
             default -> depth(host);
         };
-        System.out.printf("%s %d %d%n", arguments[0], found,
+        System.out.printf("%s %d %d%n", what, found,
                 TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began));
-        launcher.shutdown();
-        System.exit(0);
+        launched.shutdown();
     }
 
     private static long fill(VirtualHost<?> host, int count) throws Exception {
-        Queue<?> queue = host.createChild(Queue.class, Map.of("name", "backlog"));
+        put(host.getMessageStore(), queue(host), count, entry -> { });
+        return count;
+    }
+
+    private static Queue<?> queue(VirtualHost<?> host) {
+        return host.createChild(Queue.class, Map.of("name", "backlog"));
+    }
+
+    private record Entry(MessageTransferMessage message, MessageEnqueueRecord record) {
+    }
+
+    /** A commit for each message, {@value #WINDOW} of them under way. */
+    private static void put(MessageStore store, Queue<?> queue, int count, Consumer<Entry> kept)
+            throws Exception {
         List<CompletableFuture<Void>> open = new ArrayList<>(WINDOW);
         for (int n = 1; n <= count; n++) {
-            Transaction transaction = host.getMessageStore().newTransaction();
-            transaction.enqueueMessage((BaseQueue) queue, message(host.getMessageStore()));
+            Transaction transaction = store.newTransaction();
+            MessageTransferMessage message = message(store);
+            kept.accept(new Entry(
+                    message, transaction.enqueueMessage((BaseQueue) queue, message)));
             open.add(transaction.commitTranAsync(null));
             if (open.size() == WINDOW || n == count) {
                 for (CompletableFuture<Void> one : open) {
@@ -86,7 +105,26 @@ public final class Backlog {
                 open.clear();
             }
         }
+    }
+
+    private static long churn(VirtualHost<?> host, int count) throws Exception {
+        MessageStore store = host.getMessageStore();
+        Queue<?> queue = queue(host);
+        for (int left = count; left > 0; left -= DEPTH) {
+            List<Entry> there = new ArrayList<>();
+            put(store, queue, Math.min(left, DEPTH), there::add);
+            for (int first = 0; first < there.size(); first += WINDOW) {
+                take(store, there.subList(first, Math.min(there.size(), first + WINDOW)));
+            }
+        }
         return count;
+    }
+
+    private static void take(MessageStore store, List<Entry> entries) {
+        Transaction transaction = store.newTransaction();
+        entries.forEach(entry -> transaction.dequeueMessage(entry.record()));
+        transaction.commitTran();
+        entries.forEach(entry -> entry.message().getStoredMessage().remove());
     }
 
     private static MessageTransferMessage message(MessageStore store) {
@@ -110,57 +148,26 @@ public final class Backlog {
         return messages;
     }
 
-    private static long drain(MessageStore store) {
-        List<MessageEnqueueRecord> entries = new ArrayList<>();
-        MessageStore.MessageStoreReader reader = store.newMessageStoreReader();
-        reader.visitMessageInstances(entry -> entries.add(entry));
-        for (int first = 0; first < entries.size(); first += WINDOW) {
-            Transaction transaction = store.newTransaction();
-            entries.subList(first, Math.min(entries.size(), first + WINDOW))
-                    .forEach(transaction::dequeueMessage);
-            transaction.commitTran();
-        }
-        reader.visitMessages(message -> {
-            message.remove();
-            return true;
-        });
-        reader.close();
-        return entries.size();
+    /** By name: the plugin is built without BDB. Returns how many files it cleaned. */
+    private static long clean(VirtualHost<?> host) throws ReflectiveOperationException {
+        long files = (int) operation(host, "cleanLog").invoke(host);
+        operation(host, "checkpoint", boolean.class).invoke(host, true);
+        return files;
     }
 
-    private static Map<String, Object> attributes(Path folder, String hostType, String nodeType)
-            throws Exception {
-        Files.createDirectories(folder);
-        Path configuration = folder.resolve("initial-config.json");
+    private static Method operation(VirtualHost<?> host, String name, Class<?>... parameters)
+            throws ReflectiveOperationException {
+        Method operation = host.getClass().getMethod(name, parameters);
+        operation.setAccessible(true);  // public, of a class that is not
+        return operation;
+    }
+
+    private static Map<String, Object> configuration(String hostType, String nodeType) {
         String host = JSON.writeValueAsString(Map.of("type", hostType));
-        Files.writeString(configuration, JSON.writeValueAsString(Map.of(
-                "name", "bench", "modelVersion", "9.0",
+        return Map.of("name", "bench", "modelVersion", "9.0",
                 "authenticationproviders", List.of(Map.of("name", "a", "type", "Anonymous")),
                 "virtualhostnodes", List.of(Map.of("name", "default", "type", nodeType,
                         "defaultVirtualHostNode", "true",
-                        "virtualHostInitialConfiguration", host)))));
-        System.setProperty("qpid.work_dir", folder.toString());
-        Map<String, Object> attributes = new HashMap<>();
-        attributes.put(SystemConfig.TYPE, "JSON");
-        attributes.put(SystemConfig.INITIAL_CONFIGURATION_LOCATION, configuration.toString());
-        attributes.put(SystemConfig.STARTUP_LOGGED_TO_SYSTEM_OUT, false);
-        attributes.put("context", Map.of("qpid.work_dir", folder.toString()));
-        return attributes;
-    }
-
-    private static VirtualHost<?> active(SystemConfig<?> system) throws InterruptedException {
-        while (true) {
-            for (VirtualHostNode<?> node
-                    : ((Broker<?>) system.getContainer()).getVirtualHostNodes()) {
-                VirtualHost<?> host = node.getVirtualHost();
-                if (host != null && host.getState() == State.ACTIVE) {
-                    return host;
-                }
-                if (node.getState() == State.ERRORED) {
-                    throw new IllegalStateException("the virtual host node is in state ERRORED");
-                }
-            }
-            TimeUnit.MILLISECONDS.sleep(5);
-        }
+                        "virtualHostInitialConfiguration", host)));
     }
 }

@@ -67,7 +67,7 @@ class ServiceAwayTest extends ConnectionTestCase {
     }
 
     @Test
-    void afterTheRetryTimeoutWhatWasSentIsDecidedOnceAndWhatWasNotIsWithdrawn() throws Exception {
+    void afterTheRetryTimeoutWhatWasNotDecidedIsWithdrawn() throws Exception {
         service.fate = number -> Fate.KEEP_SILENT;
         connect(1_000, 10_000);
         Future<?> sent = send();
@@ -75,15 +75,35 @@ class ServiceAwayTest extends ConnectionTestCase {
         service.close();
         assertInstanceOf(ConnectionScopedRuntimeException.class, failureOf(sent));
         assertFalse(failureOf(sent) instanceof Withdrawn);
+        assertTrue(failureOf(sent).getMessage().contains("outcome unknown"));
         Future<?> neverSent = send();
         assertInstanceOf(Withdrawn.class, failureOf(neverSent));
         Files.deleteIfExists(service.path);
         service = new FakeService(service.path);
-        service.hellos.take();
         assertDone(send());
         assertEquals(List.of(1L, 2L, 3L), service.decided());
-        assertArrayEquals(new Packer(1).array(0).toBytes(), service.said.get(2L));
-        assertArrayEquals(service.said.get(1L), service.said.get(3L));
+        byte[] nothing = new Packer(1).array(0).toBytes();
+        assertArrayEquals(nothing, service.said.get(1L));
+        assertArrayEquals(nothing, service.said.get(2L));
+        assertTrue(service.said.get(3L).length > nothing.length);
+    }
+
+    @Test
+    void afterTheRetryTimeoutWhatWasDecidedStaysSo() throws Exception {
+        service.fate = number -> {
+            service.greets = false;
+            return Fate.LOSE_AFTER;
+        };
+        connect(500, 60_000);
+        Future<?> sent = send();
+        assertTrue(failureOf(sent).getMessage().contains("outcome unknown"));
+        byte[] said = service.said.get(1L);
+        service.fate = number -> Fate.ANSWER;
+        service.greets = true;
+        service.restart();
+        assertDone(send());
+        assertEquals(List.of(1L, 2L), service.decided());
+        assertArrayEquals(said, service.said.get(1L));
     }
 
     @Test

@@ -2,6 +2,7 @@ package sparkstore.brokerj.store;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -9,6 +10,8 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.qpid.server.protocol.v0_10.MessageTransferMessage;
 import org.apache.qpid.server.store.MessageEnqueueRecord;
@@ -76,6 +79,37 @@ class MessageContractTest extends StoreTestCase {
         Samples.enqueue(store, queue, message);
         restartBroker();
         assertArrayEquals(Samples.body(10), Samples.content(Samples.messages(store).get(0)));
+    }
+
+    @Test
+    void aMessageWhoseFirstEnqueueIsRefusedIsBroughtByTheNextThatWasSentMeanwhile()
+            throws Exception {
+        for (int size : new int[] {10, 9_000_000}) {
+            byte[] body = Samples.body(size);
+            MessageTransferMessage message = Samples.message(store, body);
+            Transaction refused = store.newTransaction();
+            refused.enqueueMessage(Samples.queue("first" + size), message);
+            SampleQueue there = Samples.queue("there" + size);
+            MessageEnqueueRecord gone = Samples.enqueue(
+                    store, there, Samples.message(store, Samples.body(1)));
+            Samples.dequeue(store, gone);
+            refused.dequeueMessage(gone);
+            Transaction next = store.newTransaction();
+            next.enqueueMessage(there, message);
+            Future<Integer> first = refused.commitTranAsync(1);
+            Future<Integer> second = next.commitTranAsync(2);
+            Throwable failure = assertThrows(ExecutionException.class, first::get).getCause();
+            assertInstanceOf(sparkstore.brokerj.service.Refused.class, failure);
+            assertEquals(2, second.get());
+            Samples.enqueue(store, Samples.queue("third" + size), message);
+            restartBroker();
+            for (StoredMessage<?> each : Samples.messages(store)) {
+                assertArrayEquals(Samples.body(each.getContentSize()), Samples.content(each));
+            }
+        }
+        assertEquals(4, Samples.entries(store).size());
+        assertEquals(List.of(10, 9_000_000), Samples.messages(store).stream()
+                .map(StoredMessage::getContentSize).toList());
     }
 
     @Test

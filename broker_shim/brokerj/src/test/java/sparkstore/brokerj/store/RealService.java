@@ -19,6 +19,8 @@ import sparkstore.brokerj.service.ServiceSettings;
 final class RealService implements AutoCloseable {
     private final Path root;
     private final List<String> options;
+    /** Of the stores that are made from now on; zero: work waits for ever. */
+    Duration retryTimeout = Duration.ZERO;
     private String address;
     private Process process;
 
@@ -60,6 +62,11 @@ final class RealService implements AutoCloseable {
         process.destroyForcibly().waitFor();
     }
 
+    /** SIGSTOP, SIGCONT: it takes what is sent and answers nothing, then goes on. */
+    void signal(String name) throws IOException, InterruptedException {
+        new ProcessBuilder("kill", "-" + name, String.valueOf(process.pid())).start().waitFor();
+    }
+
     Path root() {
         return root;
     }
@@ -72,16 +79,17 @@ final class RealService implements AutoCloseable {
     SparkStoreConfigurationStore store(
             String host, String tokenFile, long underfullBytes, long overfullBytes) {
         return new SparkStoreConfigurationStore(
-                new Settings(address, tokenFile, host, root.toString(), underfullBytes, overfullBytes));
+                new Settings(address, tokenFile, host, root.toString(), retryTimeout,
+                        underfullBytes, overfullBytes));
     }
 
     private record Settings(String address, String tokenFile, String host, String root,
-            long underfullBytes, long overfullBytes)
+            Duration retryTimeout, long underfullBytes, long overfullBytes)
             implements SparkStoreConfigurationStore.Settings, SizeMonitoringSettings {
         @Override
         public ServiceSettings service() {
             return new ServiceSettings(new ServiceAddress(address), tokenFile, host,
-                    Duration.ofSeconds(20), Duration.ZERO, Duration.ofSeconds(30));
+                    Duration.ofSeconds(20), retryTimeout, Duration.ofSeconds(30));
         }
 
         @Override

@@ -2,16 +2,25 @@ package sparkstore.brokerj.store;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.apache.qpid.server.protocol.v0_10.MessageTransferMessage;
+import org.apache.qpid.server.store.ConfiguredObjectRecord;
+import org.apache.qpid.server.store.ConfiguredObjectRecordImpl;
 import org.apache.qpid.server.store.StoredMessage;
 import org.apache.qpid.server.store.Transaction;
 import org.junit.jupiter.api.Test;
@@ -75,5 +84,32 @@ class ServiceLossTest extends StoreTestCase {
         List<StoredMessage<?>> found = Samples.messages(store);
         assertEquals(1, found.size());
         assertArrayEquals(body, Samples.content(found.get(0)));
+    }
+
+    @Test
+    void aQueueWhoseEndIsUnknownIsThereAgainForTheNextMessage() throws Exception {
+        service.retryTimeout = Duration.ofSeconds(2);
+        restartBroker();
+        SampleQueue queue = Samples.queue("q");
+        ConfiguredObjectRecord record = new ConfiguredObjectRecordImpl(
+                queue.getId(), "Queue", Map.of("name", "q"), Map.of());
+        configuration.create(record);
+        Samples.enqueue(store, queue, Samples.message(store, Samples.body(1)));
+        service.signal("STOP");
+        FutureTask<UUID[]> removed = new FutureTask<>(() -> configuration.remove(record));
+        Thread admin = new Thread(removed);
+        admin.start();
+        while (admin.getState() != Thread.State.WAITING) {
+            Thread.onSpinWait();
+        }
+        service.kill();
+        Throwable unknown = assertThrows(ExecutionException.class, removed::get).getCause();
+        assertTrue(unknown.getMessage().contains("outcome unknown"), unknown.getMessage());
+        service.start();
+        MessageTransferMessage next = Samples.message(store, Samples.body(2));
+        EntryRecord entry = (EntryRecord) Samples.enqueue(store, queue, next);
+        assertTrue(Samples.entries(store).contains(entry));
+        configuration.remove(record);
+        assertEquals(List.of(), Samples.entries(store));
     }
 }

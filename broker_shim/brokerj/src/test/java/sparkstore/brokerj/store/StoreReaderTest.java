@@ -11,9 +11,9 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import org.apache.qpid.server.configuration.IllegalConfigurationException;
 import org.apache.qpid.server.store.MessageEnqueueRecord;
 import org.apache.qpid.server.store.MessageStore.MessageStoreReader;
-import org.apache.qpid.server.store.StoreException;
 import org.apache.qpid.server.store.Transaction;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -100,7 +100,8 @@ class StoreReaderTest extends StoreTestCase {
         MessageEnqueueRecord second = Samples.enqueue(
                 store, queue, OtherMetaData.message(store, 77));
         restartBoth();
-        StoreException failure = assertThrows(StoreException.class, () -> Samples.messages(store));
+        IllegalConfigurationException failure = assertThrows(
+                IllegalConfigurationException.class, () -> Samples.messages(store));
         assertTrue(failure.getMessage().contains(
                 "metadata of type 77: put the plugin of its protocol"),
                 failure.getMessage());
