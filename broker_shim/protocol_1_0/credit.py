@@ -28,6 +28,11 @@ class SenderCredit:
         """Deliveries that the caller may still start."""
         return max(0, self._left - self.waiting)
 
+    @property
+    def is_left(self) -> bool:
+        """True if the first frame of a delivery may go."""
+        return self._left > 0
+
     def told(self, delivery_count: int | None, credit: int, *, drain: bool) -> None:
         """The peer gave `credit`, counted from its `delivery_count`.
 
@@ -41,7 +46,7 @@ class SenderCredit:
         """The first frame of a waiting delivery went."""
         self.waiting -= 1
         self.delivery_count = plus(self.delivery_count, 1)
-        self._left = max(0, self._left - 1)
+        self._left -= 1
 
     def drained(self) -> None:
         """Give up what is left, as if it had been sent; deliveries that wait keep theirs."""

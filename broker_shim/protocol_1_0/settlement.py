@@ -9,7 +9,6 @@ or a session flushes first.
 from __future__ import annotations
 
 from broker_shim.amqp_1_0.composites import Disposition
-from broker_shim.protocol_1_0.reading import read
 from broker_shim.protocol_1_0.serial import distance
 from broker_shim.protocol_1_0.writing import write
 
@@ -18,7 +17,7 @@ class DispositionBatch:
     """Deliveries of one session, by what is said of them."""
 
     def __init__(self) -> None:
-        self._ids: dict[tuple[bool, bool, bytes], list[int]] = {}
+        self._said: dict[tuple[bool, bool, bytes], tuple[object, list[int]]] = {}
 
     def add(self, delivery_id: int, state: object, *, is_incoming: bool, is_settled: bool) -> None:
         """Say `state` of one delivery, and whether it is settled.
@@ -27,20 +26,20 @@ class DispositionBatch:
             InvalidCommand: The state cannot be encoded.
         """
         key = (is_incoming, is_settled, write(state))
-        self._ids.setdefault(key, []).append(delivery_id)
+        self._said.setdefault(key, (state, []))[1].append(delivery_id)
 
     def take(self) -> list[Disposition]:
         """All of them in ranges; what is left is empty."""
-        taken, self._ids = self._ids, {}
+        taken, self._said = self._said, {}
         return [
             Disposition(
                 role=is_incoming,
                 first=first,
                 last=None if last == first else last,
                 settled=is_settled,
-                state=read(state)[0],
+                state=state,
             )
-            for (is_incoming, is_settled, state), ids in taken.items()
+            for (is_incoming, is_settled, _), (state, ids) in taken.items()
             for first, last in ranges(ids)
         ]
 

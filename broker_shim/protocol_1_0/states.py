@@ -14,13 +14,29 @@ from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0.errors import InvalidCommand, ProtocolViolation, Scope
 
 
-class ConnectionState(StrEnum):
-    """How far a connection is."""
+class GreetingState(StrEnum):
+    """How far a connection is before its first AMQP frame."""
 
     START = "waiting for a protocol header"
     SASL = "within SASL"
     SASL_PASSED = "waiting for the header after SASL"
-    HEADERS_EXCHANGED = "waiting for open"
+    SASL_REFUSED = "refused by SASL"
+    DONE = "past the protocol headers"
+
+
+class GreetingStep(StrEnum):
+    """What happens to it there."""
+
+    SASL_HEADER_RECEIVED = "a SASL header"
+    AMQP_HEADER_RECEIVED = "an AMQP header"
+    SASL_PASSED = "SASL success"
+    SASL_REFUSED = "SASL failure"
+
+
+class ConnectionState(StrEnum):
+    """How far a connection is."""
+
+    HEADERS_EXCHANGED = "not open"
     OPEN_RECEIVED = "opened by the peer"
     OPENED = "opened"
     CLOSE_SENT = "closed by us"
@@ -31,9 +47,6 @@ class ConnectionState(StrEnum):
 class ConnectionStep(StrEnum):
     """What happens to a connection."""
 
-    SASL_HEADER_RECEIVED = "a SASL header"
-    SASL_SUCCEEDED = "SASL success"
-    AMQP_HEADER_RECEIVED = "an AMQP header"
     OPEN_RECEIVED = "open"
     OPEN_SENT = "to open"
     SESSION_FRAME_RECEIVED = "a frame of a session"
@@ -60,21 +73,32 @@ class EndpointStep(StrEnum):
     END_RECEIVED = "the end"
 
 
+_G, _GS = GreetingState, GreetingStep
+
+GREETING: Mapping[GreetingState, Mapping[GreetingStep, GreetingState]] = {
+    _G.START: {
+        _GS.SASL_HEADER_RECEIVED: _G.SASL,
+        _GS.AMQP_HEADER_RECEIVED: _G.DONE,
+    },
+    _G.SASL: {_GS.SASL_PASSED: _G.SASL_PASSED, _GS.SASL_REFUSED: _G.SASL_REFUSED},
+    _G.SASL_PASSED: {_GS.AMQP_HEADER_RECEIVED: _G.DONE},
+    _G.SASL_REFUSED: {},
+    _G.DONE: {},
+}
+
 _C, _CS = ConnectionState, ConnectionStep
 
 CONNECTION: Mapping[ConnectionState, Mapping[ConnectionStep, ConnectionState]] = {
-    _C.START: {
-        _CS.SASL_HEADER_RECEIVED: _C.SASL,
-        _CS.AMQP_HEADER_RECEIVED: _C.HEADERS_EXCHANGED,
+    _C.HEADERS_EXCHANGED: {
+        _CS.OPEN_RECEIVED: _C.OPEN_RECEIVED,
+        _CS.CLOSE_SENT: _C.CLOSE_SENT,
     },
-    _C.SASL: {_CS.SASL_SUCCEEDED: _C.SASL_PASSED},
-    _C.SASL_PASSED: {_CS.AMQP_HEADER_RECEIVED: _C.HEADERS_EXCHANGED},
-    _C.HEADERS_EXCHANGED: {_CS.OPEN_RECEIVED: _C.OPEN_RECEIVED},
     _C.OPEN_RECEIVED: {
         _CS.OPEN_SENT: _C.OPENED,
         # A peer need not wait for our open before it goes on (2.4.5).
         _CS.SESSION_FRAME_RECEIVED: _C.OPEN_RECEIVED,
         _CS.CLOSE_RECEIVED: _C.CLOSE_RECEIVED,
+        _CS.CLOSE_SENT: _C.CLOSE_SENT,
     },
     _C.OPENED: {
         _CS.SESSION_FRAME_RECEIVED: _C.OPENED,
@@ -83,6 +107,7 @@ CONNECTION: Mapping[ConnectionState, Mapping[ConnectionStep, ConnectionState]] =
     },
     # What the peer sent before it saw our close is read past (2.4.6, DISCARDING).
     _C.CLOSE_SENT: {
+        _CS.OPEN_RECEIVED: _C.CLOSE_SENT,
         _CS.SESSION_FRAME_RECEIVED: _C.CLOSE_SENT,
         _CS.CLOSE_RECEIVED: _C.END,
     },
