@@ -94,8 +94,8 @@ class Connection:
         if self.is_over:
             return
         if not received:
-            self._state = ConnectionState.END
-            self._events.append(Lost())
+            self._end()
+            self._tell(Lost())
             return
         self._heartbeat.received(now_s)
         try:
@@ -130,7 +130,7 @@ class Connection:
         if due is Due.SILENT:
             text = f"nothing heard for {self._settings.idle_timeout_s:g} s"
             self._fail(Error(AmqpError.RESOURCE_LIMIT_EXCEEDED, text))
-        elif due is Due.BEAT and self._is_opened:
+        elif due is Due.BEAT and self._state is ConnectionState.OPENED:
             self._output.write(EMPTY_FRAME)
             self._heartbeat.sent(now_s)
         if self.remote is None:
@@ -248,8 +248,18 @@ class Connection:
         }
         if can_tell:
             self._say_close(error)
-        self._state = ConnectionState.END
+        self._end()
         self._tell(ConnectionFailed(error))
+
+    def _end(self) -> None:
+        self._state = ConnectionState.END
+        self._lose_sessions()
+
+    def _lose_sessions(self) -> None:
+        """What was said so far may still be written; nothing follows."""
+        for session in self._sessions.values():
+            session.lost()
+        self._output.is_closed = True
 
     def _say_open(self, fields: dict[str, Any]) -> None:
         settings = self._settings
@@ -270,6 +280,7 @@ class Connection:
         for session in self._sessions.values():
             session.flush()
         self._output.frame(Close(error))
+        self._lose_sessions()
 
 
 _FRAMES = frozenset(each for each in COMPOSITES.values() if each.NAME in PROVIDERS["frame"])

@@ -11,7 +11,7 @@ from broker_shim.amqp_1_0.definitions import (
     SenderSettleMode,
 )
 from broker_shim.protocol_1_0.deliveries import Delivery
-from broker_shim.protocol_1_0.errors import Scope
+from broker_shim.protocol_1_0.errors import InvalidCommand, Scope
 from broker_shim.protocol_1_0.states import (
     ENDPOINT,
     EndpointState,
@@ -56,8 +56,9 @@ class Link:
 
     @property
     def is_gone(self) -> bool:
-        """True once either side detached: nothing more is sent on it."""
-        return self._state not in {EndpointState.BEGUN, EndpointState.ACTIVE}
+        """True once either side detached, or the session ended: nothing more is sent on it."""
+        is_attached = self._state in {EndpointState.BEGUN, EndpointState.ACTIVE}
+        return not is_attached or not self.port.is_open
 
     @property
     def is_over(self) -> bool:
@@ -85,7 +86,7 @@ class Link:
         Raises:
             InvalidCommand: It is answered already, or gone; a field does not fit.
         """
-        state = after_sent(ENDPOINT, self._state, EndpointStep.ANSWER_SENT)
+        state = self._after(EndpointStep.ANSWER_SENT)
         if snd_settle_mode is not None:
             self.snd_settle_mode = snd_settle_mode
         if rcv_settle_mode is not None:
@@ -108,7 +109,7 @@ class Link:
         Raises:
             InvalidCommand: It was not attached, or is detached already.
         """
-        state = after_sent(ENDPOINT, self._state, EndpointStep.END_SENT)
+        state = self._after(EndpointStep.END_SENT)
         if not self._is_answered:  # the peer attached and detached before we answered
             self._answer(None, None, {})
         self.port.emit(Detach(self.handle, closed=closed, error=error))
@@ -142,6 +143,16 @@ class Link:
         """
         self._errant_left -= 1
         return self._errant_left < 0
+
+    def _after(self, step: EndpointStep) -> EndpointState:
+        """The state after a step of ours.
+
+        Raises:
+            InvalidCommand: It cannot be taken now.
+        """
+        if not self.port.is_open:
+            raise InvalidCommand("the link's session has ended")
+        return after_sent(ENDPOINT, self._state, step)
 
     def _ended(self) -> None:
         self._errant_left = self.port.incoming.left

@@ -14,11 +14,13 @@ class Output:
     Attributes:
         max_frame_bytes: What the peer takes; the specification's least until it said more.
         byte_count: Bytes that wait.
+        is_closed: True once nothing may follow.
     """
 
     def __init__(self) -> None:
         self.max_frame_bytes = MIN_MAX_FRAME_SIZE
         self.byte_count = 0
+        self.is_closed = False
         self._chunks: list[bytes | memoryview] = []
 
     def write(self, encoded: bytes) -> None:
@@ -30,8 +32,11 @@ class Output:
         """A frame without payload.
 
         Raises:
-            InvalidCommand: It does not fit the peer's largest frame, or a field does not fit.
+            InvalidCommand: The connection is over; the frame does not fit the peer's largest, or
+                a field does not fit.
         """
+        if self.is_closed:
+            raise InvalidCommand("the connection is closed: nothing can follow")
         encoded = encoded_frame(performative, channel, kind)
         if len(encoded) > self.max_frame_bytes:
             text = f"{performative.NAME} of {len(encoded)} bytes: the peer takes "

@@ -21,7 +21,6 @@ from broker_shim.protocol_1_0.states import (
     ENDPOINT,
     EndpointStep,
     after_received,
-    after_sent,
 )
 
 
@@ -67,7 +66,7 @@ class ReceiverLink(Link):
         Raises:
             InvalidCommand: The link is not attached; the credit does not fit.
         """
-        after_sent(ENDPOINT, self._state, EndpointStep.USED)
+        self._after(EndpointStep.USED)
         self.port.flow(
             handle=self.handle,
             delivery_count=self._credit.delivery_count,

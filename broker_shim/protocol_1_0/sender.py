@@ -14,7 +14,7 @@ from broker_shim.protocol_1_0.events import FlowReceived
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.port import SessionPort
 from broker_shim.protocol_1_0.sending import Outgoing
-from broker_shim.protocol_1_0.states import ENDPOINT, EndpointStep, after_sent
+from broker_shim.protocol_1_0.states import EndpointStep
 from broker_shim.protocol_1_0.writing import write
 
 MAX_STATE_BYTES = 256
@@ -69,7 +69,7 @@ class SenderLink(Link):
         Raises:
             InvalidCommand: No credit, another delivery is not complete, or one of the above.
         """
-        after_sent(ENDPOINT, self._state, EndpointStep.USED)
+        self._after(EndpointStep.USED)
         self._check(tag, state, settled=settled)
         delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
         self._check_size(delivery, pieces)
@@ -121,7 +121,7 @@ class SenderLink(Link):
         Raises:
             InvalidCommand: The link is not attached.
         """
-        after_sent(ENDPOINT, self._state, EndpointStep.USED)
+        self._after(EndpointStep.USED)
         self._credit.drained()
         self._flow(available, drain=True)
 
@@ -143,7 +143,7 @@ class SenderLink(Link):
         )
 
     def _unfinished(self) -> Delivery:
-        after_sent(ENDPOINT, self._state, EndpointStep.USED)
+        self._after(EndpointStep.USED)
         if self._current is None:
             raise InvalidCommand("no delivery of this link is unfinished: start one")
         return self._current

@@ -84,8 +84,8 @@ class Session:
 
     @property
     def is_gone(self) -> bool:
-        """True once either side ended it."""
-        return self._state not in {EndpointState.BEGUN, EndpointState.ACTIVE}
+        """True once either side ended it, or the connection is over."""
+        return not self._port.is_open
 
     @property
     def is_over(self) -> bool:
@@ -119,8 +119,12 @@ class Session:
 
     def flush(self) -> None:
         """Write the dispositions that wait."""
-        if not self.is_gone:
+        if self._port.is_open:
             self._port.flush()
+
+    def lost(self) -> None:
+        """Its connection is over."""
+        self._port.close()
 
     def receive(self, performative: Composite, payload: bytes) -> None:
         """A frame of the peer's on this session's channel.
