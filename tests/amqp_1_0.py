@@ -81,6 +81,7 @@ class Client:
         return event
 
     def opened(self, **fields: Any) -> Client:
+        self._decoder.max_frame_bytes = fields.get("max_frame_size", 1 << 30)
         self.write(AMQP_HEADER.encoded())
         self.send(Open("client", **fields))
         self.take(events.Opened)

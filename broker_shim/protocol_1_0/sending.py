@@ -55,6 +55,7 @@ class Outgoing:
             settled=self.is_settled,
             state=self.state,
             aborted=self.is_aborted,
+            more=True,  # said or not, it is room that a frame needs
         )
         if self.is_first:
             transfer.delivery_id = self.delivery.delivery_id
