@@ -18,6 +18,7 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE, AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
+from broker_shim.protocol_1_0.budget import StateBudget
 from broker_shim.protocol_1_0.composites import read_performative
 from broker_shim.protocol_1_0.errors import InvalidCommand, ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import (
@@ -71,6 +72,7 @@ class Connection:
         self._state = ConnectionState.HEADERS_EXCHANGED
         self._is_opened = False
         self._channels = FreeNumbers()
+        self._budget = StateBudget(settings.max_state_bytes)
         self._sessions: dict[int, Session] = {}
         self.remote: Open | None = None
 
@@ -182,9 +184,9 @@ class Connection:
         receive = _RECEIVE.get(kind, Connection._received_on_session)
         payload = frame.encoded[at : frame.end] if kind is Transfer else b""
         self._state = after_received(CONNECTION, self._state, _step_of(kind), Scope.CONNECTION)
-        receive(self, frame.channel, performative, payload)
+        receive(self, frame, performative, payload)
 
-    def _received_open(self, _channel: int, remote: Open, _payload: bytes) -> None:
+    def _received_open(self, _frame: Frame, remote: Open, _payload: bytes) -> None:
         if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
             text = f"max-frame-size {remote.max_frame_size}: {MIN_MAX_FRAME_SIZE} is least"
             raise ProtocolViolation(AmqpError.INVALID_FIELD, text)
@@ -194,12 +196,13 @@ class Connection:
         if self._state is ConnectionState.OPEN_RECEIVED:
             self._tell(Opened(remote))
 
-    def _received_close(self, _channel: int, close: Close, _payload: bytes) -> None:
+    def _received_close(self, _frame: Frame, close: Close, _payload: bytes) -> None:
         self._tell(Closed(close.error))
 
-    def _received_begin(self, channel: int, begin: Begin, _payload: bytes) -> None:
+    def _received_begin(self, frame: Frame, begin: Begin, _payload: bytes) -> None:
         if self._state is ConnectionState.CLOSE_SENT:
             return
+        channel = frame.channel
         if channel >= self._settings.max_sessions:
             text = f"channel {channel}: {self._settings.max_sessions - 1} is most"
             raise ProtocolViolation(Condition.FRAMING_ERROR, text)
@@ -211,7 +214,9 @@ class Connection:
         session = self._sessions[channel] = Session(
             begin,
             remote_channel=channel,
+            byte_count=frame.end - frame.start,
             channels=self._channels,
+            budget=self._budget,
             output=self._output,
             tell=self._tell,
             settings=self._settings,
@@ -220,17 +225,17 @@ class Connection:
             raise ProtocolViolation(AmqpError.NOT_ALLOWED, "more sessions than your channel-max")
         self._tell(SessionBegun(session))
 
-    def _received_on_session(self, channel: int, performative: Any, payload: bytes) -> None:
+    def _received_on_session(self, frame: Frame, performative: Any, payload: bytes) -> None:
         if self._state is ConnectionState.CLOSE_SENT:
             return
-        session = self._sessions.get(channel)
+        session = self._sessions.get(frame.channel)
         if session is None:
-            text = f"{performative.NAME} on channel {channel}, which is not begun"
+            text = f"{performative.NAME} on channel {frame.channel}, which is not begun"
             raise ProtocolViolation(AmqpError.ILLEGAL_STATE, text)
         if isinstance(performative, End):
-            del self._sessions[channel]
+            del self._sessions[frame.channel]
         try:
-            session.receive(performative, payload)
+            session.receive(performative, payload, frame.end - frame.start)
         except ProtocolViolation as violation:
             if violation.scope is Scope.CONNECTION:
                 raise
@@ -295,7 +300,7 @@ def _step_of(kind: type[Composite]) -> ConnectionStep:
     return _STEPS.get(kind, ConnectionStep.SESSION_FRAME_RECEIVED)
 
 
-_RECEIVE: dict[type[Composite], Callable[[Connection, int, Any, bytes], None]] = {
+_RECEIVE: dict[type[Composite], Callable[[Connection, Frame, Any, bytes], None]] = {
     Open: Connection._received_open,  # noqa: SLF001  # a table of its own methods
     Close: Connection._received_close,  # noqa: SLF001
     Begin: Connection._received_begin,  # noqa: SLF001

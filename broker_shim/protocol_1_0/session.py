@@ -22,6 +22,7 @@ from broker_shim.amqp_1_0.definitions import (
     SessionError,
 )
 from broker_shim.amqp_1_0.definitions import ConnectionError as ConnectionCondition
+from broker_shim.protocol_1_0.budget import StateBudget
 from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import (
     DispositionReceived,
@@ -60,7 +61,9 @@ class Session:
         remote: Begin,
         *,
         remote_channel: int,
+        byte_count: int,
         channels: FreeNumbers,
+        budget: StateBudget,
         output: Output,
         tell: Callable[[Event], None],
         settings: Settings,
@@ -69,6 +72,9 @@ class Session:
         self.remote_channel = remote_channel
         self.channel = channels.take()
         self._channels = channels
+        self._budget = budget
+        budget.take(byte_count)
+        self._state_bytes = {_BEGIN: byte_count}
         self._output = output
         self._settings = settings
         self._tell = tell
@@ -126,8 +132,8 @@ class Session:
         """Its connection is over."""
         self._port.close()
 
-    def receive(self, performative: Composite, payload: bytes) -> None:
-        """A frame of the peer's on this session's channel.
+    def receive(self, performative: Composite, payload: bytes, byte_count: int) -> None:
+        """A frame of the peer's on this session's channel, of `byte_count` bytes in all.
 
         Raises:
             ProtocolViolation: What it breaks ends the session or the connection; what ends a link
@@ -135,14 +141,11 @@ class Session:
         """
         if self._state is EndpointState.END_SENT and not isinstance(performative, End):
             return  # sent before the peer saw our end (2.5.5, DISCARDING)
+        if isinstance(performative, Attach):
+            self._check(performative)
+            self._budget.take(byte_count)
+            self._state_bytes[performative.handle] = byte_count
         _RECEIVE[type(performative)](self, performative, payload)
-
-    def received_end(self, end: End) -> None:
-        """The peer ended it."""
-        step = EndpointStep.END_RECEIVED
-        self._state = after_received(ENDPOINT, self._state, step, Scope.CONNECTION)
-        self._port.close()
-        self._tell(SessionEnded(self, end.error))
 
     def _answer(self, fields: dict[str, Any]) -> None:
         self._is_answered = True
@@ -157,7 +160,8 @@ class Session:
             )
         )
 
-    def _attach(self, attach: Attach, _payload: bytes) -> None:
+    def _check(self, attach: Attach) -> None:
+        """Raise what an attach breaks of the session."""
         if attach.handle >= self._settings.max_links:
             text = f"handle {attach.handle}: {self._settings.max_links - 1} is most"
             raise ProtocolViolation(ConnectionCondition.FRAMING_ERROR, text)
@@ -167,6 +171,8 @@ class Session:
         if len(attach.name.encode()) + _ANSWER_BYTES > self._output.max_frame_bytes:
             text = "the name of a link does not fit the frames that you take"
             raise ProtocolViolation(AmqpError.FRAME_SIZE_TOO_SMALL, text, Scope.SESSION)
+
+    def _attach(self, attach: Attach, _payload: bytes) -> None:
         kind = SenderLink if Role(attach.role) is Role.RECEIVER else ReceiverLink
         link = self._links[attach.handle] = kind(self._port, attach)
         if link.handle > self.remote.handle_max:
@@ -223,11 +229,17 @@ class Session:
     def _detach(self, detach: Detach, _payload: bytes) -> None:
         link = self._link(detach.handle)
         del self._links[detach.handle]
+        self._budget.give_back(self._state_bytes.pop(detach.handle))
         link.received_detach()
         self._tell(LinkDetached(link, detach.closed, detach.error))
 
     def _end(self, end: End, _payload: bytes) -> None:
-        self.received_end(end)
+        step = EndpointStep.END_RECEIVED
+        self._state = after_received(ENDPOINT, self._state, step, Scope.CONNECTION)
+        self._port.close()
+        for byte_count in self._state_bytes.values():
+            self._budget.give_back(byte_count)
+        self._tell(SessionEnded(self, end.error))
 
     def _link(self, handle: int) -> ReceiverLink | SenderLink:
         link = self._links.get(handle)
@@ -240,6 +252,9 @@ class Session:
         link.fail(error)
         self._tell(LinkFailed(link, error))
 
+
+_BEGIN = -1
+"""Stands for the begin among the handles whose bytes are remembered."""
 
 _ANSWER_BYTES = 128
 """What an attach without termini takes beside its name, at most."""

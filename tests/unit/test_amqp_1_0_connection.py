@@ -19,6 +19,7 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.definitions import Role
+from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.frames import AMQP_HEADER, encoded_frame
@@ -339,6 +340,29 @@ def test_a_link_name_that_cannot_be_answered_ends_the_session(client: Client) ->
     client.begun()
     client.send(Attach("n" * 400, 0, True, target=None))
     assert client.take(events.SessionFailed).error.condition == "amqp:frame-size-too-small"
+
+
+def test_what_a_peer_makes_us_remember_is_bounded_and_forgotten() -> None:
+    client = Client(server(Settings("b", max_state_bytes=10_000, requires_sasl=False))).opened()
+    for _ in range(3):
+        session = client.begun()
+        for handle in range(4):
+            client.receiving(handle, properties={Symbol("p"): b"x" * 2_000})
+        client.send(Detach(0))
+        client.take(events.LinkDetached).link.detach()
+        client.receiving(0, properties={Symbol("p"): b"x" * 2_000})
+        client.send(End())
+        client.take(events.SessionEnded)
+        session.end()
+    client.begun()
+    client.begun(1)
+    for handle in range(3):
+        client.receiving(handle, properties={Symbol("p"): b"x" * 3_000})
+    client.send(attach(3, properties={Symbol("p"): b"x" * 3_000}))
+    failed = client.take(events.SessionFailed)
+    assert failed.error.condition == "amqp:resource-limit-exceeded"
+    client.send(Begin(None, 0, 1, 1, properties={Symbol("p"): b"x" * 3_000}), channel=2)
+    ends_with(client, "amqp:resource-limit-exceeded")
 
 
 def test_the_session_window_is_kept_and_told_of_before_it_is_used_up() -> None:
