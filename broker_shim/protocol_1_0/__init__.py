@@ -3,14 +3,15 @@
     generate                       conf/amqp_1_0.toml → broker_shim/amqp_1_0, for developers
     errors values                  whose fault, and where; what a value is
     reading writing composites     one value ↔ its bytes
-    sections                       a message, looked into but never decoded
-    frames headers                 the byte stream ↔ frames and protocol headers
-    sasl mechanisms scram          who the peer is
+    sections                       a message, looked into but not decoded
+    frames output                  the byte stream ↔ frames and protocol headers
+    greeting sasl mechanisms scram who the peer is, and that both speak AMQP 1.0
     states                         tables: state × step → state
-    serial windows credit          numbers that wrap, and who may still send what
-    deliveries settlement          what is not settled yet; dispositions in ranges
-    link receiver sender           one end of a link
-    session connection             what holds links; what holds sessions
+    serial windows credit budget   numbers that wrap, who may still send what, what is remembered
+    deliveries settlement sending  what is not settled yet; dispositions in ranges; frames to come
+    port link receiver sender      one end of a link, and what the links of a session share
+    session channels heartbeat     what holds links; what holds sessions; who is still there
+    connection events settings     all of it: the one class to begin with, what it tells, its limits
 
 Pure: no socket, no thread, no clock. Times are arguments (`now_s`, from a clock that only rises).
 A machine belongs to one thread. What a peer does wrong never raises: it ends the peer's link,

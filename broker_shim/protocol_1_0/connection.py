@@ -8,17 +8,15 @@ from typing import Any
 from broker_shim.amqp_1_0.composites import (
     COMPOSITES,
     PROVIDERS,
-    Begin,
     Close,
     Composite,
-    End,
     Error,
     Open,
     Transfer,
 )
 from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE, AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
-from broker_shim.protocol_1_0.budget import StateBudget
+from broker_shim.protocol_1_0.channels import Channels
 from broker_shim.protocol_1_0.composites import read_performative
 from broker_shim.protocol_1_0.errors import InvalidCommand, ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import (
@@ -27,15 +25,12 @@ from broker_shim.protocol_1_0.events import (
     Event,
     Lost,
     Opened,
-    SessionBegun,
-    SessionFailed,
 )
 from broker_shim.protocol_1_0.frames import AMQP_FRAME, EMPTY_FRAME, Frame, FrameDecoder
 from broker_shim.protocol_1_0.greeting import Greeting
 from broker_shim.protocol_1_0.heartbeat import Due, Heartbeat
 from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.sasl import Mechanisms
-from broker_shim.protocol_1_0.serial import FreeNumbers
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.protocol_1_0.states import (
@@ -71,9 +66,7 @@ class Connection:
         self._greet_until_s = now_s + settings.handshake_timeout_s
         self._state = ConnectionState.HEADERS_EXCHANGED
         self._is_opened = False
-        self._channels = FreeNumbers()
-        self._budget = StateBudget(settings.max_state_bytes)
-        self._sessions: dict[int, Session] = {}
+        self._channels = Channels(self._output, self._tell, settings)
         self.remote: Open | None = None
 
     @property
@@ -84,7 +77,7 @@ class Connection:
     @property
     def sessions(self) -> list[Session]:
         """Those that the peer has begun and not ended."""
-        return list(self._sessions.values())
+        return self._channels.sessions
 
     @property
     def pending_bytes(self) -> int:
@@ -114,8 +107,7 @@ class Connection:
 
     def data_to_send(self, *, now_s: float) -> list[bytes | memoryview]:
         """Bytes to write, in order; views are of what the caller handed over."""
-        for session in self._sessions.values():
-            session.flush()
+        self._channels.flush()
         chunks = self._output.take()
         if chunks:
             self._heartbeat.sent(now_s)
@@ -192,6 +184,7 @@ class Connection:
             raise ProtocolViolation(AmqpError.INVALID_FIELD, text)
         self._output.max_frame_bytes = min(remote.max_frame_size, self._settings.max_frame_bytes)
         self._heartbeat.peer_wants(remote.idle_time_out)
+        self._channels.max_channel = remote.channel_max
         self.remote = remote
         if self._state is ConnectionState.OPEN_RECEIVED:
             self._tell(Opened(remote))
@@ -199,48 +192,9 @@ class Connection:
     def _received_close(self, _frame: Frame, close: Close, _payload: bytes) -> None:
         self._tell(Closed(close.error))
 
-    def _received_begin(self, frame: Frame, begin: Begin, _payload: bytes) -> None:
-        if self._state is ConnectionState.CLOSE_SENT:
-            return
-        channel = frame.channel
-        if channel >= self._settings.max_sessions:
-            text = f"channel {channel}: {self._settings.max_sessions - 1} is most"
-            raise ProtocolViolation(Condition.FRAMING_ERROR, text)
-        if channel in self._sessions:
-            text = f"begin on channel {channel}, which is begun already"
-            raise ProtocolViolation(AmqpError.ILLEGAL_STATE, text)
-        if begin.remote_channel is not None:
-            raise ProtocolViolation(AmqpError.INVALID_FIELD, "begin answers none of ours")
-        session = self._sessions[channel] = Session(
-            begin,
-            remote_channel=channel,
-            byte_count=frame.end - frame.start,
-            channels=self._channels,
-            budget=self._budget,
-            output=self._output,
-            tell=self._tell,
-            settings=self._settings,
-        )
-        if self.remote is None or session.channel > self.remote.channel_max:
-            raise ProtocolViolation(AmqpError.NOT_ALLOWED, "more sessions than your channel-max")
-        self._tell(SessionBegun(session))
-
     def _received_on_session(self, frame: Frame, performative: Any, payload: bytes) -> None:
-        if self._state is ConnectionState.CLOSE_SENT:
-            return
-        session = self._sessions.get(frame.channel)
-        if session is None:
-            text = f"{performative.NAME} on channel {frame.channel}, which is not begun"
-            raise ProtocolViolation(AmqpError.ILLEGAL_STATE, text)
-        if isinstance(performative, End):
-            del self._sessions[frame.channel]
-        try:
-            session.receive(performative, payload, frame.end - frame.start)
-        except ProtocolViolation as violation:
-            if violation.scope is Scope.CONNECTION:
-                raise
-            session.end(violation.error)
-            self._tell(SessionFailed(session, violation.error))
+        if self._state is not ConnectionState.CLOSE_SENT:
+            self._channels.receive(frame, performative, payload)
 
     def _tell(self, event: Event) -> None:
         self._events.append(event)
@@ -258,13 +212,7 @@ class Connection:
 
     def _end(self) -> None:
         self._state = ConnectionState.END
-        self._lose_sessions()
-
-    def _lose_sessions(self) -> None:
-        """What was said so far may still be written; nothing follows."""
-        for session in self._sessions.values():
-            session.lost()
-        self._output.is_closed = True
+        self._channels.lost()
 
     def _say_open(self, fields: dict[str, Any]) -> None:
         settings = self._settings
@@ -282,10 +230,9 @@ class Connection:
     def _say_close(self, error: Error | None) -> None:
         if not self._is_opened:
             self._say_open({})
-        for session in self._sessions.values():
-            session.flush()
+        self._channels.flush()
         self._output.frame(Close(error))
-        self._lose_sessions()
+        self._channels.lost()
 
 
 _FRAMES = frozenset(each for each in COMPOSITES.values() if each.NAME in PROVIDERS["frame"])
@@ -303,5 +250,4 @@ def _step_of(kind: type[Composite]) -> ConnectionStep:
 _RECEIVE: dict[type[Composite], Callable[[Connection, Frame, Any, bytes], None]] = {
     Open: Connection._received_open,  # noqa: SLF001  # a table of its own methods
     Close: Connection._received_close,  # noqa: SLF001
-    Begin: Connection._received_begin,  # noqa: SLF001
 }

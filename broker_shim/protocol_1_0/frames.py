@@ -163,45 +163,29 @@ def transfer_frame(channel: int, transfer: Transfer, payload_bytes: int) -> byte
     third of the time of `encoded_composite` and to the same meaning.
     """
     tag, delivery_id = transfer.delivery_tag, transfer.delivery_id
-    if (
-        tag is None
-        or delivery_id is None
-        or len(tag) > 32
-        or transfer.state is not None
+    if tag is None or delivery_id is None or len(tag) > 32 or _says_more(transfer):
+        body = encoded_composite(transfer)
+        head = _HEADER.pack(HEADER_BYTES + len(body) + payload_bytes, 2, AMQP_FRAME, channel)
+        return head + body
+    size = _TRANSFER_BYTES + len(tag)
+    head = _TRANSFER_START.pack(
+        *(size + payload_bytes, 2, AMQP_FRAME, channel),
+        *(0, 0x53, Transfer.CODE, 0xC0, size - 13, 6),
+        *(0x70, transfer.handle, 0x70, delivery_id, 0xA0, len(tag)),
+    )
+    settled = 0x41 if transfer.settled else 0x42
+    more = 0x41 if transfer.more else 0x42
+    return head + tag + _TRANSFER_END.pack(0x70, transfer.message_format or 0, settled, more)
+
+
+def _says_more(transfer: Transfer) -> bool:
+    """True if a field after the first six is said."""
+    return (
+        transfer.state is not None
         or transfer.rcv_settle_mode is not None
         or transfer.resume
         or transfer.aborted
         or transfer.batchable
-    ):
-        body = encoded_composite(transfer)
-        head = _HEADER.pack(HEADER_BYTES + len(body) + payload_bytes, 2, AMQP_FRAME, channel)
-        return head + body
-    settled = 0x41 if transfer.settled else 0x42
-    more = 0x41 if transfer.more else 0x42
-    size = _TRANSFER_BYTES + len(tag)
-    return b"".join(
-        (
-            _TRANSFER_START.pack(
-                size + payload_bytes,
-                2,
-                AMQP_FRAME,
-                channel,
-                0,
-                0x53,
-                0x14,
-                0xC0,
-                size - 13,
-                6,
-                0x70,
-                transfer.handle,
-                0x70,
-                delivery_id,
-                0xA0,
-                len(tag),
-            ),
-            tag,
-            _TRANSFER_END.pack(0x70, transfer.message_format or 0, settled, more),
-        )
     )
 
 

@@ -216,7 +216,7 @@ class Responder:
         self._check_output(b"".join(self.machine.data_to_send(now_s=0.0)))
         assert len(self.machine.sessions) <= SETTINGS.max_sessions
         assert all(len(each.links) <= SETTINGS.max_links for each in self.machine.sessions)
-        assert self.machine._budget.used_bytes <= SETTINGS.max_state_bytes
+        assert self.machine._channels.budget.used_bytes <= SETTINGS.max_state_bytes
         assert len(self.machine._decoder._gathered) <= SETTINGS.max_frame_bytes
 
     def _check_output(self, written: bytes) -> None:
