@@ -1,0 +1,98 @@
+"""The channels of one connection: which session each frame is for, and how many there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker_shim.amqp_1_0.composites import Begin, Composite, End
+from broker_shim.amqp_1_0.definitions import AmqpError
+from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
+from broker_shim.protocol_1_0.budget import StateBudget
+from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.events import Event, SessionBegun, SessionFailed
+from broker_shim.protocol_1_0.frames import Frame
+from broker_shim.protocol_1_0.output import Output
+from broker_shim.protocol_1_0.serial import FreeNumbers
+from broker_shim.protocol_1_0.session import Session
+from broker_shim.protocol_1_0.settings import Settings
+
+
+class Channels:
+    """Sessions by the peer's channel.
+
+    Attributes:
+        max_channel: The largest number that the peer takes from us.
+        budget: What of begins and attaches is remembered.
+    """
+
+    def __init__(self, output: Output, tell: Callable[[Event], None], settings: Settings) -> None:
+        self.max_channel = 0
+        self.budget = StateBudget(settings.max_state_bytes)
+        self._output = output
+        self._tell = tell
+        self._settings = settings
+        self._numbers = FreeNumbers()
+        self._sessions: dict[int, Session] = {}
+
+    @property
+    def sessions(self) -> list[Session]:
+        """Those that the peer has begun and not ended, in its order."""
+        return list(self._sessions.values())
+
+    def flush(self) -> None:
+        """Write the dispositions that wait."""
+        for session in self._sessions.values():
+            session.flush()
+
+    def lost(self) -> None:
+        """The connection is over: what was said may still be written, and nothing follows."""
+        for session in self._sessions.values():
+            session.lost()
+        self._output.is_closed = True
+
+    def receive(self, frame: Frame, performative: Composite, payload: bytes) -> None:
+        """A frame of a session.
+
+        Raises:
+            ProtocolViolation: What it breaks ends the connection; what ends a session was done.
+        """
+        if isinstance(performative, Begin):
+            self._begin(frame, performative)
+            return
+        session = self._sessions.get(frame.channel)
+        if session is None:
+            text = f"{performative.NAME} on channel {frame.channel}, which is not begun"
+            raise ProtocolViolation(AmqpError.ILLEGAL_STATE, text)
+        if isinstance(performative, End):
+            del self._sessions[frame.channel]
+        try:
+            session.receive(performative, payload, frame.end - frame.start)
+        except ProtocolViolation as violation:
+            if violation.scope is Scope.CONNECTION:
+                raise
+            session.end(violation.error)
+            self._tell(SessionFailed(session, violation.error))
+
+    def _begin(self, frame: Frame, begin: Begin) -> None:
+        channel = frame.channel
+        if channel >= self._settings.max_sessions:
+            text = f"channel {channel}: {self._settings.max_sessions - 1} is most"
+            raise ProtocolViolation(Condition.FRAMING_ERROR, text)
+        if channel in self._sessions:
+            text = f"begin on channel {channel}, which is begun already"
+            raise ProtocolViolation(AmqpError.ILLEGAL_STATE, text)
+        if begin.remote_channel is not None:
+            raise ProtocolViolation(AmqpError.INVALID_FIELD, "begin answers none of ours")
+        session = self._sessions[channel] = Session(
+            begin,
+            remote_channel=channel,
+            byte_count=frame.end - frame.start,
+            channels=self._numbers,
+            budget=self.budget,
+            output=self._output,
+            tell=self._tell,
+            settings=self._settings,
+        )
+        if session.channel > self.max_channel:
+            raise ProtocolViolation(AmqpError.NOT_ALLOWED, "more sessions than your channel-max")
+        self._tell(SessionBegun(session))

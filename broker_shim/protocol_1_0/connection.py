@@ -1,0 +1,253 @@
+"""One connection: bytes in, events out; commands in, bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker_shim.amqp_1_0.composites import (
+    COMPOSITES,
+    PROVIDERS,
+    Close,
+    Composite,
+    Error,
+    Open,
+    Transfer,
+)
+from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE, AmqpError
+from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
+from broker_shim.protocol_1_0.channels import Channels
+from broker_shim.protocol_1_0.composites import read_performative
+from broker_shim.protocol_1_0.errors import InvalidCommand, ProtocolViolation, Scope
+from broker_shim.protocol_1_0.events import (
+    Closed,
+    ConnectionFailed,
+    Event,
+    Lost,
+    Opened,
+)
+from broker_shim.protocol_1_0.frames import AMQP_FRAME, EMPTY_FRAME, Frame, FrameDecoder
+from broker_shim.protocol_1_0.greeting import Greeting
+from broker_shim.protocol_1_0.heartbeat import Due, Heartbeat
+from broker_shim.protocol_1_0.output import Output
+from broker_shim.protocol_1_0.sasl import Mechanisms
+from broker_shim.protocol_1_0.session import Session
+from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.states import (
+    CONNECTION,
+    ConnectionState,
+    ConnectionStep,
+    after_received,
+    after_sent,
+)
+
+
+class Connection:
+    """The server's end of one connection.
+
+    The caller's loop: read the socket → `receive_data` → act on `events` → write `data_to_send`;
+    now and then `tick`; hang up once `is_over` and everything is written. Times are seconds of one
+    clock that only rises. `receive_data`, `events`, `data_to_send` and `tick` raise nothing.
+    """
+
+    def __init__(self, settings: Settings, mechanisms: Mechanisms, *, now_s: float) -> None:
+        self._settings = settings
+        self._events: list[Event] = []
+        self._output = Output()
+        self._decoder = FrameDecoder(settings.max_frame_bytes)
+        self._greeting = Greeting(
+            self._decoder,
+            self._output,
+            self._tell,
+            mechanisms,
+            requires_sasl=settings.requires_sasl,
+        )
+        self._heartbeat = Heartbeat(idle_timeout_s=settings.idle_timeout_s, now_s=now_s)
+        self._greet_until_s = now_s + settings.handshake_timeout_s
+        self._state = ConnectionState.HEADERS_EXCHANGED
+        self._is_opened = False
+        self._channels = Channels(self._output, self._tell, settings)
+        self.remote: Open | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing is read any more: write what waits, then hang up."""
+        return self._state is ConnectionState.END or self._greeting.is_refused
+
+    @property
+    def sessions(self) -> list[Session]:
+        """Those that the peer has begun and not ended."""
+        return self._channels.sessions
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that `data_to_send` would hand out, without the dispositions that wait."""
+        return self._output.byte_count
+
+    def receive_data(self, received: bytes, *, now_s: float) -> None:
+        """Take bytes from the peer, as they came; none means that it sends no more."""
+        if self.is_over:
+            return
+        if not received:
+            self._end()
+            self._tell(Lost())
+            return
+        self._heartbeat.received(now_s)
+        try:
+            self._decoder.feed(received)
+            while not self.is_over and self._advance():
+                pass
+        except ProtocolViolation as violation:
+            self._fail(violation.error)
+
+    def events(self) -> list[Event]:
+        """What happened since the last call, oldest first."""
+        events, self._events = self._events, []
+        return events
+
+    def data_to_send(self, *, now_s: float) -> list[bytes | memoryview]:
+        """Bytes to write, in order; views are of what the caller handed over."""
+        self._channels.flush()
+        chunks = self._output.take()
+        if chunks:
+            self._heartbeat.sent(now_s)
+        return chunks
+
+    def tick(self, *, now_s: float) -> float:
+        """Do what is due by the clock; when to call again, at the latest."""
+        if self.is_over:
+            return now_s + self._settings.idle_timeout_s
+        if self.remote is None and now_s >= self._greet_until_s:
+            text = f"no open within {self._settings.handshake_timeout_s:g} s"
+            self._fail(Error(AmqpError.RESOURCE_LIMIT_EXCEEDED, text))
+        due = self._heartbeat.due(now_s)
+        if due is Due.SILENT:
+            text = f"nothing heard for {self._settings.idle_timeout_s:g} s"
+            self._fail(Error(AmqpError.RESOURCE_LIMIT_EXCEEDED, text))
+        elif due is Due.BEAT and self._state is ConnectionState.OPENED:
+            self._output.write(EMPTY_FRAME)
+            self._heartbeat.sent(now_s)
+        if self.remote is None:
+            return min(self._greet_until_s, self._heartbeat.next_at_s())
+        return self._heartbeat.next_at_s()
+
+    def open(self, **fields: Any) -> None:
+        """Answer the peer's open; `fields` are more of `Open`.
+
+        Raises:
+            InvalidCommand: The peer has not opened, or was answered; a field does not fit.
+        """
+        state = after_sent(CONNECTION, self._state, ConnectionStep.OPEN_SENT)
+        self._say_open(fields)
+        self._state = state
+
+    def close(self, error: Error | None = None) -> None:
+        """Close, sessions and links with it; or answer the peer's close.
+
+        Raises:
+            InvalidCommand: It is closed already, or there is nothing to close yet: hang up.
+        """
+        if not self._greeting.is_done:
+            raise InvalidCommand("nothing to close before the protocol headers: hang up")
+        state = after_sent(CONNECTION, self._state, ConnectionStep.CLOSE_SENT)
+        self._say_close(error)
+        self._state = state
+
+    def _advance(self) -> bool:
+        """Take one header or frame; False while there is none."""
+        if not self._greeting.is_done:
+            return self._greeting.advance()
+        frame = self._decoder.next_frame()
+        if frame is None:
+            return False
+        self._receive(frame)
+        return True
+
+    def _receive(self, frame: Frame) -> None:
+        if frame.kind != AMQP_FRAME:
+            raise ProtocolViolation(Condition.FRAMING_ERROR, f"a frame of type {frame.kind}")
+        if frame.start == frame.end:
+            return  # a heartbeat
+        performative, at = read_performative(frame.encoded, frame.start, frame.end)
+        kind = type(performative)
+        if kind not in _FRAMES:
+            text = f"{performative.NAME} is no frame"
+            raise ProtocolViolation(AmqpError.NOT_ALLOWED, text)
+        receive = _RECEIVE.get(kind, Connection._received_on_session)
+        payload = frame.encoded[at : frame.end] if kind is Transfer else b""
+        self._state = after_received(CONNECTION, self._state, _step_of(kind), Scope.CONNECTION)
+        receive(self, frame, performative, payload)
+
+    def _received_open(self, _frame: Frame, remote: Open, _payload: bytes) -> None:
+        if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
+            text = f"max-frame-size {remote.max_frame_size}: {MIN_MAX_FRAME_SIZE} is least"
+            raise ProtocolViolation(AmqpError.INVALID_FIELD, text)
+        self._output.max_frame_bytes = min(remote.max_frame_size, self._settings.max_frame_bytes)
+        self._heartbeat.peer_wants(remote.idle_time_out)
+        self._channels.max_channel = remote.channel_max
+        self.remote = remote
+        if self._state is ConnectionState.OPEN_RECEIVED:
+            self._tell(Opened(remote))
+
+    def _received_close(self, _frame: Frame, close: Close, _payload: bytes) -> None:
+        self._tell(Closed(close.error))
+
+    def _received_on_session(self, frame: Frame, performative: Any, payload: bytes) -> None:
+        if self._state is not ConnectionState.CLOSE_SENT:
+            self._channels.receive(frame, performative, payload)
+
+    def _tell(self, event: Event) -> None:
+        self._events.append(event)
+
+    def _fail(self, error: Error) -> None:
+        """The peer broke the protocol: tell it, as far as it can be told, and be over."""
+        can_tell = self._greeting.is_done and self._state not in {
+            ConnectionState.CLOSE_SENT,
+            ConnectionState.END,
+        }
+        if can_tell:
+            self._say_close(error)
+        self._end()
+        self._tell(ConnectionFailed(error))
+
+    def _end(self) -> None:
+        self._state = ConnectionState.END
+        self._channels.lost()
+
+    def _say_open(self, fields: dict[str, Any]) -> None:
+        settings = self._settings
+        self._output.frame(
+            Open(
+                settings.container_id,
+                max_frame_size=settings.max_frame_bytes,
+                channel_max=settings.max_sessions - 1,
+                idle_time_out=max(1, int(settings.idle_timeout_s * 500)),
+                **fields,
+            )
+        )
+        self._is_opened = True
+
+    def _say_close(self, error: Error | None) -> None:
+        if not self._is_opened:
+            self._say_open({})
+        self._channels.flush()
+        self._output.frame(Close(error))
+        self._channels.lost()
+
+
+_FRAMES = frozenset(each for each in COMPOSITES.values() if each.NAME in PROVIDERS["frame"])
+
+_STEPS: dict[type[Composite], ConnectionStep] = {
+    Open: ConnectionStep.OPEN_RECEIVED,
+    Close: ConnectionStep.CLOSE_RECEIVED,
+}
+
+
+def _step_of(kind: type[Composite]) -> ConnectionStep:
+    return _STEPS.get(kind, ConnectionStep.SESSION_FRAME_RECEIVED)
+
+
+_RECEIVE: dict[type[Composite], Callable[[Connection, Frame, Any, bytes], None]] = {
+    Open: Connection._received_open,  # noqa: SLF001  # a table of its own methods
+    Close: Connection._received_close,  # noqa: SLF001
+}

@@ -1,0 +1,98 @@
+"""How many deliveries a link still takes, each way (2.6.7).
+
+A delivery counts from its first frame on, on both sides; one that was aborted counts too.
+"""
+
+from __future__ import annotations
+
+from broker_shim.protocol_1_0.serial import distance, plus
+
+
+class SenderCredit:
+    """What we may still send on a link.
+
+    Attributes:
+        delivery_count: Deliveries whose first frame was sent, as told to the peer.
+        waiting: Deliveries taken from the caller whose first frame was not sent yet.
+        is_draining: True while the peer wants the credit used or given back.
+    """
+
+    def __init__(self) -> None:
+        self.delivery_count = 0
+        self.waiting = 0
+        self.is_draining = False
+        self._left = 0
+
+    @property
+    def available(self) -> int:
+        """Deliveries that the caller may still start."""
+        return max(0, self._left - self.waiting)
+
+    @property
+    def is_left(self) -> bool:
+        """True if the first frame of a delivery may go."""
+        return self._left > 0
+
+    def told(self, delivery_count: int | None, credit: int, *, drain: bool) -> None:
+        """The peer gave `credit`, counted from its `delivery_count`.
+
+        Credit is a limit (count + credit): what went meanwhile is taken off, never below zero.
+        """
+        seen = 0 if delivery_count is None else delivery_count
+        self._left = max(0, credit - max(0, distance(seen, self.delivery_count)))
+        self.is_draining = drain
+
+    def sent(self) -> None:
+        """The first frame of a waiting delivery went."""
+        self.waiting -= 1
+        self.delivery_count = plus(self.delivery_count, 1)
+        self._left -= 1
+
+    def drained(self) -> None:
+        """Give up what is left, as if it had been sent; deliveries that wait keep theirs."""
+        unused = self.available
+        self.delivery_count = plus(self.delivery_count, unused)
+        self._left -= unused
+        self.is_draining = False
+
+
+class ReceiverCredit:
+    """What the peer may still send on a link.
+
+    Attributes:
+        delivery_count: Deliveries whose first frame came, or that the peer gave up.
+        left: Deliveries that the peer may still start.
+        is_draining: True from asking for a drain until the peer has nothing left.
+    """
+
+    def __init__(self, delivery_count: int) -> None:
+        self.delivery_count = delivery_count
+        self.left = 0
+        self.is_draining = False
+
+    def give(self, credit: int, *, drain: bool) -> None:
+        """From now on so many, whatever was left."""
+        self.left = credit
+        self.is_draining = drain and credit > 0
+
+    def take(self) -> bool:
+        """A delivery began; False if it should not have."""
+        if not self.left:
+            return False
+        self.left -= 1
+        self.delivery_count = plus(self.delivery_count, 1)
+        self.is_draining = self.is_draining and self.left > 0
+        return True
+
+    def told(self, delivery_count: int | None) -> None:
+        """The peer told how it stands: if it gave credit up, its count ran ahead of ours.
+
+        A count behind ours is old news: a sender may count a delivery at its last frame only.
+        """
+        if delivery_count is None:
+            return
+        given_up = distance(self.delivery_count, delivery_count)
+        if given_up > 0:
+            self.delivery_count = delivery_count
+            self.left = max(0, self.left - given_up)
+            self.is_draining = self.is_draining and self.left > 0

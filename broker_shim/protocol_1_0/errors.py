@@ -1,0 +1,48 @@
+"""Whose fault it is, and what ends because of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from broker_shim.amqp_1_0.composites import Error
+from broker_shim.amqp_1_0.definitions import AmqpError
+
+
+class Scope(Enum):
+    """What an error of the peer ends."""
+
+    CONNECTION = "connection"
+    SESSION = "session"
+    LINK = "link"
+
+
+class ProtocolViolation(Exception):
+    """The peer broke the protocol: end what `scope` says and tell it why.
+
+    Attributes:
+        condition: The specification's error condition, as `amqp:decode-error`.
+        description: One line for people.
+        scope: What ends.
+    """
+
+    def __init__(self, condition: str, description: str, scope: Scope = Scope.CONNECTION) -> None:
+        super().__init__(f"{condition}: {description}")
+        self.condition = condition
+        self.description = description
+        self.scope = scope
+
+    @property
+    def error(self) -> Error:
+        """What the peer is told."""
+        return Error(self.condition, self.description)
+
+
+class DecodeError(ProtocolViolation):
+    """The peer's bytes are not AMQP 1.0, or not what belongs there."""
+
+    def __init__(self, description: str, condition: str = AmqpError.DECODE_ERROR) -> None:
+        super().__init__(condition, description)
+
+
+class InvalidCommand(ValueError):
+    """The caller asked for what the protocol does not allow now: fix the call."""

@@ -1,0 +1,50 @@
+"""When to show that we are there, and when the peer is gone (2.4.5). Times are arguments."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Due(Enum):
+    """What the clock asks for."""
+
+    NOTHING = "nothing"
+    BEAT = "send an empty frame"
+    SILENT = "the peer was silent for too long"
+
+
+class Heartbeat:
+    """Both directions of one connection."""
+
+    def __init__(self, *, idle_timeout_s: float, now_s: float) -> None:
+        self._idle_timeout_s = idle_timeout_s
+        self._interval_s: float | None = None
+        self._received_at_s = self._sent_at_s = now_s
+
+    def peer_wants(self, idle_timeout_ms: int | None) -> None:
+        """The peer gives up after so long: at half of it it hears of us."""
+        if idle_timeout_ms:
+            self._interval_s = idle_timeout_ms / 2_000
+
+    def received(self, now_s: float) -> None:
+        """Bytes came."""
+        self._received_at_s = now_s
+
+    def sent(self, now_s: float) -> None:
+        """Bytes went."""
+        self._sent_at_s = now_s
+
+    def due(self, now_s: float) -> Due:
+        """What is to be done now."""
+        if now_s - self._received_at_s >= self._idle_timeout_s:
+            return Due.SILENT
+        if self._interval_s is not None and now_s - self._sent_at_s >= self._interval_s:
+            return Due.BEAT
+        return Due.NOTHING
+
+    def next_at_s(self) -> float:
+        """When to look again, at the latest."""
+        silent_at_s = self._received_at_s + self._idle_timeout_s
+        if self._interval_s is None:
+            return silent_at_s
+        return min(silent_at_s, self._sent_at_s + self._interval_s)

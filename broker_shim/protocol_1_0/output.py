@@ -1,0 +1,66 @@
+"""Bytes that wait to be written to the peer, as they were made: nothing is copied together."""
+
+from __future__ import annotations
+
+from broker_shim.amqp_1_0.composites import Composite, Transfer
+from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE
+from broker_shim.protocol_1_0.errors import InvalidCommand
+from broker_shim.protocol_1_0.frames import AMQP_FRAME, encoded_frame, transfer_frame
+
+
+class Output:
+    """Frames in the order they go.
+
+    Attributes:
+        max_frame_bytes: What the peer takes; the specification's least until it said more.
+        byte_count: Bytes that wait.
+        is_closed: True once nothing may follow.
+    """
+
+    def __init__(self) -> None:
+        self.max_frame_bytes = MIN_MAX_FRAME_SIZE
+        self.byte_count = 0
+        self.is_closed = False
+        self._chunks: list[bytes | memoryview] = []
+
+    def write(self, encoded: bytes) -> None:
+        """Bytes that are a header or a frame already."""
+        self._chunks.append(encoded)
+        self.byte_count += len(encoded)
+
+    def frame(self, performative: Composite, channel: int = 0, kind: int = AMQP_FRAME) -> None:
+        """A frame without payload.
+
+        Raises:
+            InvalidCommand: The connection is over; the frame does not fit the peer's largest, or
+                a field does not fit.
+        """
+        if self.is_closed:
+            raise InvalidCommand("the connection is closed: nothing can follow")
+        encoded = encoded_frame(performative, channel, kind)
+        if len(encoded) > self.max_frame_bytes:
+            text = f"{performative.NAME} of {len(encoded)} bytes: the peer takes "
+            raise InvalidCommand(text + f"frames of {self.max_frame_bytes} at most")
+        self.write(encoded)
+
+    def transfer(self, channel: int, transfer: Transfer, pieces: list[memoryview]) -> None:
+        """A transfer with its payload, which fits (`payload_room`)."""
+        size = sum(map(len, pieces))
+        self.write(transfer_frame(channel, transfer, size))
+        self._chunks.extend(pieces)
+        self.byte_count += size
+
+    def payload_room(self, transfer: Transfer, wanted: int) -> int:
+        """How many bytes of payload a frame of this transfer holds, at most `wanted`."""
+        if wanted + _MOST_TRANSFER_BYTES <= self.max_frame_bytes:
+            return wanted
+        return min(wanted, self.max_frame_bytes - len(transfer_frame(0, transfer, 0)))
+
+    def take(self) -> list[bytes | memoryview]:
+        """Everything that waits; nothing waits afterwards."""
+        taken, self._chunks, self.byte_count = self._chunks, [], 0
+        return taken
+
+
+_MOST_TRANSFER_BYTES = 384
+"""A transfer's head is never longer: a tag has 32 bytes at most, a state 256 (`sender`)."""

@@ -1,0 +1,187 @@
+"""What the links of one session share: its channel out, windows, numbers and deliveries."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from broker_shim.amqp_1_0.composites import Begin, Composite, Flow
+from broker_shim.amqp_1_0.definitions import AmqpError
+from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.events import Event
+from broker_shim.protocol_1_0.link import Link
+from broker_shim.protocol_1_0.output import Output
+from broker_shim.protocol_1_0.sending import Outgoing
+from broker_shim.protocol_1_0.serial import FreeNumbers, distance, plus
+from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.settlement import DispositionBatch
+from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
+
+OUTGOING_WINDOW = (1 << 31) - 1
+"""We never wait for our own memory: a link sends what its caller hands it."""
+
+
+class SessionPort:
+    """One session, as its links see it.
+
+    Attributes:
+        channel: Ours.
+        tell: Takes an event.
+        handles: Ours.
+    """
+
+    def __init__(
+        self,
+        channel: int,
+        begin: Begin,
+        output: Output,
+        tell: Callable[[Event], None],
+        settings: Settings,
+    ) -> None:
+        self.channel = channel
+        self.tell = tell
+        self.handles = FreeNumbers()
+        self.incoming = IncomingWindow(settings.session_window, begin.next_outgoing_id)
+        self.outgoing = OutgoingWindow(begin.incoming_window)
+        self.is_open = True
+        self._output = output
+        self._waiting: deque[Outgoing] = deque()
+        self._batch = DispositionBatch()
+        self._next_delivery_id = 0
+        self._last_incoming_id: int | None = None
+        self._sent: dict[int, Delivery] = {}
+        self._received: dict[int, Delivery] = {}
+
+    def emit(self, performative: Composite) -> None:
+        """Write a frame without payload, after the dispositions that wait."""
+        self.flush()
+        self._output.frame(performative, self.channel)
+
+    def flush(self) -> None:
+        """Write the dispositions that wait."""
+        for disposition in self._batch.take():
+            self._output.frame(disposition, self.channel)
+
+    def flow(self, **link_fields: Any) -> None:
+        """Tell how the session stands, and one of its links if `link_fields` say so."""
+        self._output.frame(
+            Flow(
+                next_incoming_id=self.incoming.next_id,
+                incoming_window=self.incoming.reopen(),
+                next_outgoing_id=self.outgoing.next_id,
+                outgoing_window=OUTGOING_WINDOW,
+                **link_fields,
+            ),
+            self.channel,
+        )
+
+    def enqueue(self, outgoing: Outgoing) -> None:
+        """Send a piece of a delivery as soon as the session's window has room."""
+        self._waiting.append(outgoing)
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what waits, as far as the window and each link's credit allow.
+
+        Credit can be gone that was there when a delivery was handed over, if the peer took it
+        back: such a delivery waits, and so does what comes after it on its link, and nobody else.
+        """
+        held: deque[Outgoing] = deque()
+        held_links: set[Link] = set()
+        while self._waiting and self.outgoing.left:
+            outgoing = self._waiting[0]
+            link = outgoing.delivery.link
+            is_new = outgoing.delivery.delivery_id is None
+            if link in held_links or (is_new and not outgoing.credit.is_left):
+                held.append(self._waiting.popleft())
+                held_links.add(link)
+            else:
+                self._send_frame(outgoing)
+        self._waiting.extendleft(reversed(held))
+
+    def withdraw(self, delivery: Delivery) -> None:
+        """Drop what waits of a delivery."""
+        self._waiting = deque(each for each in self._waiting if each.delivery is not delivery)
+
+    def begin_incoming(self, delivery: Delivery, delivery_id: int) -> None:
+        """A delivery's first frame came.
+
+        Raises:
+            ProtocolViolation: Its id is not after the last one (2.6.12).
+        """
+        last = self._last_incoming_id
+        if last is not None and distance(last, delivery_id) <= 0:
+            text = f"delivery-id {delivery_id} after {last}"
+            raise ProtocolViolation(AmqpError.INVALID_FIELD, text, Scope.SESSION)
+        self._last_incoming_id = delivery.delivery_id = delivery_id
+        self._received[delivery_id] = delivery
+
+    def dispose(self, delivery: Delivery, state: Any, *, settled: bool) -> None:
+        """See `Delivery.dispose`."""
+        if delivery.is_settled or delivery.link.is_gone or not self.is_open:
+            return
+        if delivery.delivery_id is not None:
+            self._batch.add(
+                delivery.delivery_id, state, is_incoming=delivery.is_incoming, is_settled=settled
+            )
+        delivery.state = state
+        if settled:
+            self.forget(delivery)
+
+    def disposed(
+        self, first: int, last: int, state: Any, *, ours: bool, settled: bool
+    ) -> tuple[Delivery, ...]:
+        """The peer told a state of a range, of what we sent (`ours`) or of what it sent.
+
+        A range costs what is unsettled, not what it spans.
+        """
+        known = self._sent if ours else self._received
+        span = distance(first, last)
+        if 0 <= span < len(known):
+            found = [known[i] for n in range(span + 1) if (i := plus(first, n)) in known]
+        else:
+            found = [each for i, each in known.items() if 0 <= distance(first, i) <= span]
+        for delivery in found:
+            if state is not None:
+                delivery.remote_state = state
+            if settled:
+                self.forget(delivery)
+        return tuple(found)
+
+    def forget(self, delivery: Delivery) -> None:
+        """It is settled here."""
+        delivery.is_settled = True
+        delivery.link.unsettled.pop(delivery.tag, None)
+        if delivery.delivery_id is not None:
+            known = self._received if delivery.is_incoming else self._sent
+            known.pop(delivery.delivery_id, None)
+
+    def forget_link(self, link: Link) -> None:
+        """It ended: its deliveries stay known to it (`unsettled`), and to nobody else."""
+        self._waiting = deque(each for each in self._waiting if each.delivery.link is not link)
+        for delivery in link.unsettled.values():
+            if delivery.delivery_id is not None:
+                known = self._received if delivery.is_incoming else self._sent
+                known.pop(delivery.delivery_id, None)
+
+    def close(self) -> None:
+        """The session ended: nothing is sent any more."""
+        self.is_open = False
+        self._waiting.clear()
+        self._sent.clear()
+        self._received.clear()
+
+    def _send_frame(self, outgoing: Outgoing) -> None:
+        """Send one frame; ids are given with the first one: peers expect them without gaps."""
+        delivery = outgoing.delivery
+        if delivery.delivery_id is None:
+            delivery.delivery_id = self._next_delivery_id
+            self._next_delivery_id = plus(self._next_delivery_id, 1)
+            if not delivery.is_settled:
+                self._sent[delivery.delivery_id] = delivery
+            outgoing.credit.sent()
+        self.outgoing.take()
+        if outgoing.send_frame(self._output, self.channel):
+            self._waiting.popleft()

@@ -1,0 +1,157 @@
+"""A link on which we receive: credit given, deliveries taken in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_shim.amqp_1_0.composites import Attach, Flow, Transfer
+from broker_shim.amqp_1_0.definitions import (
+    AmqpError,
+    LinkError,
+    ReceiverSettleMode,
+    SenderSettleMode,
+)
+from broker_shim.protocol_1_0.credit import ReceiverCredit
+from broker_shim.protocol_1_0.deliveries import MAX_TAG_BYTES, Delivery
+from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.events import DeliveryAborted, FlowReceived, TransferPiece
+from broker_shim.protocol_1_0.link import Link
+from broker_shim.protocol_1_0.port import SessionPort
+from broker_shim.protocol_1_0.states import (
+    ENDPOINT,
+    EndpointStep,
+    after_received,
+)
+
+
+class ReceiverLink(Link):
+    """Our receiving end.
+
+    Nothing of a delivery is kept here but its number and tag: its bytes leave as events. What is
+    unsettled is bounded by the credit that the caller gives.
+    """
+
+    is_receiver = True
+
+    def __init__(self, port: SessionPort, remote: Attach) -> None:
+        super().__init__(port, remote)
+        self._credit = ReceiverCredit(remote.initial_delivery_count or 0)
+        self._current: Delivery | None = None
+        self._current_is_settled = False
+        self._max_message_bytes = 0
+
+    @property
+    def credit(self) -> int:
+        """Deliveries that the peer may still start."""
+        return self._credit.left
+
+    @property
+    def is_draining(self) -> bool:
+        """True while a drain that we asked for is not answered."""
+        return self._credit.is_draining
+
+    def attach(self, *, max_message_size: int | None = None, **fields: Any) -> None:
+        """As `Link.attach`; a message of more than `max_message_size` bytes ends the link."""
+        super().attach(max_message_size=max_message_size, **fields)
+        self._max_message_bytes = max_message_size or 0
+
+    def flow(self, credit: int, *, drain: bool = False, echo: bool = False) -> None:
+        """Let the peer start `credit` deliveries from now on, whatever it had.
+
+        Args:
+            credit: Below 2³².
+            drain: Have it use them at once or give them up.
+            echo: Ask it to tell how it stands.
+
+        Raises:
+            InvalidCommand: The link is not attached; the credit does not fit.
+        """
+        self._after(EndpointStep.USED)
+        self.port.flow(
+            handle=self.handle,
+            delivery_count=self._credit.delivery_count,
+            link_credit=credit,
+            drain=drain,
+            echo=echo,
+        )
+        self._credit.give(credit, drain=drain)
+
+    def received_flow(self, flow: Flow) -> None:
+        """The peer told how it stands."""
+        self._credit.told(flow.delivery_count)
+        self.port.tell(FlowReceived(self))
+        if flow.echo and not self.is_gone and self._is_answered:
+            self.flow(self._credit.left, drain=self._credit.is_draining)
+
+    def received_transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """A frame of a delivery.
+
+        Raises:
+            ProtocolViolation: With what ends by it.
+        """
+        self._state = after_received(ENDPOINT, self._state, EndpointStep.USED, Scope.LINK)
+        delivery = self._current
+        if delivery is None:
+            delivery = self._begin(transfer)
+        else:
+            self._check_continued(delivery, transfer)
+        if transfer.state is not None:
+            delivery.remote_state = transfer.state
+        if transfer.aborted:
+            self._abort(delivery)
+            return
+        self._current_is_settled |= transfer.settled is True
+        delivery.byte_count += len(payload)
+        if delivery.byte_count > self._max_message_bytes > 0:
+            text = f"a message of more than {self._max_message_bytes} bytes"
+            raise _violation(LinkError.MESSAGE_SIZE_EXCEEDED, text)
+        if not transfer.more:
+            self._complete(delivery)
+        self.port.tell(TransferPiece(delivery, payload, not transfer.more))
+
+    def _begin(self, transfer: Transfer) -> Delivery:
+        tag, delivery_id = transfer.delivery_tag, transfer.delivery_id
+        if tag is None or delivery_id is None or len(tag) > MAX_TAG_BYTES:
+            text = "a delivery without an id, or without a tag of at most 32 bytes"
+            raise _violation(AmqpError.INVALID_FIELD, text)
+        if tag in self.unsettled and not transfer.resume:
+            raise _violation(AmqpError.INVALID_FIELD, f"the tag {tag!r} twice")
+        if (
+            transfer.rcv_settle_mode == ReceiverSettleMode.SECOND
+            and self.rcv_settle_mode == ReceiverSettleMode.FIRST
+        ):
+            raise _violation(AmqpError.INVALID_FIELD, "rcv-settle-mode second on a link of first")
+        if not self._credit.take():
+            raise _violation(LinkError.TRANSFER_LIMIT_EXCEEDED, "a transfer without credit")
+        delivery = Delivery(self, tag, transfer.message_format or 0)
+        delivery.is_resumed = transfer.resume
+        self.port.begin_incoming(delivery, delivery_id)
+        self.unsettled[tag] = self._current = delivery
+        self._current_is_settled = False
+        return delivery
+
+    def _check_continued(self, delivery: Delivery, transfer: Transfer) -> None:
+        if transfer.delivery_id not in {None, delivery.delivery_id}:
+            text = f"delivery-id {transfer.delivery_id} within delivery {delivery.delivery_id}"
+            raise _violation(AmqpError.INVALID_FIELD, text)
+        if transfer.delivery_tag not in {None, delivery.tag}:
+            raise _violation(AmqpError.INVALID_FIELD, "another tag within a delivery")
+
+    def _complete(self, delivery: Delivery) -> None:
+        mode, is_settled = self.snd_settle_mode, self._current_is_settled
+        if mode is not SenderSettleMode.MIXED and is_settled != (mode == SenderSettleMode.SETTLED):
+            text = f"settled {is_settled} on a link of snd-settle-mode {mode.name.lower()}"
+            raise _violation(AmqpError.INVALID_FIELD, text)
+        self._current = None
+        if is_settled:
+            self.port.forget(delivery)
+
+    def _abort(self, delivery: Delivery) -> None:
+        """An aborted delivery is settled by that (2.7.5)."""
+        self._current = None
+        self.port.forget(delivery)
+        self.port.tell(DeliveryAborted(delivery))
+
+
+def _violation(condition: str, text: str) -> ProtocolViolation:
+    return ProtocolViolation(condition, text, Scope.LINK)

@@ -1,0 +1,194 @@
+"""A link on which we send: credit used, deliveries handed over whole or in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from broker_shim.amqp_1_0.composites import Attach, Flow
+from broker_shim.amqp_1_0.definitions import SenderSettleMode
+from broker_shim.protocol_1_0.credit import SenderCredit
+from broker_shim.protocol_1_0.deliveries import MAX_TAG_BYTES, Delivery
+from broker_shim.protocol_1_0.errors import InvalidCommand
+from broker_shim.protocol_1_0.events import FlowReceived
+from broker_shim.protocol_1_0.link import Link
+from broker_shim.protocol_1_0.port import SessionPort
+from broker_shim.protocol_1_0.sending import Outgoing
+from broker_shim.protocol_1_0.states import EndpointStep
+from broker_shim.protocol_1_0.writing import write
+
+MAX_STATE_BYTES = 256
+"""Of a state told with a transfer, which has to fit the smallest frame that a peer may ask for."""
+
+
+class SenderLink(Link):
+    """Our sending end.
+
+    What is handed over waits here while the session's window is shut; as only `credit` deliveries
+    can be handed over, the caller bounds what waits.
+    """
+
+    is_receiver = False
+
+    def __init__(self, port: SessionPort, remote: Attach) -> None:
+        super().__init__(port, remote)
+        self._credit = SenderCredit()
+        self._current: Delivery | None = None
+        self._current_is_settled = False
+
+    @property
+    def credit(self) -> int:
+        """Deliveries that may still be started."""
+        return 0 if self.is_gone else self._credit.available
+
+    @property
+    def is_draining(self) -> bool:
+        """True while the peer waits for the credit to be used or given up: see `drained`."""
+        return self._credit.is_draining
+
+    def transfer(
+        self,
+        tag: bytes,
+        pieces: Sequence[bytes | memoryview],
+        *,
+        settled: bool = False,
+        more: bool = False,
+        message_format: int = 0,
+        state: Any = None,
+    ) -> Delivery:
+        """Start a delivery; complete unless `more` is to come by `transfer_more`.
+
+        Args:
+            tag: At most 32 bytes; none of those unsettled on this link.
+            pieces: Payload; not copied, so it must not change until it was written.
+            settled: Nothing is to be heard of it again.
+            more: True if it goes on.
+            message_format: 0 is AMQP's own.
+            state: What is known of it, as a transactional state.
+
+        Raises:
+            InvalidCommand: No credit, another delivery is not complete, or one of the above.
+        """
+        self._after(EndpointStep.USED)
+        self._check(tag, state, settled=settled)
+        delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
+        self._check_size(delivery, pieces)
+        self._credit.waiting += 1
+        if not settled:
+            self.unsettled[delivery.tag] = delivery
+        self._current, self._current_is_settled = delivery, settled
+        self._send(delivery, pieces, is_first=True, is_last=not more, state=state)
+        return delivery
+
+    def transfer_more(self, pieces: Sequence[bytes | memoryview], *, more: bool = False) -> None:
+        """Go on with the delivery that is not complete.
+
+        Raises:
+            InvalidCommand: There is none; the peer takes no message so large.
+        """
+        delivery = self._unfinished()
+        self._check_size(delivery, pieces)
+        self._send(delivery, pieces, is_first=False, is_last=not more)
+
+    def abort(self) -> None:
+        """Give up the delivery that is not complete; it is settled by that.
+
+        Raises:
+            InvalidCommand: There is none.
+        """
+        delivery = self._unfinished()
+        self._current = None
+        self.port.withdraw(delivery)
+        if delivery.delivery_id is None:  # no frame of it went: the peer need not know
+            self._credit.waiting -= 1
+        else:
+            self.port.enqueue(
+                Outgoing(
+                    delivery,
+                    self._credit,
+                    self.handle,
+                    is_first=False,
+                    is_settled=True,
+                    is_last=True,
+                    is_aborted=True,
+                )
+            )
+        self.port.forget(delivery)
+
+    def drained(self, *, available: int = 0) -> None:
+        """Give up the credit that is left: there is nothing to send; `available` messages wait.
+
+        Raises:
+            InvalidCommand: The link is not attached.
+        """
+        self._after(EndpointStep.USED)
+        self._credit.drained()
+        self._flow(available, drain=True)
+
+    def received_flow(self, flow: Flow) -> None:
+        """The peer gave credit."""
+        if flow.link_credit is not None:
+            self._credit.told(flow.delivery_count, flow.link_credit, drain=flow.drain)
+        self.port.tell(FlowReceived(self))
+        if flow.echo and not self.is_gone and self._is_answered:
+            self._flow(0, drain=self._credit.is_draining)
+
+    def _flow(self, available: int, *, drain: bool) -> None:
+        self.port.flow(
+            handle=self.handle,
+            delivery_count=self._credit.delivery_count,
+            link_credit=self._credit.available + self._credit.waiting,
+            available=available,
+            drain=drain,
+        )
+
+    def _unfinished(self) -> Delivery:
+        self._after(EndpointStep.USED)
+        if self._current is None:
+            raise InvalidCommand("no delivery of this link is unfinished: start one")
+        return self._current
+
+    def _send(
+        self,
+        delivery: Delivery,
+        pieces: Sequence[bytes | memoryview],
+        *,
+        is_first: bool,
+        is_last: bool,
+        state: Any = None,
+    ) -> None:
+        if is_last:
+            self._current = None
+        outgoing = Outgoing(
+            delivery,
+            self._credit,
+            self.handle,
+            is_first=is_first,
+            is_settled=self._current_is_settled,
+            is_last=is_last,
+            state=state,
+        )
+        outgoing.add(pieces)
+        self.port.enqueue(outgoing)
+
+    def _check(self, tag: bytes, state: Any, *, settled: bool) -> None:
+        mode = self.snd_settle_mode
+        if self._current is not None:
+            raise InvalidCommand("another delivery of this link is unfinished: complete it first")
+        if not self._credit.available:
+            raise InvalidCommand("no credit: wait for the peer's flow")
+        if len(tag) > MAX_TAG_BYTES or tag in self.unsettled:
+            raise InvalidCommand("a tag has at most 32 bytes and differs from all unsettled ones")
+        if mode is not SenderSettleMode.MIXED and settled != (mode == SenderSettleMode.SETTLED):
+            message = f"settled {settled} on a link of snd-settle-mode {mode.name.lower()}"
+            raise InvalidCommand(message)
+        if state is not None and len(write(state)) > MAX_STATE_BYTES:
+            message = f"a state of more than {MAX_STATE_BYTES} bytes"
+            raise InvalidCommand(message)
+
+    def _check_size(self, delivery: Delivery, pieces: Sequence[bytes | memoryview]) -> None:
+        delivery.byte_count += sum(map(len, pieces))
+        most = self.remote.max_message_size
+        if most and delivery.byte_count > most:
+            message = f"a message of {delivery.byte_count} bytes: the peer takes {most} at most"
+            raise InvalidCommand(message)

@@ -1,0 +1,279 @@
+"""A session: its handles and links, and what each frame of its channel means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker_shim.amqp_1_0.composites import (
+    Attach,
+    Begin,
+    Composite,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Transfer,
+)
+from broker_shim.amqp_1_0.definitions import (
+    AmqpError,
+    Role,
+    SessionError,
+)
+from broker_shim.amqp_1_0.definitions import ConnectionError as ConnectionCondition
+from broker_shim.protocol_1_0.budget import StateBudget
+from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.events import (
+    DispositionReceived,
+    Event,
+    LinkAttached,
+    LinkDetached,
+    LinkFailed,
+    SessionEnded,
+)
+from broker_shim.protocol_1_0.output import Output
+from broker_shim.protocol_1_0.port import OUTGOING_WINDOW, SessionPort
+from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.protocol_1_0.serial import FreeNumbers
+from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.states import (
+    ENDPOINT,
+    EndpointState,
+    EndpointStep,
+    after_received,
+    after_sent,
+)
+
+
+class Session:
+    """Our end of a session that the peer began.
+
+    Attributes:
+        remote: The peer's begin.
+        remote_channel: The peer's number for it.
+        channel: Ours.
+    """
+
+    def __init__(
+        self,
+        remote: Begin,
+        *,
+        remote_channel: int,
+        byte_count: int,
+        channels: FreeNumbers,
+        budget: StateBudget,
+        output: Output,
+        tell: Callable[[Event], None],
+        settings: Settings,
+    ) -> None:
+        self.remote = remote
+        self.remote_channel = remote_channel
+        self.channel = channels.take()
+        self._channels = channels
+        self._budget = budget
+        budget.take(byte_count)
+        self._state_bytes = {_BEGIN: byte_count}
+        self._output = output
+        self._settings = settings
+        self._tell = tell
+        self._port = SessionPort(self.channel, remote, output, tell, settings)
+        self._state = EndpointState.BEGUN
+        self._is_answered = False
+        self._links: dict[int, ReceiverLink | SenderLink] = {}
+
+    @property
+    def links(self) -> list[ReceiverLink | SenderLink]:
+        """Those that the peer has attached and not detached, in its order."""
+        return list(self._links.values())
+
+    @property
+    def is_gone(self) -> bool:
+        """True once either side ended it, or the connection is over."""
+        return not self._port.is_open
+
+    @property
+    def is_over(self) -> bool:
+        """True once both sides ended it."""
+        return self._state is EndpointState.ENDED
+
+    def begin(self, **fields: Any) -> None:
+        """Answer the peer's begin; `fields` are more of `Begin`.
+
+        Raises:
+            InvalidCommand: It is answered already, or gone; a field does not fit.
+        """
+        self._state = after_sent(ENDPOINT, self._state, EndpointStep.ANSWER_SENT)
+        self._answer(fields)
+
+    def end(self, error: Error | None = None) -> None:
+        """End it, its links with it; or answer the peer's end.
+
+        Raises:
+            InvalidCommand: It is ended already.
+        """
+        if self._state is EndpointState.BEGUN:
+            self.begin()
+        state = after_sent(ENDPOINT, self._state, EndpointStep.END_SENT)
+        if not self._is_answered:  # the peer began and ended before we answered
+            self._answer({})
+        self._port.emit(End(error))
+        self._state = state
+        self._port.close()
+        self._channels.give_back(self.channel)
+
+    def flush(self) -> None:
+        """Write the dispositions that wait."""
+        if self._port.is_open:
+            self._port.flush()
+
+    def lost(self) -> None:
+        """Its connection is over."""
+        self._port.close()
+
+    def receive(self, performative: Composite, payload: bytes, byte_count: int) -> None:
+        """A frame of the peer's on this session's channel, of `byte_count` bytes in all.
+
+        Raises:
+            ProtocolViolation: What it breaks ends the session or the connection; what ends a link
+                was done.
+        """
+        if self._state is EndpointState.END_SENT and not isinstance(performative, End):
+            return  # sent before the peer saw our end (2.5.5, DISCARDING)
+        if isinstance(performative, Attach):
+            self._check(performative)
+            self._budget.take(byte_count)
+            self._state_bytes[performative.handle] = byte_count
+        _RECEIVE[type(performative)](self, performative, payload)
+
+    def _answer(self, fields: dict[str, Any]) -> None:
+        self._is_answered = True
+        self._port.emit(
+            Begin(
+                remote_channel=self.remote_channel,
+                next_outgoing_id=self._port.outgoing.next_id,
+                incoming_window=self._port.incoming.reopen(),
+                outgoing_window=OUTGOING_WINDOW,
+                handle_max=self._settings.max_links - 1,
+                **fields,
+            )
+        )
+
+    def _check(self, attach: Attach) -> None:
+        """Raise what an attach breaks of the session."""
+        if attach.handle >= self._settings.max_links:
+            text = f"handle {attach.handle}: {self._settings.max_links - 1} is most"
+            raise ProtocolViolation(ConnectionCondition.FRAMING_ERROR, text)
+        if attach.handle in self._links:
+            text = f"handle {attach.handle} is attached already"
+            raise ProtocolViolation(SessionError.HANDLE_IN_USE, text, Scope.SESSION)
+        if len(attach.name.encode()) + _ANSWER_BYTES > self._output.max_frame_bytes:
+            text = "the name of a link does not fit the frames that you take"
+            raise ProtocolViolation(AmqpError.FRAME_SIZE_TOO_SMALL, text, Scope.SESSION)
+
+    def _attach(self, attach: Attach, _payload: bytes) -> None:
+        kind = SenderLink if Role(attach.role) is Role.RECEIVER else ReceiverLink
+        link = self._links[attach.handle] = kind(self._port, attach)
+        if link.handle > self.remote.handle_max:
+            text = f"no handle up to {self.remote.handle_max} is free to answer with"
+            raise ProtocolViolation(AmqpError.NOT_ALLOWED, text, Scope.SESSION)
+        wrong = _wrong_with(attach)
+        if wrong is None:
+            self._tell(LinkAttached(link))
+        else:
+            self._fail(link, Error(AmqpError.INVALID_FIELD, wrong))
+
+    def _flow(self, flow: Flow, _payload: bytes) -> None:
+        self._port.outgoing.told(flow.next_incoming_id, flow.incoming_window)
+        if flow.handle is not None:
+            link = self._link(flow.handle)
+            if not link.is_gone:
+                link.received_flow(flow)
+        elif flow.echo and self._is_answered:
+            self._port.flow()
+        self._port.pump()
+
+    def _transfer(self, transfer: Transfer, payload: bytes) -> None:
+        self._port.incoming.take()
+        link = self._link(transfer.handle)
+        if link.is_gone:
+            if link.is_errant():
+                text = "transfers on a link that was detached"
+                raise ProtocolViolation(SessionError.ERRANT_LINK, text, Scope.SESSION)
+        elif isinstance(link, SenderLink):
+            self._fail(link, Error(AmqpError.NOT_ALLOWED, "a transfer from a receiver"))
+        else:
+            try:
+                link.received_transfer(transfer, payload)
+            except ProtocolViolation as violation:
+                if violation.scope is not Scope.LINK:
+                    raise
+                self._fail(link, violation.error)
+        if self._port.incoming.is_low and self._is_answered:
+            self._port.flow()
+
+    def _disposition(self, disposition: Disposition, _payload: bytes) -> None:
+        first = disposition.first
+        deliveries = self._port.disposed(
+            first,
+            first if disposition.last is None else disposition.last,
+            disposition.state,
+            ours=Role(disposition.role) is Role.RECEIVER,
+            settled=disposition.settled,
+        )
+        if deliveries:
+            event = DispositionReceived(deliveries, disposition.state, disposition.settled)
+            self._tell(event)
+
+    def _detach(self, detach: Detach, _payload: bytes) -> None:
+        link = self._link(detach.handle)
+        del self._links[detach.handle]
+        self._budget.give_back(self._state_bytes.pop(detach.handle))
+        link.received_detach()
+        self._tell(LinkDetached(link, detach.closed, detach.error))
+
+    def _end(self, end: End, _payload: bytes) -> None:
+        step = EndpointStep.END_RECEIVED
+        self._state = after_received(ENDPOINT, self._state, step, Scope.CONNECTION)
+        self._port.close()
+        for byte_count in self._state_bytes.values():
+            self._budget.give_back(byte_count)
+        self._tell(SessionEnded(self, end.error))
+
+    def _link(self, handle: int) -> ReceiverLink | SenderLink:
+        link = self._links.get(handle)
+        if link is None:
+            text = f"handle {handle} is not attached"
+            raise ProtocolViolation(SessionError.UNATTACHED_HANDLE, text, Scope.SESSION)
+        return link
+
+    def _fail(self, link: ReceiverLink | SenderLink, error: Error) -> None:
+        link.fail(error)
+        self._tell(LinkFailed(link, error))
+
+
+_BEGIN = -1
+"""Stands for the begin among the handles whose bytes are remembered."""
+
+_ANSWER_BYTES = 128
+"""What an attach without termini takes beside its name, at most."""
+
+
+def _wrong_with(attach: Attach) -> str | None:
+    """Why a link cannot be attached at all; None if it can."""
+    if attach.source is None and attach.target is None:
+        return "an attach needs a source or a target"
+    if Role(attach.role) is Role.SENDER and attach.initial_delivery_count is None:
+        return "an attach of a sender needs an initial-delivery-count"
+    return None
+
+
+_RECEIVE: dict[type[Composite], Callable[[Session, Any, bytes], None]] = {
+    Attach: Session._attach,  # noqa: SLF001  # a table of its own methods
+    Flow: Session._flow,  # noqa: SLF001
+    Transfer: Session._transfer,  # noqa: SLF001
+    Disposition: Session._disposition,  # noqa: SLF001
+    Detach: Session._detach,  # noqa: SLF001
+    End: Session._end,  # noqa: SLF001
+}

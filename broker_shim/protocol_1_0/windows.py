@@ -1,0 +1,67 @@
+"""How many transfer frames a session still takes, each way (2.5.6)."""
+
+from __future__ import annotations
+
+from broker_shim.amqp_1_0.definitions import SessionError
+from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.serial import distance, plus
+
+
+class IncomingWindow:
+    """What the peer may still send.
+
+    Attributes:
+        next_id: Of the transfer frame that comes next.
+        left: Frames that the peer may send before it is told of more.
+    """
+
+    def __init__(self, size: int, next_id: int) -> None:
+        self._size = size
+        self.next_id = next_id
+        self.left = size
+
+    @property
+    def is_low(self) -> bool:
+        """True once half of it is used: tell the peer of more before it has to wait."""
+        return 2 * self.left <= self._size
+
+    def take(self) -> None:
+        """A transfer frame came.
+
+        Raises:
+            ProtocolViolation: window-violation: there was no room for it.
+        """
+        if not self.left:
+            text = f"a transfer beyond the session's window of {self._size}"
+            raise ProtocolViolation(SessionError.WINDOW_VIOLATION, text, Scope.SESSION)
+        self.left -= 1
+        self.next_id = plus(self.next_id, 1)
+
+    def reopen(self) -> int:
+        """All of it is free again; its size, to be told to the peer."""
+        self.left = self._size
+        return self._size
+
+
+class OutgoingWindow:
+    """What we may still send.
+
+    Attributes:
+        next_id: Of the transfer frame that goes next.
+        left: Frames that the peer takes before it tells us of more.
+    """
+
+    def __init__(self, left: int) -> None:
+        self.next_id = 0
+        self.left = left
+
+    def take(self) -> None:
+        """A transfer frame goes."""
+        self.left -= 1
+        self.next_id = plus(self.next_id, 1)
+
+    def told(self, next_incoming_id: int | None, window: int) -> None:
+        """The peer told how it stands; a peer that has seen no begin of ours tells no id."""
+        seen = 0 if next_incoming_id is None else next_incoming_id
+        on_the_way = distance(seen, self.next_id)
+        self.left = max(0, window - max(0, on_the_way))

@@ -1,0 +1,440 @@
+"""Connections and sessions of our AMQP 1.0 machine: their lives, limits and errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Composite,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Open,
+    SaslInit,
+    Transfer,
+)
+from broker_shim.amqp_1_0.definitions import Role
+from broker_shim.amqp_1_0.primitives import Symbol
+from broker_shim.protocol_1_0 import events
+from broker_shim.protocol_1_0.errors import InvalidCommand
+from broker_shim.protocol_1_0.frames import AMQP_HEADER, encoded_frame
+from broker_shim.protocol_1_0.settings import Settings
+from tests.amqp_1_0 import SETTINGS, Client, attach, flow, server
+
+BEGIN = Begin(next_outgoing_id=0, incoming_window=10, outgoing_window=10)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(server())
+
+
+def ends_with(client: Client, condition: str) -> str:
+    """The connection was closed for this; the description."""
+    failed = client.events[-1]
+    assert isinstance(failed, events.ConnectionFailed), failed
+    assert failed.error.condition == condition
+    assert client.peer.is_over
+    told = client.performatives()[-1]
+    assert isinstance(told, Close)
+    assert told.error == failed.error
+    return str(failed.error.description)
+
+
+def test_a_connection_opens_and_closes(client: Client) -> None:
+    client.opened(max_frame_size=4_096)
+    told = client.performatives()
+    assert told == [Open("broker", None, 65_536, 7, 30_000)]
+    client.send(Close())
+    assert client.take(events.Closed) == events.Closed(None)
+    assert not client.peer.is_over
+    client.peer.close()
+    assert client.performatives() == [Close()]
+    assert client.peer.is_over
+
+
+def test_we_may_close_first(client: Client) -> None:
+    client.opened()
+    client.peer.close(Error("amqp:connection:forced", "we stop"))
+    assert not client.peer.is_over
+    client.send(BEGIN, attach(), flow(0, 1))
+    assert client.events == []
+    client.send(Close())
+    assert client.peer.is_over
+    assert client.performatives()[1:] == [Close(Error("amqp:connection:forced", "we stop"))]
+
+
+@pytest.mark.parametrize("ending", ["close", "lost", "failure"])
+def test_after_the_end_of_a_connection_nothing_more_is_written(client: Client, ending: str) -> None:
+    client.opened(idle_time_out=1_000)
+    session = client.begun()
+    sender = client.receiving(0)
+    receiver = client.sending(1)
+    client.transfer(Transfer(1, 0, b"t", 0), b"x")
+    delivery = client.take(events.TransferPiece).delivery
+    if ending == "close":
+        client.peer.close()
+    else:
+        client.write(b"" if ending == "lost" else encoded_frame(Open("again")))
+    client.read()
+    delivery.dispose(Accepted())
+    client.peer.tick(now_s=5.0)
+    for command in (
+        session.end,
+        sender.detach,
+        sender.drained,
+        lambda: sender.transfer(b"t", [b"x"]),
+        lambda: receiver.flow(3),
+        client.peer.close,
+    ):
+        with pytest.raises(InvalidCommand):
+            command()
+    assert client.performatives() == []
+    assert sender.credit == 0
+
+
+def test_a_connection_that_is_not_open_yet_can_be_closed(client: Client) -> None:
+    client.write(AMQP_HEADER.encoded())
+    client.peer.close()
+    assert [type(each) for each in client.performatives()] == [Open, Close]
+    client.send(Open("c"), BEGIN, Close())
+    assert client.peer.is_over
+    assert client.events == [events.Closed(None)]
+
+
+def test_before_the_protocol_headers_there_is_nothing_to_close(client: Client) -> None:
+    with pytest.raises(InvalidCommand, match="hang up"):
+        client.peer.close()
+
+
+def test_commands_out_of_turn_are_refused(client: Client) -> None:
+    with pytest.raises(InvalidCommand, match="cannot open what is not open"):
+        client.peer.open()
+    client.opened()
+    with pytest.raises(InvalidCommand, match="cannot open what is opened"):
+        client.peer.open()
+    session = client.begun()
+    with pytest.raises(InvalidCommand, match="cannot answer"):
+        session.begin()
+    session.end()
+    with pytest.raises(InvalidCommand, match="cannot end"):
+        session.end()
+
+
+def test_a_peer_that_hangs_up_is_lost(client: Client) -> None:
+    client.opened()
+    client.write(b"")
+    assert client.events == [events.Lost()]
+    assert client.peer.is_over
+
+
+def test_everything_may_come_before_our_answers(client: Client) -> None:
+    client.write(
+        AMQP_HEADER.encoded()
+        + b"".join(map(encoded_frame, [Open("c"), BEGIN, attach(is_receiver=True), flow(0, 3)]))
+    )
+    assert [type(each) for each in client.events] == [
+        events.Opened,
+        events.SessionBegun,
+        events.LinkAttached,
+        events.FlowReceived,
+    ]
+    client.peer.open()
+    client.peer.sessions[0].begin()
+    link = client.peer.sessions[0].links[0]
+    link.attach()
+    assert link.credit == 3
+    assert [type(each) for each in client.performatives()] == [Open, Begin, Attach]
+
+
+def test_a_connection_works_the_same_byte_by_byte(client: Client) -> None:
+    stream = AMQP_HEADER.encoded() + b"".join(
+        map(encoded_frame, [Open("c"), BEGIN, attach(is_receiver=True), End(), Close()])
+    )
+    for at in range(len(stream)):
+        client.write(stream[at : at + 1])
+    assert [type(each) for each in client.events] == [
+        events.Opened,
+        events.SessionBegun,
+        events.LinkAttached,
+        events.SessionEnded,
+        events.Closed,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frames", "condition"),
+    [
+        ([Open("c"), Open("c")], "amqp:illegal-state"),
+        ([BEGIN], "amqp:illegal-state"),
+        ([Close()], "amqp:illegal-state"),
+        ([Open("c"), End()], "amqp:illegal-state"),
+        ([Open("c"), attach()], "amqp:illegal-state"),
+        ([Open("c"), Transfer(0)], "amqp:illegal-state"),
+        ([Open("c"), BEGIN, BEGIN], "amqp:illegal-state"),
+        ([Open("c"), BEGIN, End(), End()], "amqp:illegal-state"),
+        ([Open("c"), BEGIN, End(), attach()], "amqp:illegal-state"),
+        ([Open("c"), Begin(5, 0, 1, 1)], "amqp:invalid-field"),
+        ([Open("c", max_frame_size=511)], "amqp:invalid-field"),
+        ([Open("c"), Accepted()], "amqp:not-allowed"),
+        ([Open("c"), SaslInit("PLAIN")], "amqp:not-allowed"),
+        ([Open("c"), BEGIN, attach(16)], "amqp:connection:framing-error"),
+    ],
+    ids=lambda value: "-".join(each.NAME for each in value) if isinstance(value, list) else value,
+)
+def test_a_frame_in_the_wrong_state_closes_the_connection(
+    client: Client, frames: list[Composite], condition: str
+) -> None:
+    client.write(AMQP_HEADER.encoded())
+    client.send(*frames)
+    ends_with(client, condition)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "condition"),
+    [
+        (b"\xff\xff\xff\xff\x02\0\0\0", "amqp:connection:framing-error"),
+        (b"\0\x01\0\x01\x02\0\0\0", "amqp:connection:framing-error"),
+        (b"\0\0\0\x08\x02\x01\0\0", "amqp:connection:framing-error"),
+        (b"\0\0\0\x09\x02\0\0\0\x40", "amqp:decode-error"),
+        (b"\0\0\0\x0c\x02\0\0\0\0\x53\x19\x45", "amqp:decode-error"),
+        (b"\0\0\0\x0c\x02\0\0\0\0\x53\x11\x45", "amqp:decode-error"),
+    ],
+)
+def test_bytes_that_are_no_good_frame_close_the_connection(
+    client: Client, encoded: bytes, condition: str
+) -> None:
+    client.opened()
+    client.write(encoded + encoded_frame(BEGIN))
+    ends_with(client, condition)
+
+
+def test_after_a_failure_nothing_is_heard(client: Client) -> None:
+    client.opened()
+    client.send(Open("again"))
+    count = len(client.events)
+    client.send(BEGIN)
+    client.write(b"")
+    assert len(client.events) == count
+    assert client.peer.tick(now_s=1e6) > 1e6
+
+
+def test_a_failure_before_open_is_told_after_an_open_of_ours(client: Client) -> None:
+    client.write(AMQP_HEADER.encoded() + b"\xff\xff\xff\xff\x02\0\0\0")
+    assert [type(each) for each in client.performatives()] == [Open, Close]
+
+
+@pytest.mark.parametrize("channel", [8, 9, 65_535])
+def test_a_channel_beyond_the_limit_closes_the_connection(client: Client, channel: int) -> None:
+    client.opened()
+    client.send(BEGIN, channel=channel)
+    assert str(channel) in ends_with(client, "amqp:connection:framing-error")
+
+
+def test_sessions_are_as_many_as_allowed_and_no_more_of_the_peers_limit() -> None:
+    client = Client(server())
+    client.opened(channel_max=2)
+    for channel in (7, 3, 5):
+        assert client.begun(channel).channel in {0, 1, 2}
+    client.send(BEGIN, channel=1)
+    ends_with(client, "amqp:not-allowed")
+
+
+def test_65536_channels_are_possible_where_they_are_allowed() -> None:
+    client = Client(server(Settings("b", max_sessions=65_536, requires_sasl=False))).opened()
+    session = client.begun(65_535)
+    assert (session.remote_channel, session.channel) == (65_535, 0)
+    client.send(End(), channel=65_535)
+    assert client.take(events.SessionEnded).session is session
+
+
+def test_a_session_ends_by_the_peer_and_its_channel_is_free_again(client: Client) -> None:
+    client.opened()
+    session = client.begun(4)
+    client.receiving(0, channel=4)
+    client.send(End(Error("x")), channel=4)
+    assert client.take(events.SessionEnded) == events.SessionEnded(session, Error("x"))
+    assert client.peer.sessions == []
+    with pytest.raises(InvalidCommand, match="session has ended"):
+        session.links[0].transfer(b"t", [b"x"])
+    assert session.links[0].is_gone
+    session.end()
+    assert session.is_over
+    assert client.performatives()[-1] == End()
+    assert client.begun(4).channel == 0
+
+
+def test_a_session_that_we_ended_reads_past_what_is_on_its_way(client: Client) -> None:
+    client.opened()
+    session = client.begun()
+    client.sending()
+    session.end(Error("amqp:internal-error", "x"))
+    client.transfer(Transfer(0, 0, b"t", 0), b"x")
+    client.send(attach(1), Detach(0), Transfer(77), Disposition(True, 0))
+    assert client.events == []
+    client.send(End())
+    assert client.take(events.SessionEnded).session.is_over
+    assert client.performatives() == [End(Error("amqp:internal-error", "x"))]
+
+
+def test_a_session_may_be_refused_by_an_end(client: Client) -> None:
+    client.opened()
+    client.read()
+    client.send(BEGIN)
+    client.take(events.SessionBegun).session.end(Error("amqp:resource-limit-exceeded"))
+    assert [type(each) for each in client.performatives()] == [Begin, End]
+
+
+def test_a_session_that_ended_before_it_was_answered_is_answered_twice(client: Client) -> None:
+    client.opened()
+    client.read()
+    client.send(BEGIN, End())
+    client.take(events.SessionBegun).session.end()
+    assert [type(each) for each in client.performatives()] == [Begin, End]
+
+
+@pytest.mark.parametrize(
+    ("frames", "condition"),
+    [
+        ([attach(3), attach(3)], "amqp:session:handle-in-use"),
+        ([Detach(0)], "amqp:session:unattached-handle"),
+        ([Transfer(0)], "amqp:session:unattached-handle"),
+        ([flow(0, 1)], "amqp:session:unattached-handle"),
+        ([attach(0), Detach(0), flow(0, 1)], "amqp:session:unattached-handle"),
+    ],
+    ids=lambda value: "-".join(each.NAME for each in value) if isinstance(value, list) else value,
+)
+def test_what_breaks_a_session_ends_it_and_no_other(
+    client: Client, frames: list[Composite], condition: str
+) -> None:
+    client.opened()
+    other, broken = client.begun(1), client.begun(0)
+    client.send(*frames)
+    failed = client.events[-1]
+    assert isinstance(failed, events.SessionFailed)
+    assert failed.session is broken
+    assert failed.error.condition == condition
+    assert client.performatives()[-1] == End(failed.error)
+    assert not other.is_gone
+    assert not client.peer.is_over
+    client.events.clear()
+    client.receiving(channel=1)
+
+
+def test_a_session_that_takes_no_handle_of_ours_is_ended(client: Client) -> None:
+    client.opened()
+    client.begun(handle_max=0)
+    client.receiving(0)
+    client.send(attach(1))
+    failed = client.take(events.SessionFailed)
+    assert failed.error.condition == "amqp:not-allowed"
+
+
+def test_a_link_name_that_cannot_be_answered_ends_the_session(client: Client) -> None:
+    client.opened(max_frame_size=512)
+    client.begun()
+    client.send(Attach("n" * 400, 0, True, target=None))
+    assert client.take(events.SessionFailed).error.condition == "amqp:frame-size-too-small"
+
+
+def test_what_a_peer_makes_us_remember_is_bounded_and_forgotten() -> None:
+    client = Client(server(Settings("b", max_state_bytes=10_000, requires_sasl=False))).opened()
+    for _ in range(3):
+        session = client.begun()
+        for handle in range(4):
+            client.receiving(handle, properties={Symbol("p"): b"x" * 2_000})
+        client.send(Detach(0))
+        client.take(events.LinkDetached).link.detach()
+        client.receiving(0, properties={Symbol("p"): b"x" * 2_000})
+        client.send(End())
+        client.take(events.SessionEnded)
+        session.end()
+    client.begun()
+    client.begun(1)
+    for handle in range(3):
+        client.receiving(handle, properties={Symbol("p"): b"x" * 3_000})
+    client.send(attach(3, properties={Symbol("p"): b"x" * 3_000}))
+    failed = client.take(events.SessionFailed)
+    assert failed.error.condition == "amqp:resource-limit-exceeded"
+    client.send(Begin(None, 0, 1, 1, properties={Symbol("p"): b"x" * 3_000}), channel=2)
+    ends_with(client, "amqp:resource-limit-exceeded")
+
+
+def test_the_session_window_is_kept_and_told_of_before_it_is_used_up() -> None:
+    client = Client(server(Settings("b", session_window=4, requires_sasl=False))).opened()
+    client.begun()
+    client.sending(credit=100)
+    for number in range(2):
+        client.transfer(Transfer(0, number, b"%d" % number, 0), b"x")
+    (told,) = client.performatives()
+    assert (told.next_incoming_id, told.incoming_window) == (2, 4)
+
+
+def test_a_window_that_was_not_told_of_is_not_there() -> None:
+    client = Client(server(Settings("b", session_window=4, requires_sasl=False))).opened()
+    client.send(BEGIN, *(Transfer(0) for _ in range(5)))
+    assert client.events[-1].error.condition == "amqp:session:unattached-handle"  # type: ignore[union-attr]
+    client = Client(server(Settings("b", session_window=4, requires_sasl=False))).opened()
+    client.send(BEGIN, attach(), Detach(0))  # a session that is not answered opens no window
+    client.events.clear()
+    client.send(attach(1, is_receiver=True), *(Transfer(1) for _ in range(6)))
+    failed = client.events[-1]
+    assert isinstance(failed, events.SessionFailed)
+    assert failed.error.condition == "amqp:session:window-violation"
+
+
+def test_an_echo_is_answered_with_how_the_session_stands(client: Client) -> None:
+    client.opened()
+    client.begun()
+    client.read()
+    client.send(flow(echo=True))
+    (told,) = client.performatives()
+    assert (told.next_incoming_id, told.incoming_window, told.handle) == (0, 2_048, None)
+    client.send(flow())
+    assert client.performatives() == []
+
+
+def test_a_peer_that_does_not_open_in_time_is_ended(client: Client) -> None:
+    assert client.peer.tick(now_s=9.9) == 10.0
+    client.write(AMQP_HEADER.encoded()[:4])
+    client.peer.tick(now_s=10.0)
+    assert isinstance(client.peer.events()[0], events.ConnectionFailed)
+    assert client.peer.data_to_send(now_s=10.0) == []
+
+
+def test_a_silent_peer_is_closed_and_a_beating_one_is_not(client: Client) -> None:
+    client.opened()
+    client.now_s = 59.0
+    client.write(bytes((0, 0, 0, 8, 2, 0, 0, 0)))
+    assert client.peer.tick(now_s=118.9) == 119.0
+    client.peer.tick(now_s=119.0)
+    client.events += client.peer.events()
+    ends_with(client, "amqp:resource-limit-exceeded")
+
+
+def test_we_beat_when_nothing_else_was_written(client: Client) -> None:
+    client.opened(idle_time_out=10_000)
+    client.read()
+    assert client.peer.tick(now_s=4.9) == 5.0
+    assert client.performatives() == []
+    client.peer.tick(now_s=5.0)
+    assert client.performatives() == [None]
+    client.now_s = 9.0
+    client.begun()
+    client.read()
+    client.peer.tick(now_s=10.0)
+    assert client.performatives() == []
+
+
+def test_dispositions_are_ignored_for_what_nobody_knows(client: Client) -> None:
+    client.opened()
+    client.begun()
+    client.send(Disposition(bool(Role.RECEIVER), 0, 2**32 - 1, settled=True, state=Accepted()))
+    client.send(Disposition(bool(Role.SENDER), 5, 2))
+    assert client.events == []
+    assert SETTINGS.max_sessions == 8
