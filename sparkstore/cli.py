@@ -116,14 +116,20 @@ if TYPE_CHECKING:
 
 
 def _queues(subparsers: Subparsers) -> None:
-    command(
+    parser = command(
         subparsers,
         commands.queues,
         "depth, bytes, acquired and oldest age of every queue",
         "Needs no Java and changes nothing. It shows what Delta has: a running store is ahead of\n"
         "that by at most its commit interval (200 ms), a crashed one by its write-ahead log until\n"
         "it is started again.\n\n"
-        "example:\n  sparkstore queues --json ROOT | jq .depth",
+        "examples:\n  sparkstore queues --json ROOT | jq .depth\n"
+        "  sparkstore queues --holders ROOT           what a consumer keeps, and which",
+    )
+    parser.add_argument(
+        "--holders",
+        action="store_true",
+        help="messages that somebody holds, and who: asks the running broker",
     )
 
 

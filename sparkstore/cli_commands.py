@@ -45,17 +45,42 @@ _MESSAGE_COLUMNS = (
     "expires_at",
 )
 _TRIES = 3
+_MOST_HELD = 10_000
+"""Messages that `queues --holders` asks a broker about."""
 
 
 def queues(arguments: Namespace) -> int:
     """Every queue, by name."""
     from sparkstore.root import open_root
 
-    state = _recovered(open_root(arguments.root))
+    root = open_root(arguments.root)
+    if arguments.holders:
+        _show(arguments, _held_rows(root), ("queue", "message_id", "holders"))
+        return 0
+    state = _recovered(root)
     now_us = time.time_ns() // 1000
     rows = [_queue_row(name, state.queues[name], now_us) for name in sorted(state.queues)]
     _show(arguments, rows, _QUEUE_COLUMNS)
     return 0
+
+
+def _held_rows(root: Root) -> list[Row]:
+    """Who holds what, by the broker that runs; without one, who did when it ended."""
+    from sparkstore.control import connect
+
+    served = connect(root)
+    if served is not None:
+        try:
+            held = served.holders(_MOST_HELD)
+        finally:
+            served.close()
+        return [each._asdict() for each in held]
+    return [
+        {"queue": name, "message_id": message_id, "holders": [entry.acquired_by]}
+        for name, queue in _recovered(root).queues.items()
+        for message_id, entry in queue.entries.items()
+        if entry.acquired_by is not None
+    ]
 
 
 def _queue_row(name: str, queue: Queue, now_us: int) -> Row:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from sparkstore import control_wire as wire
 from sparkstore.bulk import Answer, NewMessage, Request
@@ -160,14 +160,25 @@ class SocketControl:
         """See `Control.put`."""
         return self._ask(wire.put_line(queue, messages))
 
+    def holders(self, limit: int) -> list[wire.Held]:
+        """Who holds which messages now, `limit` of them at most.
+
+        Raises:
+            Unavailable: The broker went away.
+        """
+        return wire.held_of(self._exchange(wire.holders_line(limit)))
+
     def close(self) -> None:
         """Let go of the connection."""
         self._peer.close()
 
     def _ask(self, line: bytes) -> Answer:
+        return wire.answer_of(self._exchange(line))
+
+    def _exchange(self, line: bytes) -> dict[str, Any]:
         try:
             self._peer.sendall(line)
-            return wire.answer_of(wire.content_of(self._line()))
+            return wire.content_of(self._line())
         except OSError as reason:
             with suppress(OSError):
                 self._peer.close()

@@ -6,6 +6,8 @@ r"""What travels over the control socket: one JSON object a line, UTF-8, no byte
     server → client   {"done": 2, "left": 0, "gone": 0}
     client → server   {"put": "a", "messages": [{"header": {…}, "body": base64}]}
     server → client   {"done": 1, "left": 0, "gone": 0}
+    client → server   {"holders": 1000}                                      messages at most
+    server → client   {"held": [["a", 1, ["who"]]]}                          queue, id, holders
     server → client   {"error": "InvalidRequest", "message": "…"}            instead of an answer
 
 `header` has the fields of `MessageHeader` that differ from its defaults, `header` in base64.
@@ -17,7 +19,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkstore import errors
 from sparkstore.bulk import Action, Answer, NewMessage, Request
@@ -27,6 +29,14 @@ from sparkstore.records import MessageHeader
 VERSION = 1
 SOCKET_NAME = "control.sock"
 _MAX_ID = (1 << 63) - 1
+
+
+class Held(NamedTuple):
+    """A message on a queue, and who holds it."""
+
+    queue: str
+    message_id: int
+    holders: list[str]
 
 
 def hello(root_id: str) -> dict[str, Any]:
@@ -119,6 +129,45 @@ def put_of(content: dict[str, Any]) -> tuple[str, list[NewMessage]]:
     if not isinstance(queue, str):
         raise InvalidRequest("messages to put need the name of a queue")
     return queue, messages
+
+
+def holders_line(limit: int) -> bytes:
+    """A question as a line: who holds which messages, `limit` of them at most."""
+    return line({"holders": limit})
+
+
+def holders_limit(content: dict[str, Any]) -> int:
+    """How many messages somebody asks about.
+
+    Raises:
+        InvalidRequest: It is no number.
+    """
+    limit = content.get("holders")
+    if not isinstance(limit, int) or not _is_id(limit):
+        raise InvalidRequest("holders needs how many messages to tell of: an integer from 1")
+    return limit
+
+
+def held_line(held: Sequence[Held]) -> bytes:
+    """The answer to `holders_line` as a line."""
+    return line({"held": [[each.queue, each.message_id, each.holders] for each in held]})
+
+
+def held_of(content: dict[str, Any]) -> list[Held]:
+    """The answer that came.
+
+    Raises:
+        StoreError: What came instead.
+    """
+    if "error" in content:
+        raise error_of(content)
+    try:
+        return [
+            Held(str(q), int(m), [str(h) for h in holders]) for q, m, holders in content["held"]
+        ]
+    except (KeyError, TypeError, ValueError) as reason:
+        message = f"the broker's answer cannot be read ({reason!r}): run it again"
+        raise Unavailable(message) from reason
 
 
 def answer_line(answer: Answer) -> bytes:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,8 @@ class ControlServer:
             return lambda client: self._broker.bulk.put(
                 queue, messages, partial(self._answer, client)
             )
+        if "holders" in content:
+            return partial(self._tell_holders, wire.holders_limit(content))
         request = wire.request_of(content)
         return lambda client: self._broker.bulk.run(request, partial(self._answer, client))
 
@@ -163,6 +166,10 @@ class ControlServer:
                 _log.exception("a request on the control socket failed")
                 refusal = Unavailable("the broker failed on this request: see its log")
                 self._answer(client, refusal, Answer())
+
+    def _tell_holders(self, limit: int, client: _Client) -> None:
+        self._is_busy = False
+        self._say(client, wire.held_line(_held(self._broker, limit)))
 
     def _answer(self, client: _Client, error: StoreError | None, answer: Answer) -> None:
         self._is_busy = False
@@ -195,6 +202,16 @@ class ControlServer:
             self._requests = deque(each for each in self._requests if each[0] is not client)
             self._selector.unregister(client.peer)
             client.peer.close()
+
+
+def _held(broker: Broker, limit: int) -> list[wire.Held]:
+    """Messages that somebody holds, each with its queues and holders, for debugging."""
+    return [
+        wire.Held(name, message_id, holders)
+        for message_id, holders in islice(broker.calls.messages.holders().items(), limit)
+        for name, queue in broker.queues.items()
+        if message_id in queue
+    ]
 
 
 class _Client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
@@ -75,6 +76,23 @@ def test_a_consumer_keeps_what_it_holds_while_everything_else_moves(
     moved = take(broker.url, "other", COUNT - 20)
     assert [message.id for message in moved] == [*range(20, COUNT)]
     assert [message.id for message in take(broker.url, "q", 20)] == [*range(20)]
+
+
+def test_queues_tells_who_holds_what_now(
+    broker: BrokerProcess, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask() -> list[dict[str, Any]]:
+        assert main(["queues", "--holders", "--json", str(root)]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert ask() == []
+    send(broker.url, "q", *messages(5))
+    found: list[list[dict[str, Any]]] = []
+    Holder(broker.url, "q", 2, when_held=lambda: found.append(ask())).run()
+    ((first, second),) = found
+    assert [first["queue"], first["message_id"], second["message_id"]] == ["q", 1, 2]
+    (holder,) = first["holders"]
+    assert [holder] == second["holders"]
 
 
 def test_each_message_is_consumed_once_while_it_may_move_under_the_consumer(

@@ -129,3 +129,21 @@ def test_a_peer_of_another_root_or_version_is_refused(said: dict[str, Any], reas
     wire.check_hello(wire.hello("a"), "a")
     with pytest.raises(StoreError, match=reason):
         wire.check_hello(said, "a")
+
+
+def test_who_holds_what_comes_out_as_it_went_in() -> None:
+    held = [wire.Held("a::b", 7, ["one", "another"]), wire.Held("q", 8, [])]
+    assert wire.held_of(wire.content_of(wire.held_line(held))) == held
+    assert wire.holders_limit(wire.content_of(wire.holders_line(12))) == 12
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "all", None])
+def test_a_question_about_no_number_of_holders_is_refused(limit: Any) -> None:
+    with pytest.raises(InvalidRequest, match="an integer from 1"):
+        wire.holders_limit({"holders": limit})
+
+
+@pytest.mark.parametrize("content", [{}, {"held": 3}, {"held": [["q", 1]]}, {"error": 3}])
+def test_holders_that_cannot_be_read_are_unavailable(content: dict[str, Any]) -> None:
+    with pytest.raises(Unavailable):
+        wire.held_of(content)
