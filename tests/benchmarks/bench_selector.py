@@ -6,7 +6,8 @@ thousand again and again), `sparkstore serve` starts on it, and a proton client 
 credit to the answered drain; the broker's resident memory before, at most, and after; and what a
 second client waited meanwhile for each message that it sent to another queue, one after the other:
 the loop is to be held up for no more than some 20 ms. Lines on standard error, JSON on standard
-output; exit code 1 if a message that fits did not come, or memory rose by more than 64 MiB.
+output; exit code 1 if a message that fits did not come, or memory rose by more than 160 MiB: that
+is the store's cache of content (64 MiB) and what Arrow takes to read files, however many there are.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ QUEUE, OTHER = "deep", "other"
 ONE_IN = 1_000
 BODY = b"x" * 1024
 SELECTOR = "n = 500 AND region = 'EU'"
-MOST_GROWTH_MB = 64
+MOST_GROWTH_MB = 160
 _IN_FLIGHT = 2_000
 
 
