@@ -98,7 +98,7 @@ def test_a_message_whose_time_is_over_is_not_delivered(
     assert 0 < received["header"]["ttl"] <= 3_600_000
 
 
-@pytest.mark.parametrize(("writer", "reader"), permutations(CLIENTS, 2))
+@pytest.mark.parametrize(("writer", "reader"), [*permutations(CLIENTS, 2)])
 def test_a_topic_of_one_client_is_an_address_of_another(
     connected: Programs, writer: str, reader: str
 ) -> None:
