@@ -10,7 +10,7 @@ import pytest
 from proton import Data, Delivery, Described, Handler, Message, symbol, ubyte, uint, ulong
 
 from tests.system.client_cases import text
-from tests.system.client_programs import CLIENTS, programs
+from tests.system.client_programs import CLIENTS, Programs, programs
 from tests.system.clients import TIMEOUT_S, connected, is_empty, send, take
 from tests.system.conftest import BrokerProcess
 
@@ -52,6 +52,13 @@ def broker() -> Iterator[BrokerProcess]:
     assert "Traceback" not in started.log
 
 
+@pytest.fixture(scope="module")
+def connected_clients(broker: BrokerProcess) -> Iterator[Programs]:
+    """The clients, each with a connection."""
+    with programs(broker) as started:
+        yield started
+
+
 def outcome_of(connection: Any, sender: Any, encoded: bytes) -> Delivery:
     """Send these bytes as a message; the delivery once the broker has settled it."""
     delivery = sender.link.delivery(sender.link.delivery_tag())
@@ -83,7 +90,7 @@ class Bytes(Handler):
         """Accept it."""
         delivery = event.delivery
         if delivery.readable and not delivery.partial:
-            self.received.append(bytes(event.link.recv(delivery.pending)))
+            self.received.append(event.link.recv(delivery.pending) or b"")
             event.link.advance()
             delivery.update(Delivery.ACCEPTED)
             delivery.settle()
@@ -121,8 +128,9 @@ def test_what_is_allowed_comes_out_byte_for_byte(broker: BrokerProcess, encoded:
     with connected(broker.url) as connection:
         sender = connection.create_sender("deep")
         assert outcome_of(connection, sender, encoded).remote_state == Delivery.ACCEPTED
-        connection.create_receiver("deep", credit=1, handler=got)
+        receiver = connection.create_receiver("deep", credit=1, handler=got)
         connection.wait(lambda: bool(got.received), timeout=TIMEOUT_S)
+        receiver.close()
     assert got.received == [encoded]
 
 
@@ -135,7 +143,7 @@ def frame(performative: bytes, payload: bytes = b"", *, less: int = 0) -> bytes:
 OPENING = b"".join(
     (
         PLAIN_AMQP,
-        frame(section(0x10, ["raw"])),
+        frame(section(0x10, ["raw", None, uint(4096)])),
         frame(section(0x11, [None, uint(0), uint(9), uint(9)])),
         frame(
             section(
@@ -156,14 +164,18 @@ OPENING = b"".join(
         ),
     )
 )
+FLOW = b"\x00\x53\x13"
 TRANSFER = section(0x14, [uint(0), uint(0), b"tag", uint(0), False, False])
 
 
 def answer(broker: BrokerProcess, content: bytes) -> bytes:
-    """All that the broker says to these bytes until it ends the connection."""
+    """What the broker says to these bytes, once there is credit, until it ends the connection."""
+    said = b""
     with socket.create_connection(("127.0.0.1", broker.port), timeout=TIMEOUT_S) as peer:
+        peer.sendall(OPENING)
+        while FLOW not in said:
+            said += peer.recv(4096)
         peer.sendall(content)
-        said = b""
         while piece := peer.recv(4096):
             said += piece
     return said
@@ -174,7 +186,7 @@ def test_a_frame_that_is_larger_than_it_says_ends_its_connection_only(
 ) -> None:
     send(broker.url, "claimed", Message(id=1))
     message = section(0x75, bytes(64))
-    said = answer(broker, OPENING + frame(TRANSFER, message, less=60))
+    said = answer(broker, frame(TRANSFER, message, less=60))
     assert b"amqp:connection:framing-error" in said
     send(broker.url, "claimed", Message(id=2))
     assert [m.id for m in take(broker.url, "claimed", 2)] == [1, 2]
@@ -184,21 +196,22 @@ def test_a_frame_that_is_larger_than_it_says_ends_its_connection_only(
 def test_the_same_frames_with_their_true_sizes_are_a_message(broker: BrokerProcess) -> None:
     """So that the test above fails for the reason it names."""
     ending = frame(section(0x18, []))
-    answer(broker, OPENING + frame(TRANSFER, section(0x75, bytes(64))) + ending)
+    answer(broker, frame(TRANSFER, section(0x75, bytes(64))) + ending)
     assert [m.body for m in take(broker.url, "claimed", 1)] == [bytes(64)]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_name_of_10000_characters_is_refused_and_the_client_goes_on(
-    broker: BrokerProcess, client: str
+def test_a_name_of_10000_characters_is_served_and_a_longer_one_refused(
+    connected_clients: Programs, client: str
 ) -> None:
-    with programs(broker) as connected:
-        for attempt in (connected[client].send, connected[client].receive):
-            with pytest.raises(AssertionError, match="10000 characters"):
-                attempt("q" * 10_000)
-        message = {"body": {"value": text("next")}}
-        assert connected[client].send(client, message) == ["accepted"]
-        assert connected[client].take(client)[0]["body"] == {"value": [*answered(client), "next"]}
+    """A refusal reaches the program with its reason, and the connection goes on."""
+    program = connected_clients[client]
+    longest = client.ljust(10_000, "q")
+    for attempt in (program.send, program.open):
+        with pytest.raises(AssertionError, match="10000 characters"):
+            attempt(longest + "q")
+    assert program.send(longest, {"body": {"value": text("next")}}) == ["accepted"]
+    assert program.take(longest)[0]["body"] == {"value": [*answered(client), "next"]}
 
 
 def answered(client: str) -> list[str]:

@@ -260,7 +260,7 @@ class _Held(Handler):
         """Keep it once it is whole."""
         delivery = event.delivery
         if delivery.readable and not delivery.partial:
-            self.held.append((delivery, bytes(event.link.recv(delivery.pending))))
+            self.held.append((delivery, event.link.recv(delivery.pending) or b""))
             event.link.advance()
 
 

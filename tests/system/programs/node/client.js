@@ -175,7 +175,11 @@ const COMMANDS = {
         receiver.on('error', () => {});
         held = [];
         receiver.on('message', context => held.push(context));
+        const refused = until(receiver, 'receiver_close');
+        refused.catch(() => {});
         await until(receiver, 'receiver_open');
+        const {source} = receiver.remote.attach;
+        if (!source || !source.value) await refused; // null: the reason comes with the detach
         receiver.add_credit(count);
         return {};
     },
