@@ -109,7 +109,7 @@ class LocalMessageStore:
             return message
         self._decide(on_complete, self._ledger.end_content, message)
         header = message.header._replace(body_bytes=body_bytes)
-        return Message(message.message_id, header, held, is_staged=is_kept)
+        return Message(message.message_id, header, held, is_staged=is_kept and body_bytes > 0)
 
     def enqueue(
         self,

@@ -59,7 +59,7 @@ class RemoteMessages:
         )
         self._fresh[message_id] = True
         header = message.header._replace(body_bytes=body_bytes)
-        return Message(message_id, header, held, is_staged=is_kept)
+        return Message(message_id, header, held, is_staged=is_kept and body_bytes > 0)
 
     def enqueued(self, message: Message, queue: str) -> Record:
         """The record that enqueues a message; content that is too large for a frame goes before.
