@@ -70,9 +70,10 @@ bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=..
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
 	@$(BIN)/python -m tests.benchmarks.bench_beside
 
-bench-messages: $(SETUP)  ## what a name costs; exit code 1 if more than 3 plain look-ups
+bench-messages: $(SETUP)  ## what a name costs, and two million waiting messages; exit code 1 if too much
 	@$(BIN)/python -m tests.benchmarks.bench_addresses
 	@$(BIN)/python -m tests.benchmarks.bench_addresses --queues 1000
+	@$(BIN)/python -m tests.benchmarks.bench_memory
 
 bench-brokerj: setup  ## Broker-J on this store beside BDB JE and Derby (needs Maven and ../shared/peers)
 	@$(BIN)/python -m tests.benchmarks.bench_brokerj
