@@ -70,10 +70,11 @@ bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=..
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
 	@$(BIN)/python -m tests.benchmarks.bench_beside
 
-bench-messages: $(SETUP)  ## what a name costs (exit code 1 above 3 plain look-ups), and a selector
+bench-messages: $(SETUP)  ## what a name, a selector and a waiting message cost; exit code 1 if too much
 	@$(BIN)/python -m tests.benchmarks.bench_addresses
 	@$(BIN)/python -m tests.benchmarks.bench_addresses --queues 1000
 	@$(BIN)/python -m tests.benchmarks.bench_selector
+	@$(BIN)/python -m tests.benchmarks.bench_memory
 
 bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs Maven and ../shared/peers; STORES=...)
 	@for size in 256 4096; do \

@@ -157,19 +157,16 @@ class ContentReader:
         found = bytearray()
         for piece in layout.pieces():
             at, last = start + len(found), min(end, piece.end)
-            if at == end:
-                return bytes(found)
-            if piece.start > at:
+            if at == end or piece.start > at:
                 break
             if at < last:
                 rows, row = self._bodies.row(piece.place.key, piece.place.row)
-                if rows.length(row) != piece.end - piece.start:
-                    found += rows.part(row, at - piece.start, last - piece.start)
-                    break
                 found += rows.part(row, at - piece.start, last - piece.start)
-        else:
-            return bytes(found)
-        raise lacking(message_id, layout, start + len(found))
+                if rows.length(row) != piece.end - piece.start:
+                    raise lacking(message_id, layout, start + len(found))
+        if start + len(found) < end:
+            raise lacking(message_id, layout, start + len(found))
+        return bytes(found)
 
     def _header(self, message_id: int) -> MessageHeader:
         place = self._first_place(message_id)

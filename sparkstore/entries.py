@@ -127,6 +127,15 @@ class Entries(Mapping[int, Entry]):
                 yield chunk.ids[index], chunk.entry(index)
         yield from self._young.items()
 
+    def marked(self) -> Iterator[tuple[int, Entry]]:
+        """Those that are acquired, or came back before: few of them, nearly always."""
+        for chunk in [*self._chunks]:
+            for index in sorted(chunk.held):
+                yield chunk.ids[index], chunk.entry(index)
+        for message_id, entry in self._young.items():
+            if entry.acquired_by is not None or entry.delivery_count:
+                yield message_id, entry
+
     def __repr__(self) -> str:
         """As a dictionary."""
         return f"Entries({dict(self.walk())})"

@@ -83,6 +83,12 @@ class MessageCounts(Mapping[int, int]):
             start = number << _BITS
             yield from (start + index for index, count in enumerate(page) if count)
 
+    def rising(self) -> Iterator[int]:
+        """Message ids in their order."""
+        for number in sorted(self._pages):
+            start = number << _BITS
+            yield from (start + index for index, count in enumerate(self._pages[number]) if count)
+
     def __repr__(self) -> str:
         """As a dictionary."""
         return f"MessageCounts({dict(self)})"

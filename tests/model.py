@@ -111,7 +111,8 @@ class Model:
         if message.was_enqueued and not self.is_on_a_queue(message_id):
             raise InvalidRequest
         keeps = min(self.queues[queue], self.tier) >= UNSETTLED_STATE
-        if message.is_staged and message.durable and self.tier >= UNSETTLED_STATE and not keeps:
+        is_logged = message.durable and self.tier >= UNSETTLED_STATE
+        if message.is_staged and is_logged and not keeps and not self.is_on_a_queue(message_id):
             raise InvalidRequest
 
     def _put(self, place: Place) -> None:

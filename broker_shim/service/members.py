@@ -192,6 +192,6 @@ def _releases(batch: Batch, member: str) -> list[Step]:
             entry.position > 0,
         )
         for queue, there in ledger.state.queues.items()
-        for message_id, entry in there.entries.items()
+        for message_id, entry in there.entries.marked()
         if entry.acquired_by is not None and entry.acquired_by.startswith(prefix)
     ]

@@ -22,12 +22,11 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from operator import itemgetter
 from typing import Any
 
 from broker_shim.service.configuration import OWN_CATEGORY
 from broker_shim.store.delta import DeltaMessageStore
-from sparkstore.fold import Entry, State
+from sparkstore.fold import Entries, Entry, State
 from sparkstore.message_headers import Headers, message_headers
 
 PART = 10_000
@@ -59,11 +58,13 @@ def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
         state = ledger.state
         sections = [*_definitions(state)]
         queued: list[Section] = [
-            ("entries", name, _int64(message_id for message_id, _ in part), *_held(part, member))
+            ("entries", name, _int64(ids), *_held(part, member))
             for name, queue in state.queues.items()
-            for part in _parts(sorted(queue.entries.items(), key=itemgetter(0)))
+            for ids, part in _rising(queue.entries)
         ]
-        wanted = sorted({*state.messages, *state.staged})
+        wanted = array("q", state.messages.rising())
+        if state.staged:
+            wanted = array("q", sorted({*wanted, *state.staged}))
         volatile = {number: message.header for number, message in ledger.volatile.items()}
         next_id = state.next_message_id
     yield from sections
@@ -93,6 +94,14 @@ def _parts(items: Iterable[tuple[int, Entry]]) -> Iterator[list[tuple[int, Entry
     walk = iter(items)
     while part := [*islice(walk, PART)]:
         yield part
+
+
+def _rising(entries: Entries) -> Iterator[tuple[list[int], list[tuple[int, Entry]]]]:
+    """Ids of a queue by their order, in parts, each with the entries that have more to tell."""
+    ids, marked = sorted(entries), dict(entries.marked())
+    for start in range(0, len(ids), PART):
+        part = ids[start : start + PART]
+        yield part, [(number, marked[number]) for number in part if number in marked]
 
 
 def _columns(part: Sequence[tuple[int, Entry]]) -> Section:

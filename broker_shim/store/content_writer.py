@@ -57,7 +57,7 @@ class LocalContentWriter:
         """See `ContentWriter.end`."""
         self._end(self._message, on_complete)
         header = self._message.header._replace(body_bytes=self._body_bytes)
-        is_staged = self._take is not None
+        is_staged = self._take is not None and self._body_bytes > 0
         return Message(self._message.message_id, header, b"".join(self._held), is_staged=is_staged)
 
 

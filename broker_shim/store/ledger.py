@@ -152,7 +152,7 @@ class Ledger(WiringLedger):
             is_logged = message_id in self.state.messages
         is_kept, arguments = self._terms[queue]
         is_kept = is_kept and header.durable
-        if message.is_staged and not is_kept:
+        if message.is_staged and not is_kept and not is_logged:
             refusal = f"queue {queue!r} is transient: stage the message with durable=False"
             raise InvalidRequest(refusal)
         if arguments.message_ttl_ms is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -12,9 +13,10 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Message, MessageHeader, Queue
+from broker_shim.store.prefetch import Loaded
 from broker_shim.store.transaction import Step
 from sparkstore.records import content_staged
-from tests.stores import DELTA_CONFIG, done
+from tests.stores import DELTA_CONFIG, TIMEOUT_S, done
 
 HEADER = MessageHeader(
     "amqp-1.0", b"\x00p\xffh", priority=7, subject="späť", properties=(("a", "1"),)
@@ -77,6 +79,33 @@ def test_after_a_restart_and_after_it_left_the_queue_that_brought_it(
     store.close()
     again = DeltaMessageStore(tmp_path / "root", COLD)
     check(again, filled)
+    again.close()
+
+
+def check_reads(store: DeltaMessageStore, filled: list[tuple[Message, bytes]]) -> None:
+    """Parts, headers and loads ahead say what was filled, in any order."""
+    numbers = [message.message_id for message, _ in filled]
+    assert store.headers(numbers) == [message.header for message, _ in filled]
+    told: SimpleQueue[tuple[int, Loaded]] = SimpleQueue()
+    store.prefetch([*reversed(numbers)], lambda *loaded: told.put(loaded))
+    for message, body in reversed(filled):
+        whole = message._replace(body=body, is_staged=False)
+        assert told.get(timeout=TIMEOUT_S) == (message.message_id, whole)
+        for offset, length in ((0, 100), (90, 20), (len(body) - 3, 9), (len(body), 1)):
+            start = max(0, offset)
+            assert store.read(message.message_id, start, length) == body[start:][:length]
+
+
+def test_parts_and_headers_before_and_after_the_delta_commit_and_a_restart(
+    store: DeltaMessageStore, tmp_path: Path
+) -> None:
+    filled = fill(store)
+    check_reads(store, filled)
+    done(store.flush)
+    check_reads(store, filled)
+    store.close()
+    again = DeltaMessageStore(tmp_path / "root", COLD)
+    check_reads(again, filled)
     again.close()
 
 

@@ -107,6 +107,11 @@ class EntriesMachine(RuleBasedStateMachine):
         assert [*self.entries] == [*self.model]
         assert [*self.entries.values()] == [*self.model.values()]
         assert self.entries == self.model
+        assert [*self.entries.marked()] == [
+            (message_id, entry)
+            for message_id, entry in self.model.items()
+            if entry.acquired_by is not None or entry.delivery_count
+        ]
         assert len(self.entries) == len(self.model)
         for message_id in range(-1, self.next_id + 1):
             assert (message_id in self.entries) == (message_id in self.model)
@@ -135,7 +140,7 @@ def test_counts_are_a_dictionary_of_counts(calls: list[tuple[bool, int]], most: 
                 counts.remove(message_id)
         assert counts == model
         assert len(counts) == len(model)
-        assert sorted(counts) == sorted(model)
+        assert sorted(counts) == [*counts.rising()] == sorted(model)
         assert all((key in counts) == (key in model) for key in range(200, 600, 7))
     if not model:
         assert counts._pages == {}

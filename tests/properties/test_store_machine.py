@@ -153,7 +153,9 @@ class StoreMachine(RuleBasedStateMachine):
             message = done(self.store.stage, message, [body[:1], body[1:]])
         assert message.message_id not in self.given
         self.given[message.message_id] = message
-        self.model.messages[message.message_id] = ModelMessage(body, durable, staged)
+        self.model.messages[message.message_id] = ModelMessage(
+            body, durable, staged and len(body) > 0
+        )
         return message
 
     def enqueue(self, queue: str, message: Message, within: Transactions) -> None:
@@ -282,11 +284,11 @@ class StoreMachine(RuleBasedStateMachine):
                 assert loaded.header.subject == "späť"
 
 
-@pytest.mark.parametrize("name", ["memory", "json", "recorded", "delta"])
+@pytest.mark.parametrize("name", ["memory", "json", "recorded", "delta", "remote"])
 @pytest.mark.slow
 def test_a_store_does_what_the_model_does_whatever_is_called(name: str) -> None:
     machine = type(f"{name.title()}Machine", (StoreMachine,), {"name": name})
-    share = 4 if name == "delta" else 1  # an opening of it takes a tenth of a second
+    share = 4 if name in {"delta", "remote"} else 1  # opening takes a tenth of a second
     run(
         machine,
         settings=settings(

@@ -543,6 +543,33 @@ def test_size_grows_with_what_is_stored(service: Served, member: RawMember) -> N
     assert member.read(wire.SIZE)[0][0] > before + len(large)
 
 
+def test_headers_and_parts_are_told_and_frames_that_ask_for_less_than_one_are_refused(
+    service: Served, member: RawMember
+) -> None:
+    assert member.ask(2, enqueue(1, body=b"0123456789")) == []
+    ((told,),) = member.read(wire.HEADERS, [1])[1:]
+    assert MessageHeader(*told[0]).body_bytes == 10
+    assert [len(told) for (told,) in member.read(wire.HEADERS, [1] * 2_500)] == [0, 1000, 1000, 500]
+    assert member.read(wire.HEADERS, [7])[1:] == [((None,),)]
+    assert member.read(wire.HEADERS, []) == [((),)]
+    assert member.read(wire.PART, 1, 3, 4) == [(b"3456",)]
+    assert member.read(wire.PART, 1, 8, 1 << 62) == [(b"89",)]
+    for kind, body in (
+        (wire.HEADERS, ()),
+        (wire.HEADERS, (1,)),
+        (wire.HEADERS, (["1"],)),
+        (wire.PART, (1, 0)),
+        (wire.PART, (1, 0, None)),
+        (wire.PART, (1, -1, 1)),
+        (wire.PART, (2, 0, 1)),
+    ):
+        member.say(kind, 1, *body)
+        answer = member.hears()
+        assert answer is not None
+        assert (answer[0], answer[1][1]) == (wire.FAILED, "InvalidRequest")
+    assert is_alive(service)
+
+
 def test_recovery_tells_headers_of_kept_and_transient_messages_in_the_order_of_their_ids(
     service: Served, member: RawMember
 ) -> None:
