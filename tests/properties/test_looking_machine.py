@@ -1,0 +1,170 @@
+"""Consumers with selectors and message groups: whatever happens, nobody misses a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broker_shim.embedded.common_header import CommonHeader, common_header
+from broker_shim.embedded.groups import bucket_of
+from broker_shim.embedded.looking import Batch, Looker
+from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.selectors import parse
+from sparkstore.queue_arguments import QueueArguments
+from sparkstore.records import MessageHeader
+
+CONSUMERS = st.integers(0, 2)
+SELECTORS = [None, "kind = 'even'", "kind <> 'even' OR JMSPriority = 9"]
+GROUPS = st.sampled_from([None, "a", "a", "b"])
+
+
+@dataclass(eq=False)
+class Taker:
+    """Takes so many, and holds them."""
+
+    selector: str | None
+    credit: int = 2
+    held: list[int] = field(default_factory=list)
+
+    def assign(self, message_id: int) -> None:
+        self.credit -= 1
+        self.held.append(message_id)
+
+    def caught_up(self) -> None:
+        """Nothing waits for it."""
+
+
+class LookingMachine(RuleBasedStateMachine):
+    """Batches are read when it suits: arrivals, takes and returns come in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headers: dict[int, MessageHeader] = {}
+        self.waiting: set[int] = set()
+        self.reading: list[tuple[Looker, Batch]] | None = None
+        self.departed: list[Taker] = []
+
+    @initialize(has_groups=st.booleans())
+    def begin(self, has_groups: bool) -> None:
+        self.has_groups = has_groups
+        self.queue = QueueDispatch("q", arguments=QueueArguments(message_groups=has_groups))
+        self.takers = [Taker(text) for text in SELECTORS]
+        for taker in self.takers:
+            self.add(taker)
+
+    def add(self, taker: Taker) -> None:
+        self.queue.add(taker, None if taker.selector is None else parse(taker.selector))
+
+    @rule(count=st.integers(1, 6), priority=st.sampled_from([4, 4, 9]), group=GROUPS)
+    def arrive(self, count: int, priority: int, group: str | None) -> None:
+        for message_id in range(len(self.headers) + 1, len(self.headers) + count + 1):
+            properties = (("kind", "odd" if message_id % 2 else "even"),)
+            header = MessageHeader(priority=priority, group_id=group, properties=properties)
+            self.headers[message_id] = header
+            self.queue.arrived(message_id, priority)
+            self.waiting.add(message_id)
+
+    @rule(who=CONSUMERS, credit=st.integers(1, 5))
+    def give_credit(self, who: int, credit: int) -> None:
+        self.takers[who].credit += credit
+
+    @rule(count=st.integers(1, 7))
+    def ask(self, count: int) -> None:
+        self.reading = self.reading or self.queue.to_look_at(count)
+
+    @rule(works=st.booleans())
+    def answer(self, works: bool) -> None:
+        for looker, batch in [] if self.reading is None or works else self.reading:
+            looker.put_off(batch)
+        if self.reading is not None and works:
+            headers: dict[int, CommonHeader | None] = {
+                message_id: common_header(self.headers[message_id])
+                for _looker, batch in self.reading
+                for _place, message_id in batch
+            }
+            self.queue.judge(self.reading, headers)
+        self.reading = None
+
+    @rule()
+    def hand_out(self) -> None:
+        for message_id, consumer in self.queue.take_found():
+            consumer.assign(message_id)
+            self.waiting.remove(message_id)
+        for message_id, consumer in self.queue.take():
+            consumer.assign(message_id)
+            self.waiting.remove(message_id)
+
+    @rule(count=st.integers(1, 9))
+    def serve(self, count: int) -> None:
+        """As the broker does it, until there is nothing left to do."""
+        while self.reading or self.queue.unfinished():
+            self.ask(count)
+            self.answer(works=True)
+            self.hand_out()
+        self.hand_out()
+
+    @rule(who=CONSUMERS, is_first=st.booleans(), comes_back=st.booleans())
+    def settle(self, who: int, is_first: bool, comes_back: bool) -> None:
+        held = self.takers[who].held
+        if held:
+            self.end(held.pop(0 if is_first else -1), comes_back=comes_back)
+
+    @precondition(lambda self: any(taker.held for taker in self.takers))
+    @rule(who=CONSUMERS)
+    def leave_and_another_comes(self, who: int) -> None:
+        taker = self.takers[who]
+        taker.credit = 0
+        self.queue.discard(taker)
+        self.departed.append(taker)
+        self.takers[who] = Taker(taker.selector)
+        self.add(self.takers[who])
+
+    @precondition(lambda self: any(taker.held for taker in self.departed))
+    @rule()
+    def what_a_departed_one_held_comes_back(self) -> None:
+        for taker in self.departed:
+            while taker.held:
+                self.end(taker.held.pop(), comes_back=True)
+
+    def end(self, message_id: int, *, comes_back: bool) -> None:
+        if comes_back:
+            self.queue.released(message_id, delivery_failed=False)
+            self.waiting.add(message_id)
+        else:
+            self.queue.removed(message_id)
+
+    @rule()
+    def nobody_misses_anything(self) -> None:
+        """When all is read and handed out, who has credit has got all that it may have."""
+        self.what_a_departed_one_held_comes_back()
+        self.serve(3)
+        for taker in self.takers:
+            if taker.credit:
+                assert not [each for each in self.waiting if self.may_have(taker, each)]
+                assert self.queue.has_caught_up(taker)
+
+    def may_have(self, taker: Taker, message_id: int) -> bool:
+        header = self.headers[message_id]
+        if taker.selector and not parse(taker.selector).fits(common_header(header).get):
+            return False
+        if not (self.has_groups and header.group_id):
+            return True
+        assert self.queue._groups is not None
+        looker = next(each for each in self.queue._lookers if each.consumer is taker)
+        return self.queue._groups.may_have(bucket_of(header.group_id), looker)
+
+    @invariant()
+    def a_group_is_with_one_consumer(self) -> None:
+        if self.headers and self.has_groups:
+            for group in ("a", "b"):
+                holders = [
+                    taker
+                    for taker in (*self.takers, *self.departed)
+                    if any(self.headers[each].group_id == group for each in taker.held)
+                ]
+                assert len(holders) <= 1
+
+
+TestLooking = LookingMachine.TestCase
