@@ -594,6 +594,27 @@ def test_recovery_tells_headers_of_kept_and_transient_messages_in_the_order_of_t
     assert body_bytes == (5).to_bytes(8) * 3
 
 
+def test_recovery_tells_entries_by_message_number_whatever_order_they_came_in(
+    tmp_path: Path,
+) -> None:
+    """Broker-J makes it the order of its queue after a restart."""
+
+    def told(member: RawMember) -> bytes:
+        sections = {answer[0]: answer[1:] for answer in member.read(wire.RECOVER)}
+        return bytes(sections["entries"][1])
+
+    risen = b"".join(number.to_bytes(8) for number in (1, 2, 3))
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        member.hello()
+        assert (member.ask(1, create()), member.ids(10)) == ([], 1)
+        for request, message_id in ((2, 3), (3, 1), (4, 2)):
+            assert member.ask(request, enqueue(message_id)) == []
+        assert told(member) == risen
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        member.hello()
+        assert told(member) == risen
+
+
 def test_a_stop_answers_what_is_decided_and_says_goodbye_to_all(service: Served) -> None:
     with RawMember(service.path, "a") as one, RawMember(service.path, "b") as two:
         one.hello()
