@@ -173,12 +173,18 @@ class Connection:
         if kind not in _FRAMES:
             text = f"{performative.NAME} is no frame"
             raise ProtocolViolation(AmqpError.NOT_ALLOWED, text)
-        receive = _RECEIVE.get(kind, Connection._received_on_session)
         payload = frame.encoded[at : frame.end] if kind is Transfer else b""
+        receive = _RECEIVE.get(kind)
+        if receive is None and self._state is ConnectionState.OPENED:
+            self._channels.receive(frame, performative, payload)  # as the table says: the short way
+            return
         self._state = after_received(CONNECTION, self._state, _step_of(kind), Scope.CONNECTION)
-        receive(self, frame, performative, payload)
+        if receive is not None:
+            receive(self, performative)
+        elif self._state is not ConnectionState.CLOSE_SENT:
+            self._channels.receive(frame, performative, payload)
 
-    def _received_open(self, _frame: Frame, remote: Open, _payload: bytes) -> None:
+    def _received_open(self, remote: Open) -> None:
         if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
             text = f"max-frame-size {remote.max_frame_size}: {MIN_MAX_FRAME_SIZE} is least"
             raise ProtocolViolation(AmqpError.INVALID_FIELD, text)
@@ -189,12 +195,8 @@ class Connection:
         if self._state is ConnectionState.OPEN_RECEIVED:
             self._tell(Opened(remote))
 
-    def _received_close(self, _frame: Frame, close: Close, _payload: bytes) -> None:
+    def _received_close(self, close: Close) -> None:
         self._tell(Closed(close.error))
-
-    def _received_on_session(self, frame: Frame, performative: Any, payload: bytes) -> None:
-        if self._state is not ConnectionState.CLOSE_SENT:
-            self._channels.receive(frame, performative, payload)
 
     def _tell(self, event: Event) -> None:
         self._events.append(event)
@@ -247,7 +249,7 @@ def _step_of(kind: type[Composite]) -> ConnectionStep:
     return _STEPS.get(kind, ConnectionStep.SESSION_FRAME_RECEIVED)
 
 
-_RECEIVE: dict[type[Composite], Callable[[Connection, Frame, Any, bytes], None]] = {
+_RECEIVE: dict[type[Composite], Callable[[Connection, Any], None]] = {
     Open: Connection._received_open,  # noqa: SLF001  # a table of its own methods
     Close: Connection._received_close,  # noqa: SLF001
 }

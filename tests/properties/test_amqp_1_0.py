@@ -227,7 +227,8 @@ class Responder:
                 continue
             size = int.from_bytes(written[:4], "big")
             assert 8 < size <= len(written)
-            assert size <= 1_024
+            remote = self.machine.remote
+            assert size <= (512 if remote is None else remote.max_frame_size)
             read_performative(written, 8, size)
             written = written[size:]
 
