@@ -48,6 +48,10 @@ class Connection:
     The caller's loop: read the socket → `receive_data` → act on `events` → write `data_to_send`;
     now and then `tick`; hang up once `is_over` and everything is written. Times are seconds of one
     clock that only rises. `receive_data`, `events`, `data_to_send` and `tick` raise nothing.
+
+    Two things are the caller's. While `pending_bytes` is large it should not read on: a peer that
+    asks and never reads would have us gather answers. And what an event is about may have ended
+    since, by what came in the same bytes: look at `is_gone` before a command.
     """
 
     def __init__(self, settings: Settings, mechanisms: Mechanisms, *, now_s: float) -> None:
@@ -65,7 +69,6 @@ class Connection:
         self._heartbeat = Heartbeat(idle_timeout_s=settings.idle_timeout_s, now_s=now_s)
         self._greet_until_s = now_s + settings.handshake_timeout_s
         self._state = ConnectionState.HEADERS_EXCHANGED
-        self._is_opened = False
         self._channels = Channels(self._output, self._tell, settings)
         self.remote: Open | None = None
 
@@ -124,9 +127,10 @@ class Connection:
         if due is Due.SILENT:
             text = f"nothing heard for {self._settings.idle_timeout_s:g} s"
             self._fail(Error(AmqpError.RESOURCE_LIMIT_EXCEEDED, text))
-        elif due is Due.BEAT and self._state is ConnectionState.OPENED:
-            self._output.write(EMPTY_FRAME)
-            self._heartbeat.sent(now_s)
+        elif due is Due.BEAT:
+            if self._state is ConnectionState.OPENED:
+                self._output.write(EMPTY_FRAME)
+            self._heartbeat.sent(now_s)  # also if there is nothing to say any more
         if self.remote is None:
             return min(self._greet_until_s, self._heartbeat.next_at_s())
         return self._heartbeat.next_at_s()
@@ -227,10 +231,10 @@ class Connection:
                 **fields,
             )
         )
-        self._is_opened = True
+        self._output.is_opened = True
 
     def _say_close(self, error: Error | None) -> None:
-        if not self._is_opened:
+        if not self._output.is_opened:
             self._say_open({})
         self._channels.flush()
         self._output.frame(Close(error))
