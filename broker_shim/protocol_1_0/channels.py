@@ -68,8 +68,8 @@ class Channels:
         try:
             session.receive(performative, payload, frame.end - frame.start)
         except ProtocolViolation as violation:
-            if violation.scope is Scope.CONNECTION:
-                raise
+            if violation.scope is Scope.CONNECTION or not self._output.is_opened:
+                raise  # before our open nothing else can be told
             session.end(violation.error)
             self._tell(SessionFailed(session, violation.error))
 

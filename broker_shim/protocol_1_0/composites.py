@@ -67,7 +67,10 @@ def read_performative(encoded: bytes, at: int, end: int) -> tuple[Composite, int
     try:
         if encoded[at] != 0:
             raise DecodeError("a frame does not start with a performative")
-        value, at = TYPED[0](encoded, at + 1, MAX_DEPTH)
+        if encoded[at + 1] == 0x53 and (known := KNOWN.get(encoded[at + 2])) is not None:
+            value, at = known(encoded, at + 3, MAX_DEPTH)  # as nearly all are: the short way
+        else:
+            value, at = TYPED[0](encoded, at + 1, MAX_DEPTH)
     except UNREADABLE as reason:
         raise unreadable(reason) from reason
     if at > end:

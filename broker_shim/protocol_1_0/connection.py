@@ -48,6 +48,10 @@ class Connection:
     The caller's loop: read the socket → `receive_data` → act on `events` → write `data_to_send`;
     now and then `tick`; hang up once `is_over` and everything is written. Times are seconds of one
     clock that only rises. `receive_data`, `events`, `data_to_send` and `tick` raise nothing.
+
+    Two things are the caller's. While `pending_bytes` is large it should not read on: a peer that
+    asks and never reads would have us gather answers. And what an event is about may have ended
+    since, by what came in the same bytes: look at `is_gone` before a command.
     """
 
     def __init__(self, settings: Settings, mechanisms: Mechanisms, *, now_s: float) -> None:
@@ -65,7 +69,6 @@ class Connection:
         self._heartbeat = Heartbeat(idle_timeout_s=settings.idle_timeout_s, now_s=now_s)
         self._greet_until_s = now_s + settings.handshake_timeout_s
         self._state = ConnectionState.HEADERS_EXCHANGED
-        self._is_opened = False
         self._channels = Channels(self._output, self._tell, settings)
         self.remote: Open | None = None
 
@@ -124,9 +127,10 @@ class Connection:
         if due is Due.SILENT:
             text = f"nothing heard for {self._settings.idle_timeout_s:g} s"
             self._fail(Error(AmqpError.RESOURCE_LIMIT_EXCEEDED, text))
-        elif due is Due.BEAT and self._state is ConnectionState.OPENED:
-            self._output.write(EMPTY_FRAME)
-            self._heartbeat.sent(now_s)
+        elif due is Due.BEAT:
+            if self._state is ConnectionState.OPENED:
+                self._output.write(EMPTY_FRAME)
+            self._heartbeat.sent(now_s)  # also if there is nothing to say any more
         if self.remote is None:
             return min(self._greet_until_s, self._heartbeat.next_at_s())
         return self._heartbeat.next_at_s()
@@ -173,12 +177,18 @@ class Connection:
         if kind not in _FRAMES:
             text = f"{performative.NAME} is no frame"
             raise ProtocolViolation(AmqpError.NOT_ALLOWED, text)
-        receive = _RECEIVE.get(kind, Connection._received_on_session)
         payload = frame.encoded[at : frame.end] if kind is Transfer else b""
+        receive = _RECEIVE.get(kind)
+        if receive is None and self._state is ConnectionState.OPENED:
+            self._channels.receive(frame, performative, payload)  # as the table says: the short way
+            return
         self._state = after_received(CONNECTION, self._state, _step_of(kind), Scope.CONNECTION)
-        receive(self, frame, performative, payload)
+        if receive is not None:
+            receive(self, performative)
+        elif self._state is not ConnectionState.CLOSE_SENT:
+            self._channels.receive(frame, performative, payload)
 
-    def _received_open(self, _frame: Frame, remote: Open, _payload: bytes) -> None:
+    def _received_open(self, remote: Open) -> None:
         if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
             text = f"max-frame-size {remote.max_frame_size}: {MIN_MAX_FRAME_SIZE} is least"
             raise ProtocolViolation(AmqpError.INVALID_FIELD, text)
@@ -189,12 +199,8 @@ class Connection:
         if self._state is ConnectionState.OPEN_RECEIVED:
             self._tell(Opened(remote))
 
-    def _received_close(self, _frame: Frame, close: Close, _payload: bytes) -> None:
+    def _received_close(self, close: Close) -> None:
         self._tell(Closed(close.error))
-
-    def _received_on_session(self, frame: Frame, performative: Any, payload: bytes) -> None:
-        if self._state is not ConnectionState.CLOSE_SENT:
-            self._channels.receive(frame, performative, payload)
 
     def _tell(self, event: Event) -> None:
         self._events.append(event)
@@ -225,10 +231,10 @@ class Connection:
                 **fields,
             )
         )
-        self._is_opened = True
+        self._output.is_opened = True
 
     def _say_close(self, error: Error | None) -> None:
-        if not self._is_opened:
+        if not self._output.is_opened:
             self._say_open({})
         self._channels.flush()
         self._output.frame(Close(error))
@@ -247,7 +253,7 @@ def _step_of(kind: type[Composite]) -> ConnectionStep:
     return _STEPS.get(kind, ConnectionStep.SESSION_FRAME_RECEIVED)
 
 
-_RECEIVE: dict[type[Composite], Callable[[Connection, Frame, Any, bytes], None]] = {
+_RECEIVE: dict[type[Composite], Callable[[Connection, Any], None]] = {
     Open: Connection._received_open,  # noqa: SLF001  # a table of its own methods
     Close: Connection._received_close,  # noqa: SLF001
 }

@@ -152,6 +152,8 @@ class Link:
         """
         if not self.port.is_open:
             raise InvalidCommand("the link's session has ended")
+        if not self.port.is_answered:
+            raise InvalidCommand("begin the session first")
         return after_sent(ENDPOINT, self._state, step)
 
     def _ended(self) -> None:
@@ -159,7 +161,6 @@ class Link:
         self.port.forget_link(self)
 
     def _answer(self, source: Any, target: Any, fields: dict[str, Any]) -> None:
-        self._is_answered = True
         self.port.emit(
             Attach(
                 self.remote.name,
@@ -173,3 +174,4 @@ class Link:
                 **fields,
             )
         )
+        self._is_answered = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_shim.amqp_1_0.composites import Composite, Transfer
+from broker_shim.amqp_1_0.composites import Composite, Open, Transfer
 from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.frames import AMQP_FRAME, encoded_frame, transfer_frame
@@ -14,12 +14,14 @@ class Output:
     Attributes:
         max_frame_bytes: What the peer takes; the specification's least until it said more.
         byte_count: Bytes that wait.
+        is_opened: True once our open was written, which goes before all frames but SASL's.
         is_closed: True once nothing may follow.
     """
 
     def __init__(self) -> None:
         self.max_frame_bytes = MIN_MAX_FRAME_SIZE
         self.byte_count = 0
+        self.is_opened = False
         self.is_closed = False
         self._chunks: list[bytes | memoryview] = []
 
@@ -32,11 +34,13 @@ class Output:
         """A frame without payload.
 
         Raises:
-            InvalidCommand: The connection is over; the frame does not fit the peer's largest, or
-                a field does not fit.
+            InvalidCommand: The connection is over, or not opened; the frame does not fit the
+                peer's largest, or a field does not fit.
         """
         if self.is_closed:
             raise InvalidCommand("the connection is closed: nothing can follow")
+        if not self.is_opened and kind == AMQP_FRAME and not isinstance(performative, Open):
+            raise InvalidCommand("open the connection first")
         encoded = encoded_frame(performative, channel, kind)
         if len(encoded) > self.max_frame_bytes:
             text = f"{performative.NAME} of {len(encoded)} bytes: the peer takes "

@@ -30,6 +30,8 @@ class SessionPort:
         channel: Ours.
         tell: Takes an event.
         handles: Ours.
+        is_answered: True once our begin was written, which goes before all else on the channel.
+        is_open: True until either side ended the session, or the connection is over.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class SessionPort:
         self.handles = FreeNumbers()
         self.incoming = IncomingWindow(settings.session_window, begin.next_outgoing_id)
         self.outgoing = OutgoingWindow(begin.incoming_window)
+        self.is_answered = False
         self.is_open = True
         self._output = output
         self._waiting: deque[Outgoing] = deque()
@@ -69,13 +72,14 @@ class SessionPort:
         self._output.frame(
             Flow(
                 next_incoming_id=self.incoming.next_id,
-                incoming_window=self.incoming.reopen(),
+                incoming_window=self.incoming.size,
                 next_outgoing_id=self.outgoing.next_id,
                 outgoing_window=OUTGOING_WINDOW,
                 **link_fields,
             ),
             self.channel,
         )
+        self.incoming.reopen()
 
     def enqueue(self, outgoing: Outgoing) -> None:
         """Send a piece of a delivery as soon as the session's window has room."""

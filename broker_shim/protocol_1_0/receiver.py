@@ -19,6 +19,7 @@ from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.port import SessionPort
 from broker_shim.protocol_1_0.states import (
     ENDPOINT,
+    EndpointState,
     EndpointStep,
     after_received,
 )
@@ -89,7 +90,8 @@ class ReceiverLink(Link):
         Raises:
             ProtocolViolation: With what ends by it.
         """
-        self._state = after_received(ENDPOINT, self._state, EndpointStep.USED, Scope.LINK)
+        if self._state is not EndpointState.ACTIVE:  # else the table says that it stays so
+            self._state = after_received(ENDPOINT, self._state, EndpointStep.USED, Scope.LINK)
         delivery = self._current
         if delivery is None:
             delivery = self._begin(transfer)

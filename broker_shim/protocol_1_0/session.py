@@ -80,7 +80,6 @@ class Session:
         self._tell = tell
         self._port = SessionPort(self.channel, remote, output, tell, settings)
         self._state = EndpointState.BEGUN
-        self._is_answered = False
         self._links: dict[int, ReceiverLink | SenderLink] = {}
 
     @property
@@ -104,8 +103,9 @@ class Session:
         Raises:
             InvalidCommand: It is answered already, or gone; a field does not fit.
         """
-        self._state = after_sent(ENDPOINT, self._state, EndpointStep.ANSWER_SENT)
+        state = after_sent(ENDPOINT, self._state, EndpointStep.ANSWER_SENT)
         self._answer(fields)
+        self._state = state
 
     def end(self, error: Error | None = None) -> None:
         """End it, its links with it; or answer the peer's end.
@@ -116,7 +116,7 @@ class Session:
         if self._state is EndpointState.BEGUN:
             self.begin()
         state = after_sent(ENDPOINT, self._state, EndpointStep.END_SENT)
-        if not self._is_answered:  # the peer began and ended before we answered
+        if not self._port.is_answered:  # the peer began and ended before we answered
             self._answer({})
         self._port.emit(End(error))
         self._state = state
@@ -124,9 +124,15 @@ class Session:
         self._channels.give_back(self.channel)
 
     def flush(self) -> None:
-        """Write the dispositions that wait."""
-        if self._port.is_open:
+        """Write the dispositions that wait, and tell of more window if the peer may run short.
+
+        Not as the transfers come: the window then bounds what one `receive_data` can bring, and
+        a caller that does not write does not get more.
+        """
+        if self._port.is_open and self._port.is_answered:
             self._port.flush()
+            if self._port.incoming.is_low:
+                self._port.flow()
 
     def lost(self) -> None:
         """Its connection is over."""
@@ -148,17 +154,17 @@ class Session:
         _RECEIVE[type(performative)](self, performative, payload)
 
     def _answer(self, fields: dict[str, Any]) -> None:
-        self._is_answered = True
         self._port.emit(
             Begin(
                 remote_channel=self.remote_channel,
                 next_outgoing_id=self._port.outgoing.next_id,
-                incoming_window=self._port.incoming.reopen(),
+                incoming_window=self._port.incoming.left,
                 outgoing_window=OUTGOING_WINDOW,
                 handle_max=self._settings.max_links - 1,
                 **fields,
             )
         )
+        self._port.is_answered = True
 
     def _check(self, attach: Attach) -> None:
         """Raise what an attach breaks of the session."""
@@ -190,7 +196,7 @@ class Session:
             link = self._link(flow.handle)
             if not link.is_gone:
                 link.received_flow(flow)
-        elif flow.echo and self._is_answered:
+        elif flow.echo and self._port.is_answered:
             self._port.flow()
         self._port.pump()
 
@@ -210,8 +216,6 @@ class Session:
                 if violation.scope is not Scope.LINK:
                     raise
                 self._fail(link, violation.error)
-        if self._port.incoming.is_low and self._is_answered:
-            self._port.flow()
 
     def _disposition(self, disposition: Disposition, _payload: bytes) -> None:
         first = disposition.first
@@ -249,6 +253,8 @@ class Session:
         return link
 
     def _fail(self, link: ReceiverLink | SenderLink, error: Error) -> None:
+        if not self._port.is_answered:  # before our begin the link's end cannot be told
+            raise ProtocolViolation(error.condition, error.description or "", Scope.SESSION)
         link.fail(error)
         self._tell(LinkFailed(link, error))
 

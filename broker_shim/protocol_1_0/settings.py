@@ -40,6 +40,7 @@ class Settings:
             (0 < self.max_sessions <= 65_536, "max_sessions: from 1 to 65,536"),
             (0 < self.max_links <= 1 << 32, "max_links: from 1 to 2**32"),
             (0 < self.session_window < 1 << 31, "session_window: from 1 to 2**31 - 1"),
+            (self.handshake_timeout_s > 0, "handshake_timeout_s: more than 0"),
             (0 < self.idle_timeout_s < 1 << 31, "idle_timeout_s: more than 0, below 2**31"),
         )
         for holds, text in checks:

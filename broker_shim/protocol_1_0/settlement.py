@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from broker_shim.amqp_1_0.composites import Disposition
 from broker_shim.protocol_1_0.serial import distance
-from broker_shim.protocol_1_0.writing import write
+from broker_shim.protocol_1_0.writing import NULL, write
 
 
 class DispositionBatch:
     """Deliveries of one session, by what is said of them."""
 
     def __init__(self) -> None:
+        self._state: object = None
+        self._encoded = NULL
         self._said: dict[tuple[bool, bool, bytes], tuple[object, list[int]]] = {}
 
     def add(self, delivery_id: int, state: object, *, is_incoming: bool, is_settled: bool) -> None:
@@ -25,7 +27,9 @@ class DispositionBatch:
         Raises:
             InvalidCommand: The state cannot be encoded.
         """
-        key = (is_incoming, is_settled, write(state))
+        if state is not self._state:  # most often it is the one `Accepted` of the caller
+            self._state, self._encoded = state, write(state)
+        key = (is_incoming, is_settled, self._encoded)
         self._said.setdefault(key, (state, []))[1].append(delivery_id)
 
     def take(self) -> list[Disposition]:

@@ -11,19 +11,20 @@ class IncomingWindow:
     """What the peer may still send.
 
     Attributes:
+        size: Frames that it takes when it is open.
         next_id: Of the transfer frame that comes next.
         left: Frames that the peer may send before it is told of more.
     """
 
     def __init__(self, size: int, next_id: int) -> None:
-        self._size = size
+        self.size = size
         self.next_id = next_id
         self.left = size
 
     @property
     def is_low(self) -> bool:
         """True once half of it is used: tell the peer of more before it has to wait."""
-        return 2 * self.left <= self._size
+        return 2 * self.left <= self.size
 
     def take(self) -> None:
         """A transfer frame came.
@@ -32,15 +33,14 @@ class IncomingWindow:
             ProtocolViolation: window-violation: there was no room for it.
         """
         if not self.left:
-            text = f"a transfer beyond the session's window of {self._size}"
+            text = f"a transfer beyond the session's window of {self.size}"
             raise ProtocolViolation(SessionError.WINDOW_VIOLATION, text, Scope.SESSION)
         self.left -= 1
         self.next_id = plus(self.next_id, 1)
 
-    def reopen(self) -> int:
-        """All of it is free again; its size, to be told to the peer."""
-        self.left = self._size
-        return self._size
+    def reopen(self) -> None:
+        """All of it is free again, as the peer was told."""
+        self.left = self.size
 
 
 class OutgoingWindow:

@@ -23,7 +23,11 @@ from broker_shim.amqp_1_0.composites import (
     Accepted,
     Attach,
     Begin,
+    Close,
     Composite,
+    Detach,
+    End,
+    Flow,
     Open,
     SaslInit,
     Source,
@@ -204,6 +208,8 @@ class Responder:
     def __init__(self) -> None:
         self.machine = Connection(SETTINGS, PLAIN, now_s=0.0)
         self._tags = 0
+        self._is_open = self._is_closed = False
+        self._begun: dict[int, set[int]] = {}
 
     def feed(self, received: bytes) -> None:
         self.machine.receive_data(received, now_s=0.0)
@@ -220,16 +226,43 @@ class Responder:
         assert len(self.machine._decoder._gathered) <= SETTINGS.max_frame_bytes
 
     def _check_output(self, written: bytes) -> None:
-        """Whole headers and frames, none larger than the peer takes."""
+        """Whole headers and frames, none larger than the peer takes, none before its time."""
         while written:
             if written.startswith(b"AMQP"):
                 written = written[8:]
                 continue
             size = int.from_bytes(written[:4], "big")
             assert 8 < size <= len(written)
-            assert size <= 1_024
-            read_performative(written, 8, size)
+            remote = self.machine.remote
+            assert size <= (512 if remote is None else remote.max_frame_size)
+            performative, _ = read_performative(written, 8, size)
+            if written[5] != SASL_FRAME:
+                self._check_order(performative, int.from_bytes(written[6:8], "big"))
             written = written[size:]
+
+    def _check_order(self, performative: Composite, channel: int) -> None:
+        assert not self._is_closed
+        match performative:
+            case Open():
+                assert not self._is_open
+                self._is_open = True
+            case Close():
+                self._is_closed = True
+            case Begin():
+                assert channel not in self._begun
+                self._begun[channel] = set()
+            case End():
+                del self._begun[channel]
+            case Attach(handle=handle):
+                assert handle not in self._begun[channel]
+                self._begun[channel].add(handle)
+            case Detach(handle=handle):
+                self._begun[channel].remove(handle)
+            case Transfer(handle=handle) | Flow(handle=int(handle)):
+                assert handle in self._begun[channel]
+            case _:
+                assert channel in self._begun
+        assert self._is_open
 
     def opened(self, _event: events.Opened) -> None:
         self.machine.open()
@@ -327,7 +360,8 @@ FRAMES = st.one_of(
 @given(st.data())
 def test_frames_in_any_order_with_any_fields_break_nothing(data: st.DataObject) -> None:
     responder = Responder()
-    responder.feed(b"".join(TALK[: data.draw(st.integers(2, len(TALK)))]))
+    for each in TALK[: data.draw(st.integers(2, len(TALK)))]:
+        responder.feed(each)
     for _ in range(data.draw(st.integers(1, 12))):
         channel = data.draw(st.sampled_from([0, 0, 0, 1, 2, 3, 65_535]))
         encoded = encoded_frame(data.draw(FRAMES), channel)
@@ -358,7 +392,8 @@ def test_valid_bytes_that_were_mutated_break_nothing(data: st.DataObject) -> Non
 @given(st.integers(0, len(SASL_TALK)), st.lists(st.binary(max_size=40), max_size=5))
 def test_random_bytes_at_any_point_break_nothing(step: int, garbage: list[bytes]) -> None:
     responder = Responder()
-    responder.feed(b"".join(SASL_TALK[:step]))
+    for each in SASL_TALK[:step]:
+        responder.feed(each)
     for each in garbage:
         if each:
             responder.feed(each)
@@ -408,7 +443,8 @@ def test_a_frame_made_to_cost_memory_costs_little(bomb: str) -> None:
 
 def test_a_peer_that_only_echoes_and_one_that_only_beats_leave_nothing_behind() -> None:
     responder = Responder()
-    responder.feed(b"".join(TALK))
+    for each in TALK:
+        responder.feed(each)
     echo, beat = encoded_frame(flow(0, 3, echo=True)), bytes((0, 0, 0, 8, 2, 0, 0, 0))
     responder.feed(echo * 100 + beat * 100)
     tracemalloc.start()

@@ -229,6 +229,48 @@ def test_a_failure_before_open_is_told_after_an_open_of_ours(client: Client) -> 
     assert [type(each) for each in client.performatives()] == [Open, Close]
 
 
+def test_nothing_is_written_before_what_it_follows(client: Client) -> None:
+    client.write(
+        AMQP_HEADER.encoded()
+        + b"".join(map(encoded_frame, [Open("c"), BEGIN, attach(0), attach(1, is_receiver=True)]))
+    )
+    session = client.peer.sessions[0]
+    with pytest.raises(InvalidCommand, match="open the connection first"):
+        session.begin()
+    client.peer.open()
+    with pytest.raises(InvalidCommand, match="begin the session first"):
+        session.links[0].attach()
+    session.begin()
+    session.links[0].attach()
+    assert [type(each) for each in client.performatives()] == [Open, Begin, Attach]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [[attach(0, source=None, target=None)], [attach(0), Transfer(0, 0, b"t")], [Detach(3)]],
+    ids=["no terminus", "out of turn", "unattached"],
+)
+@pytest.mark.parametrize("is_open", [True, False])
+def test_what_breaks_before_our_answer_ends_what_can_be_told_of(
+    client: Client, frames: list[Composite], *, is_open: bool
+) -> None:
+    client.write(AMQP_HEADER.encoded() + encoded_frame(Open("c")))
+    if is_open:
+        client.peer.open()
+    client.send(BEGIN, *frames)
+    ended = [Open, Begin, End] if is_open else [Open, Close]
+    assert [type(each) for each in client.performatives()] == ended
+    assert client.peer.is_over is not is_open
+
+
+def test_a_clock_is_not_asked_for_again_and_again_once_we_closed(client: Client) -> None:
+    client.opened(idle_time_out=2_000)
+    client.peer.close()
+    assert client.peer.tick(now_s=5.0) == 6.0
+    client.peer.tick(now_s=60.0)
+    assert client.peer.is_over
+
+
 @pytest.mark.parametrize("channel", [8, 9, 65_535])
 def test_a_channel_beyond_the_limit_closes_the_connection(client: Client, channel: int) -> None:
     client.opened()
@@ -377,15 +419,14 @@ def test_the_session_window_is_kept_and_told_of_before_it_is_used_up() -> None:
 
 def test_a_window_that_was_not_told_of_is_not_there() -> None:
     client = Client(server(Settings("b", session_window=4, requires_sasl=False))).opened()
-    client.send(BEGIN, *(Transfer(0) for _ in range(5)))
-    assert client.events[-1].error.condition == "amqp:session:unattached-handle"  # type: ignore[union-attr]
-    client = Client(server(Settings("b", session_window=4, requires_sasl=False))).opened()
-    client.send(BEGIN, attach(), Detach(0))  # a session that is not answered opens no window
-    client.events.clear()
-    client.send(attach(1, is_receiver=True), *(Transfer(1) for _ in range(6)))
+    client.begun()
+    client.sending(credit=100)
+    frames = [Transfer(0, n, b"%d" % n, 0) for n in range(5)]
+    client.send(*frames)
     failed = client.events[-1]
     assert isinstance(failed, events.SessionFailed)
     assert failed.error.condition == "amqp:session:window-violation"
+    assert len(client.events) == 5
 
 
 def test_an_echo_is_answered_with_how_the_session_stands(client: Client) -> None:
