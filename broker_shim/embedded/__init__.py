@@ -3,6 +3,8 @@
     listener    sockets, one thread, one loop            ─► connection ─► incoming, outgoing (links)
     broker      addresses → queues → store calls         ◄── inbox ◄── completions (store's thread)
     routing, queue, credit, address, amqp_*              pure: decide, never do
+    queue ─► backlog ─► lane, looking, groups            who gets which message next; what waits
+    scanning, replacing                                  selectors over what waits; last values
 
 Decision: our own loop over proton's `Transport`, not proton's `Container`. The container builds six
 Python wrappers for each event, logs each event, rescans every socket for deadlines, and waits in

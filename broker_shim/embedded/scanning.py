@@ -62,20 +62,23 @@ class Scanning:
 
     def turn(self, queue: QueueDispatch) -> None:
         """Hand out what was found, and look on."""
-        for message_id, consumer in queue.take_found():
-            consumer.assign(message_id)
-        if queue.name not in self._asked and queue.unfinished():
-            self._ask(queue)
+        is_over = False
+        while not is_over:  # what was found waits for a look at what is before it, if only at gaps
+            for message_id, consumer in queue.take_found():
+                consumer.assign(message_id)
+            is_over = queue.name in self._asked or not queue.unfinished() or self._ask(queue)
         for consumer in queue.caught_up():
             consumer.caught_up()
 
-    def _ask(self, queue: QueueDispatch) -> None:
+    def _ask(self, queue: QueueDispatch) -> bool:
+        """Have the next batch read; False if there was none: cursors are at the end, or at gaps."""
         batches = queue.to_look_at(self._size.count)
         message_ids = sorted({each for _looker, batch in batches for _place, each in batch})
         if message_ids:
             self._asked.add(queue.name)
             done = partial(self._read, queue, batches, message_ids)
             self._broker.calls.read_headers(message_ids, done)
+        return bool(message_ids)
 
     def _read(
         self,

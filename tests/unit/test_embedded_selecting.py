@@ -16,6 +16,7 @@ from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.store.interface import Exchange, MessageStore, Queue
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.bulk import NewMessage
 from sparkstore.records import Kind
 from tests.stores import RecordedMessageStore, read
 from tests.unit.test_embedded_sending import Bench, Unreadable
@@ -197,6 +198,17 @@ def test_higher_priority_is_selected_first_and_overtakes_what_was_found(client: 
     link.flow(9)
     client.settle()
     assert ids(link) == [3, 5, 2, 4, 1]
+
+
+def test_what_was_found_is_not_held_up_by_what_has_gone_before_it(client: Client) -> None:
+    client.put(*numbered(3, n=[1]))
+    link = client.attach("n = 1", credit=1)
+    client.put(proton.Message(id=4, priority=9))
+    (urgent,) = client.queue.withdraw([4]).held
+    client.queue.removed(urgent)
+    link.flow(5)
+    client.settle()
+    assert ids(link) == [1, 2, 3]
 
 
 def test_two_selecting_consumers_take_turns(client: Client) -> None:
@@ -446,6 +458,15 @@ def test_a_refused_replacement_leaves_the_older_one_waiting(
     monkeypatch.undo()
     client.put(valued(3, "b"))
     assert ids(client.attach(credit=9)) == [1, 3]
+
+
+def test_what_a_bulk_operation_puts_there_replaces_too(recorded: RecordedMessageStore) -> None:
+    client = Client(recorded, last_value_key="k")
+    client.put(valued(1, "a"), valued(2, "b"))
+    parsed = [parse(bytes(valued(number, "a").encode()), now_us=0) for number in (3, 4)]
+    client.broker.bulk.put("q", [NewMessage(*each) for each in parsed], lambda *_answer: None)
+    client.run()
+    assert ids(client.attach(credit=9)) == [2, 4]
 
 
 def test_after_a_restart_what_was_held_and_has_a_newer_value_is_gone(
