@@ -110,22 +110,24 @@ def _written(value: Composite) -> bytes:
 
 def _reader(cls: type[Composite]) -> Reader:
     """Reads what follows the descriptor: the list of the fields."""
-    layout = _LAYOUTS[cls]
+    readers, defaults, required, _ = _LAYOUTS[cls]
+    fields = tuple(zip(readers, defaults, strict=True))
+    most = len(fields)
 
     def read(encoded: bytes, at: int, depth: int) -> tuple[Composite, int]:
         count, at, end = _list_at(cls, encoded, at, depth)
-        if not layout.required <= count <= len(layout.readers):
+        if not required <= count <= most:
             message = f"{cls.NAME} with {count} fields"
             raise DecodeError(message)
-        values = list(layout.defaults)
-        for index, readers in enumerate(layout.readers[:count]):
-            field_reader = readers.get(encoded[at])
-            if field_reader is None:
-                message = f"{cls.NAME}: {cls.FIELDS[index][0]} as 0x{encoded[at]:02x}"
+        depth -= 1
+        values: list[Any] = []
+        for readers, default in fields[:count]:
+            reader = readers.get(encoded[at])
+            if reader is None:
+                message = f"{cls.NAME}: {cls.FIELDS[len(values)][0]} as 0x{encoded[at]:02x}"
                 raise DecodeError(message)
-            value, at = field_reader(encoded, at + 1, depth - 1)
-            if value is not None:
-                values[index] = value
+            value, at = reader(encoded, at + 1, depth)
+            values.append(default if value is None else value)
         if at != end:
             message = f"the fields of {cls.NAME} do not fill it, or run past it"
             raise DecodeError(message)
@@ -139,17 +141,19 @@ def _reader(cls: type[Composite]) -> Reader:
 def _list_at(cls: type[Composite], encoded: bytes, at: int, depth: int) -> tuple[int, int, int]:
     """As `compound_at`, from the list's constructor on."""
     code = encoded[at]
+    if code == 0xC0:
+        return compound_at(encoded, at + 1, 1, depth)
+    if code == 0xD0:
+        return compound_at(encoded, at + 1, 4, depth)
     if code == 0x45:
         return 0, at + 1, at + 1
-    if code in {0xC0, 0xD0}:
-        return compound_at(encoded, at + 1, 1 if code == 0xC0 else 4, depth)
     message = f"{cls.NAME} that is not a list"
     raise DecodeError(message)
 
 
 def _check_choices(cls: type[Composite], values: list[Any]) -> None:
     for index, allowed in cls.CHOICES:
-        if values[index] not in allowed and values[index] is not None:
+        if index < len(values) and values[index] not in allowed and values[index] is not None:
             message = f"{cls.NAME}: {cls.FIELDS[index][0]} cannot be {values[index]!r:.40}"
             raise DecodeError(message, AmqpError.INVALID_FIELD)
 

@@ -98,8 +98,7 @@ class Connection:
         self._heartbeat.received(now_s)
         try:
             self._decoder.feed(received)
-            while not self.is_over and self._advance():
-                pass
+            self._advance()
         except ProtocolViolation as violation:
             self._fail(violation.error)
 
@@ -157,15 +156,18 @@ class Connection:
         self._say_close(error)
         self._state = state
 
-    def _advance(self) -> bool:
-        """Take one header or frame; False while there is none."""
-        if not self._greeting.is_done:
-            return self._greeting.advance()
-        frame = self._decoder.next_frame()
-        if frame is None:
-            return False
-        self._receive(frame)
-        return True
+    def _advance(self) -> None:
+        """Take all headers and frames that are whole.
+
+        Raises:
+            ProtocolViolation: What ends the connection.
+        """
+        while not self._greeting.is_done:
+            if not self._greeting.advance():
+                return
+        next_frame = self._decoder.next_frame
+        while self._state is not ConnectionState.END and (frame := next_frame()) is not None:
+            self._receive(frame)
 
     def _receive(self, frame: Frame) -> None:
         if frame.kind != AMQP_FRAME:

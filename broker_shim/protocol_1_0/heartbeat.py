@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+LEAST_INTERVAL_S = 0.05
+"""Between two beats: a peer that wants more would keep us busy with nothing."""
+
 
 class Due(Enum):
     """What the clock asks for."""
@@ -22,9 +25,9 @@ class Heartbeat:
         self._received_at_s = self._sent_at_s = now_s
 
     def peer_wants(self, idle_timeout_ms: int | None) -> None:
-        """The peer gives up after so long: at half of it it hears of us."""
+        """The peer gives up after so long: at half of it it hears of us, but not all the time."""
         if idle_timeout_ms:
-            self._interval_s = idle_timeout_ms / 2_000
+            self._interval_s = max(LEAST_INTERVAL_S, idle_timeout_ms / 2_000)
 
     def received(self, now_s: float) -> None:
         """Bytes came."""

@@ -47,7 +47,7 @@ class Output:
             raise InvalidCommand(text + f"frames of {self.max_frame_bytes} at most")
         self.write(encoded)
 
-    def transfer(self, channel: int, transfer: Transfer, pieces: list[memoryview]) -> None:
+    def transfer(self, channel: int, transfer: Transfer, pieces: list[bytes | memoryview]) -> None:
         """A transfer with its payload, which fits (`payload_room`)."""
         size = sum(map(len, pieces))
         self.write(transfer_frame(channel, transfer, size))

@@ -38,15 +38,16 @@ class Outgoing:
     is_last: bool
     is_aborted: bool = False
     state: Any = None
-    pieces: deque[memoryview] = field(default_factory=deque)
+    pieces: deque[bytes | memoryview] = field(default_factory=deque)
     size: int = 0
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Payload, not copied: it must not change until it was written."""
         for piece in pieces:
-            if len(piece):
-                self.pieces.append(memoryview(piece).cast("B"))
-                self.size += len(self.pieces[-1])
+            plain = piece if type(piece) is bytes else memoryview(piece).cast("B")
+            if plain:
+                self.pieces.append(plain)
+                self.size += len(plain)
 
     def send_frame(self, output: Output, channel: int) -> bool:
         """Write one frame; True if nothing of this piece is left."""
@@ -67,17 +68,17 @@ class Outgoing:
         self.is_first = False
         return not self.size
 
-    def _cut(self, room: int) -> list[memoryview]:
+    def _cut(self, room: int) -> list[bytes | memoryview]:
         """The next `room` bytes."""
         if room == self.size:
-            taken = list(self.pieces)
+            whole = list(self.pieces)
             self.pieces.clear()
             self.size = 0
-            return taken
+            return whole
         self.size -= room
-        taken = []
+        taken: list[bytes | memoryview] = []
         while room:
-            piece = self.pieces.popleft()
+            piece = memoryview(self.pieces.popleft())
             if len(piece) > room:
                 self.pieces.appendleft(piece[room:])
                 piece = piece[:room]

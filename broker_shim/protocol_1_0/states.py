@@ -95,7 +95,7 @@ CONNECTION: Mapping[ConnectionState, Mapping[ConnectionStep, ConnectionState]] =
     },
     _C.OPEN_RECEIVED: {
         _CS.OPEN_SENT: _C.OPENED,
-        # A peer need not wait for our open before it goes on (2.4.5).
+        # A peer need not wait for our open before it goes on (2.4.2).
         _CS.SESSION_FRAME_RECEIVED: _C.OPEN_RECEIVED,
         _CS.CLOSE_RECEIVED: _C.CLOSE_RECEIVED,
         _CS.CLOSE_SENT: _C.CLOSE_SENT,

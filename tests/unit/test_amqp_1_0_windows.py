@@ -137,6 +137,13 @@ def test_a_heartbeat_is_due_at_half_of_what_the_peer_waits() -> None:
     assert heart.next_at_s() == 113.0
 
 
+def test_a_peer_cannot_have_us_beat_all_the_time() -> None:
+    heart = Heartbeat(idle_timeout_s=10.0, now_s=0.0)
+    heart.peer_wants(1)
+    assert heart.due(0.04) is Due.NOTHING
+    assert heart.next_at_s() == 0.05
+
+
 @pytest.mark.parametrize("idle_ms", [None, 0])
 def test_a_peer_that_asks_for_no_heartbeat_gets_none(idle_ms: int | None) -> None:
     heart = Heartbeat(idle_timeout_s=10.0, now_s=0.0)
