@@ -21,6 +21,7 @@ import pytest
 
 from tests.system import brokerj
 from tests.system.conftest import CHECKOUT, BrokerProcess
+from tests.system.forwarder import Forwarder
 
 SOURCES = CHECKOUT / "tests" / "system" / "programs"
 BUILT = CHECKOUT / "build" / "clients"
@@ -131,9 +132,10 @@ class Program:
             env={**os.environ, **language.environment},
         )
 
-    def connect(self, broker: BrokerProcess) -> None:
-        """Open its connection."""
-        self._tell("connect", host="127.0.0.1", port=broker.port)
+    def connect(self, broker: BrokerProcess | Forwarder) -> None:
+        """Open its connection; to a forwarder, one that the library itself opens again."""
+        again = {"reconnect": True} if isinstance(broker, Forwarder) else {}
+        self._tell("connect", host="127.0.0.1", port=broker.port, **again)
 
     def disconnect(self) -> None:
         """Close its connection, whatever state that is in."""

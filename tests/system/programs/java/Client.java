@@ -64,10 +64,12 @@ final class Client {
     }
 
     private Map<String, Object> connect(Map<String, Object> command) throws JMSException {
-        String url = "amqp://%s:%s?amqp.saslMechanisms=ANONYMOUS&jms.prefetchPolicy.all=0"
-                + "&jms.forceSyncSend=true&jms.validatePropertyNames=false";
-        connection = new JmsConnectionFactory(
-                url.formatted(command.get("host"), command.get("port"))).createConnection();
+        String broker = "amqp://%s:%s?amqp.saslMechanisms=ANONYMOUS".formatted(
+                command.get("host"), command.get("port"));
+        String url = Boolean.TRUE.equals(command.get("reconnect"))
+                ? "failover:(" + broker + ")?failover.reconnectDelay=20&" : broker + "&";
+        connection = new JmsConnectionFactory(url + "jms.prefetchPolicy.all=0"
+                + "&jms.forceSyncSend=true&jms.validatePropertyNames=false").createConnection();
         connection.start();
         session = connection.createSession(false, INDIVIDUAL_ACKNOWLEDGE);
         return Map.of();

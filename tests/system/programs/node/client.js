@@ -125,7 +125,10 @@ let held = [];
 function until(emitter, ...events) {
     return new Promise((resolve, reject) => {
         for (const event of events) emitter.once(event, resolve);
-        emitter.once('disconnected', context => reject(context.error || new Error('disconnected')));
+        // With reconnect, rhea attaches the links again, and the wait goes on.
+        if (!connection.options.reconnect) {
+            emitter.once('disconnected', context => reject(context.error || new Error('disconnected')));
+        }
         for (const end of ['receiver_error', 'sender_error', 'connection_error']) {
             emitter.once(end, context => reject((context.receiver || context.sender || context.connection).error));
         }
@@ -133,8 +136,9 @@ function until(emitter, ...events) {
 }
 
 const COMMANDS = {
-    async connect({host, port}) {
-        connection = rhea.create_container().connect({host, port, reconnect: false});
+    async connect({host, port, reconnect}) {
+        const options = {host, port, reconnect: Boolean(reconnect), initial_reconnect_delay: 20};
+        connection = rhea.create_container().connect(options);
         connection.on('error', () => {});
         await until(connection, 'connection_open');
         return {};

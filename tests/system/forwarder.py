@@ -1,0 +1,77 @@
+"""A port that leads to whichever broker is there: for clients that connect again by themselves."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class Forwarder:
+    """Passes bytes on, both ways, between its own port and a broker's.
+
+    When one end of a connection goes, the other is closed: so a client sees that its broker was
+    killed. One that connects again meanwhile waits until there is a broker.
+    """
+
+    def __init__(self, broker_port: int) -> None:
+        self._broker_port = broker_port
+        self._is_up = threading.Event()
+        self._is_up.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def port(self) -> int:
+        """Its own, the same as long as it lives."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def hold(self) -> None:
+        """Let connections that come wait: say so before the broker is killed."""
+        self._is_up.clear()
+
+    def lead_to(self, broker_port: int) -> None:
+        """Those that wait, and all that come, go there."""
+        self._broker_port = broker_port
+        self._is_up.set()
+
+    def close(self) -> None:
+        """End every connection."""
+        self._is_up.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join()
+        for end in self._open:
+            _shut(end)
+        for thread in self._threads:
+            thread.join()
+        for end in (self._listener, *self._open):
+            end.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # `close`
+            while True:
+                client = self._listener.accept()[0]
+                self._is_up.wait()
+                broker = socket.create_connection(("127.0.0.1", self._broker_port))
+                self._open += (client, broker)
+                for ends in ((client, broker), (broker, client)):
+                    self._threads.append(threading.Thread(target=_pass_on, args=ends, daemon=True))
+                    self._threads[-1].start()
+
+
+def _pass_on(giver: socket.socket, taker: socket.socket) -> None:
+    """Until one of them goes."""
+    with suppress(OSError):
+        while piece := giver.recv(1 << 16):
+            taker.sendall(piece)
+    _shut(giver)
+    _shut(taker)
+
+
+def _shut(end: socket.socket) -> None:
+    """Both ways, so that whoever reads from it or writes to it stops; harmless if it is gone."""
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
