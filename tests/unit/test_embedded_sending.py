@@ -24,7 +24,7 @@ from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.errors import CorruptData, Fenced, StoreError, Unavailable
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import Message, MessageStore, OnLoaded, Queue
+from broker_shim.store.interface import Message, MessageHeader, MessageStore, OnLoaded, Queue
 from broker_shim.store.memory import MemoryMessageStore
 
 TIMEOUT_S = 20
@@ -53,6 +53,12 @@ class Unreadable(MemoryMessageStore):
                 on_loaded(message_id, self.errors[message_id])
             else:
                 super().prefetch([message_id], on_loaded)
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        for message_id in message_ids:
+            if message_id in self.errors:
+                raise self.errors[message_id]
+        return super().headers(message_ids)
 
     def acquire(
         self, message_id: int, queue: str, holder: str, on_complete: OnComplete, *more: Any
