@@ -109,7 +109,7 @@ class _Large:
         on_room: Callable[[], None],
     ) -> None:
         self._broker, self._staged, self._shape, self._lead = broker, staged, shape, lead
-        self.content = NewMessage(staged.add, on_room)
+        self.content = NewMessage(staged.add, broker.calls.flush, on_room)
         self._tail = b""
         self._header: MessageHeader | None = None
         self._text: IncrementalDecoder | None = None

@@ -186,6 +186,10 @@ class StoreCalls:
         """See `MessageStore.bind`."""
         self.call(on_done, self._store.bind, key, {})
 
+    def flush(self, on_done: OnComplete) -> None:
+        """See `MessageStore.flush`."""
+        self.call(on_done, self._store.flush)
+
     def probe(self) -> None:
         """Ask for nothing, so that a store that has ended says so also when nobody calls it."""
         try:

@@ -40,6 +40,11 @@ class BrokerProcess:
         return self.ready_line.split()[1]
 
     @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
     def port(self) -> int:
         """Of the listener."""
         return int(self.url.rpartition(":")[2])
