@@ -5,8 +5,9 @@ thousand again and again), `sparkstore serve` starts on it, and a proton client 
 `n = 500`, which one message in a thousand fits. Printed: messages looked at a second, from the
 credit to the answered drain, and the processor's time for each; the broker's resident memory
 before, at most, and after; and what a second client waited meanwhile for each message that it sent
-to another queue, one after the other: it shares the interpreter with the reading of headers. Lines on standard error, JSON on standard
-output; exit code 1 if a message that fits did not come, or memory rose by more than 160 MiB: that
+to another queue, one after the other: it shares the interpreter with the reading of headers. Lines
+on standard error, JSON on standard output; exit code 1 if a message that fits did not come, or
+memory rose by more than 160 MiB: that
 is the store's cache of content (64 MiB) and what Arrow takes to read files, however many there are.
 """
 
