@@ -46,12 +46,12 @@ def selecting(
     queues: Mapping[str, QueueDispatch], names: Iterable[str], header: MessageHeader
 ) -> tuple[str, ...]:
     """Of the queues that a message is routed to, those that do not refuse it by a selector."""
-    common = common_header(header)
-    return tuple(
-        name
-        for name in names
-        if (only := queues[name].only if name in queues else None) is None or only.fits(common.get)
-    )
+    routed = tuple(names)
+    choosy = {each: only for each in routed if each in queues and (only := queues[each].only)}
+    if not choosy:
+        return routed
+    get = common_header(header).get
+    return tuple(each for each in routed if each not in choosy or choosy[each].fits(get))
 
 
 class Broker:

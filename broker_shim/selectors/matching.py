@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+MAX_PATTERN = 1_000
+"""Characters of a pattern: to compile and to match takes time in proportion, on the loop."""
 _ANY = None
 """Stands for `%` between the parts of a pattern."""
 
@@ -18,8 +20,11 @@ def compile_like(pattern: str, escape: str | None) -> re.Pattern[str]:
     """A regular expression whose `fullmatch` decides, in time text × pattern at most.
 
     Raises:
-        ValueError: The escape is not one character, or the pattern ends with it.
+        ValueError: The escape is not one character, or the pattern ends with it, or is too long.
     """
+    if len(pattern) > MAX_PATTERN:
+        message = f"a pattern of {len(pattern)} characters, {MAX_PATTERN} at most"
+        raise ValueError(message)
     if escape is not None and len(escape) != 1:
         raise ValueError("ESCAPE takes one character")
     parts: list[list[str]] = [[]]

@@ -21,6 +21,7 @@ from sparkstore.records import Kind
 from tests.stores import RecordedMessageStore, read
 from tests.unit.test_embedded_sending import Bench, Unreadable
 
+CLIENTS: list[Client] = []
 SELECTOR = "apache.org:selector-filter:string"
 
 
@@ -34,6 +35,7 @@ class Client(Bench):
         self.broker.router.add_exchange("amq.fanout", "fanout")
         self.run()
         self._links = 0
+        CLIENTS.append(self)
 
     @property
     def queue(self) -> QueueDispatch:
@@ -110,6 +112,16 @@ def numbered(count: int, **properties: Sequence[Any]) -> list[proton.Message]:
         )
         for number in range(1, count + 1)
     ]
+
+
+@pytest.fixture(autouse=True)
+def links_end() -> Iterator[None]:
+    """What consumers hold is given back at the end of each test."""
+    yield
+    while CLIENTS:
+        client = CLIENTS.pop()
+        client.ours.free()
+        client.run()
 
 
 @pytest.fixture
@@ -479,6 +491,7 @@ def test_after_a_restart_what_was_held_and_has_a_newer_value_is_gone(
     again = Client.__new__(Client)
     Bench.__init__(again, recorded)
     again._links = 0
+    CLIENTS.append(again)
     recover(recorded, again.broker)
     again.run()
     assert ids(again.attach(credit=9)) == [3, 4]

@@ -189,6 +189,7 @@ def test_it_is_unknown_and_selects_nothing(text: str) -> None:
         ("1 LIKE '1'", "a text was expected, not a number, at character 3"),
         ("s LIKE 'x' ESCAPE '!!'", "ESCAPE takes one character, at character 3"),
         ("s LIKE 'x!' ESCAPE '!'", "ends with its ESCAPE character, at character 3"),
+        ("s LIKE '" + "%a" * 501 + "'", "a pattern of 1002 characters, 1000 at most, at character"),
         ("a = 18446744073709551616", "a number above 18446744073709551615 at character 5"),
         ("a = " + "9" * 10_000, "a number above"),
         ("a = 09", "starts with 0 and is no octal number"),
