@@ -262,7 +262,9 @@ def _fill(state: State, entries: pa.Table) -> None:
     by_queue = pc.index_in(entries["queue"], pa.array(names, pa.string()))
     places = pa.table({"by_queue": by_queue, "position": entries["position"]})
     order = pc.sort_indices(places, [("by_queue", "ascending"), ("position", "ascending")])
-    entries = entries.combine_chunks()
+    steps = pc.pairwise_diff(order.cast(pa.int64())).slice(1)
+    is_in_order = pc.all(pc.equal(steps, 1)).as_py() is not False
+    entries = entries if is_in_order else entries.combine_chunks()
     counts = pc.value_counts(by_queue)
     start = 0
     for index, count in sorted(
@@ -274,7 +276,11 @@ def _fill(state: State, entries: pa.Table) -> None:
             raise CorruptData(message)
         for first in range(start, start + count, _PACKED_AT_ONCE):
             length = min(_PACKED_AT_ONCE, start + count - first)
-            _pack(state, queue, entries.take(order.slice(first, length)))
+            if is_in_order:
+                part = entries.slice(first, length)  # no copy of them all, as of a single queue
+            else:
+                part = entries.take(order.slice(first, length))
+            _pack(state, queue, part)
         start += count
 
 

@@ -181,9 +181,7 @@ def _rows_after(
     position: int, epoch: int, history: list[FileStats], journal: list[FileStats]
 ) -> pa.Table:
     """Records after a position from both layers, each once, in order, without fenced ones."""
-    where = ds.field("position") > position
-    old = read_files((file for file in history if file.positions[1] > position), _FOLD, where)
-    new = read_files((file for file in journal if file.positions[1] > position), _FOLD, where)
+    old, new = _read_after(position, history), _read_after(position, journal)
     zero, one = pa.scalar(0, pa.int8()), pa.scalar(1, pa.int8())
     layer = pa.chunked_array([pa.repeat(zero, old.num_rows), pa.repeat(one, new.num_rows)])
     both = pa.concat_tables([old, new]).append_column("layer", layer)
@@ -196,6 +194,14 @@ def _rows_after(
         _check_same(old, new.filter(pc.less_equal(new["position"], end)), position)
         new = new.filter(pc.greater(new["position"], end))
     return pa.concat_tables([old, _in_order(new, end, "journal")])
+
+
+def _read_after(position: int, files: list[FileStats]) -> pa.Table:
+    """Rows of a layer after a position; a filter holds its rows twice, so few files get one."""
+    astride = (file for file in files if file.positions[0] <= position < file.positions[1])
+    after = (file for file in files if file.positions[0] > position)
+    where = ds.field("position") > position
+    return pa.concat_tables([read_files(astride, _FOLD, where), read_files(after, _FOLD)])
 
 
 def _in_order(rows: pa.Table, position: int, layer: str) -> pa.Table:
