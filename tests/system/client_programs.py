@@ -119,8 +119,9 @@ class Program:
         AssertionError: From every command: the client could not do it; what it said.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, answer_s: float = ANSWER_S, **environment: str) -> None:
         self.name = name
+        self._answer_s = answer_s
         language = LANGUAGES[name]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `end`
         self._process = subprocess.Popen(
@@ -129,7 +130,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env={**os.environ, **language.environment},
+            env={**os.environ, **language.environment, **environment},
         )
 
     def connect(self, broker: BrokerProcess | Forwarder) -> None:
@@ -181,7 +182,7 @@ class Program:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
         self._process.stdin.flush()
-        alarm = threading.Timer(ANSWER_S, self._process.kill)
+        alarm = threading.Timer(self._answer_s, self._process.kill)
         alarm.start()
         line = self._process.stdout.readline()
         alarm.cancel()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system.client_cases import CASES, Told
+from tests.system.client_cases import CASES, Told, text
 from tests.system.client_programs import CLIENTS, Programs, programs
 from tests.system.client_sights import as_read, as_seen, as_written, can_read, can_write
 from tests.system.conftest import BrokerProcess
@@ -49,6 +49,20 @@ def test_a_client_reads_what_another_wrote(connected: Programs, writer: str, rea
         if differences := {part: found[part] for part in expected if found[part] != expected[part]}:
             wrong[name] = {part: (found[part], expected[part]) for part in differences}
     assert wrong == {}
+
+
+@pytest.mark.parametrize("reader", CLIENTS)
+def test_an_object_that_java_serialized_is_data_to_the_others(
+    connected: Programs, reader: str
+) -> None:
+    queue = f"object-{reader}"
+    assert connected["jms"].send(queue, {"body": {"object": "a text"}}) == ["accepted"]
+    (received,) = connected[reader].take(queue)
+    if reader == "jms":
+        assert received["body"] == {"value": text("a text")}
+    else:
+        assert received["properties"]["content_type"] == "application/x-java-serialized-object"
+        assert bytes.fromhex(*received["body"]["data"]).endswith(b"a text")
 
 
 def priority_of(case: Told) -> int:

@@ -10,7 +10,13 @@ import jakarta.jms.Session;
 import jakarta.jms.StreamMessage;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
+import java.io.IOException;
 import java.io.Serializable;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Enumeration;
@@ -23,9 +29,10 @@ import java.util.Set;
  * Messages as the tests write them and as JMS has them: {@code data} is a BytesMessage, {@code
  * sequence} a StreamMessage, {@code value} a TextMessage, a MapMessage, a Message or, for whatever
  * these cannot hold, an ObjectMessage that is encoded as an AMQP value; {@code object} is one that
- * Java serializes.
+ * Java serializes; {@code file} is a BytesMessage of a file's content, told again by its digest.
  */
 final class Messages {
+    private static final int LARGE_BYTES = 1 << 24;
     private static final String TYPED = "JMS_AMQP_TYPED_ENCODING";
     private static final String REPLY_TO_GROUP = "JMS_AMQP_REPLY_TO_GROUP_ID";
     private static final Set<String> FLAT = Set.of("null", "boolean", "byte", "short", "char",
@@ -73,10 +80,22 @@ final class Messages {
                 message.writeObject(Values.valueOf(item));
             }
             return message;
+        } else if (body.get("file") instanceof String name) {
+            return bytesOf(session, Path.of(name));
         } else if (body.get("object") instanceof String text) {
             return session.createObjectMessage(text);
         }
         return value(session, body.get("value"));
+    }
+
+    private static Message bytesOf(Session session, Path file) throws JMSException {
+        BytesMessage message = session.createBytesMessage();
+        try {
+            message.writeBytes(Files.readAllBytes(file));
+        } catch (IOException reason) {
+            throw new UncheckedIOException(reason);
+        }
+        return message;
     }
 
     private static Message value(Session session, Object told) throws JMSException {
@@ -158,6 +177,9 @@ final class Messages {
         } else if (message instanceof BytesMessage bytes) {
             byte[] content = new byte[(int) bytes.getBodyLength()];
             bytes.readBytes(content);
+            if (content.length > LARGE_BYTES) {
+                return Map.of("bytes", content.length, "sha256", sha256(content));
+            }
             return Map.of("data", List.of(Values.HEX.formatHex(content)));
         } else if (message instanceof MapMessage map) {
             Map<Object, Object> found = new LinkedHashMap<>();
@@ -171,6 +193,14 @@ final class Messages {
             return Map.of("value", Values.toldOf(object.getObject()));
         }
         return Map.of("value", Values.toldOf(null));
+    }
+
+    private static String sha256(byte[] content) {
+        try {
+            return Values.HEX.formatHex(MessageDigest.getInstance("SHA-256").digest(content));
+        } catch (NoSuchAlgorithmException never) {
+            throw new IllegalStateException(never);
+        }
     }
 
     /** JMS has these without a type. */
