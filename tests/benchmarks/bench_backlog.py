@@ -1,6 +1,7 @@
 """Broker-J starts with a deep queue, then empties it: part of `make bench-brokerj`.
 
-    python -m tests.benchmarks.bench_backlog [--n N] [--rounds N]
+    python -m tests.benchmarks.bench_backlog [--n N] [--rounds N] [--stores NAME ...]
+        [--wal-file-bytes N]
 
 For each store: a broker fills one queue with `--n` messages of 256 bytes and is stopped; then it is
 started again (its own recovery, synchronous; for ours the service is started again with it, and the
@@ -33,7 +34,7 @@ from sparkstore.session import local_session
 upkeep = Upkeep(history_days=0.0, reader_grace_s=0.0)
 compact.run(local_session("bench"), sys.argv[1], upkeep=upkeep)
 """
-_NO_GRACE = "[store]\nreader_grace_s = 0.0\nsegment_commits = 20\n"
+_SETTINGS = "[store]\nreader_grace_s = 0.0\nsegment_commits = 20\nwal_file_bytes = {}\n"
 
 
 class Told(NamedTuple):
@@ -59,12 +60,17 @@ class Told(NamedTuple):
 class Backlog(Bench):
     """The harness of `bench_brokerj`, with our own driver of a deep queue."""
 
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        super().__init__(arguments)
+        self._settings = _SETTINGS.format(arguments.wal_file_bytes)
+        self.add_to_path(MODULE / "target" / "test-classes")
+
     def run(self, name: str, folder: Path) -> Told:
         """Fill and start; in another folder churn and tidy."""
         deep, churned = folder / "deep", folder / "churned"
         for made in (deep, churned):
             made.mkdir()
-            (made / "store.toml").write_text(_NO_GRACE)
+            (made / "store.toml").write_text(self._settings)
         _, filled_ms = self._do("fill", name, deep)
         found, start_ms = self._do("open", name, deep)
         if found != self._n:
@@ -115,14 +121,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--stores", nargs="*", default=STORES)
+    parser.add_argument("--wal-file-bytes", type=int, default=32 << 20)
     parser.set_defaults(size=256)
     arguments = parser.parse_args()
     bench = Backlog(arguments)
-    bench.add_to_path(MODULE / "target" / "test-classes")
     sys.stderr.write(describe() + "\n")
     rounds: dict[str, list[Told]] = defaultdict(list)
     for _ in range(arguments.rounds):
-        for name in STORES:
+        for name in arguments.stores:
             with tempfile.TemporaryDirectory(dir=BUILD) as folder:
                 told = bench.run(name, Path(folder).absolute())
             rounds[name].append(told)

@@ -124,10 +124,11 @@ class MessageContentTest extends StoreTestCase {
         assertEquals(0, store.getInMemorySize());
     }
 
-    /** The answer to the enqueue comes first, by the thread that the content is to come by. */
+    /** The enqueue is answered amid the parts of the content, by the thread that these come by. */
     @Test
     void contentIsReadBackWhileAnEnqueueOfTheMessageIsUnderWay() throws Exception {
-        MessageTransferMessage message = Samples.message(store, Samples.body(50_000));
+        byte[] body = Samples.body(20_000_000);
+        MessageTransferMessage message = Samples.message(store, body);
         SampleQueue other = Samples.queue("other");
         Samples.enqueue(store, other, Samples.message(store, Samples.body(1)));
         Samples.enqueue(store, Samples.queue("q"), message);
@@ -146,7 +147,7 @@ class MessageContentTest extends StoreTestCase {
         }
         service.signal("CONT");
         assertEquals(1, enqueued.get(20, TimeUnit.SECONDS));
-        assertArrayEquals(Samples.body(50_000), content.get(20, TimeUnit.SECONDS));
+        assertArrayEquals(body, content.get(20, TimeUnit.SECONDS));
     }
 
     // -------------------------------------------------------------------- 9, 10: kind and quota
