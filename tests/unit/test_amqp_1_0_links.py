@@ -141,6 +141,35 @@ def test_commands_out_of_turn_are_refused(client: Client) -> None:
         receiver.detach()
 
 
+def test_what_was_asked_may_be_lowered(client: Client) -> None:
+    client.send(attach(0, rcv_settle_mode=1))
+    link = client.take(events.LinkAttached).link
+    link.attach(
+        snd_settle_mode=SenderSettleMode.UNSETTLED, rcv_settle_mode=ReceiverSettleMode.FIRST
+    )
+    (told,) = client.performatives()
+    assert (told.snd_settle_mode, told.rcv_settle_mode) == (0, 0)
+    link.flow(1)  # type: ignore[union-attr]
+    client.transfer(first(0, rcv_settle_mode=1), b"x")
+    failed(client, "amqp:invalid-field")
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_nothing_is_heard_of_deliveries_of_a_link_that_ended(client: Client, *, ours: bool) -> None:
+    link = client.receiving()
+    delivery = link.transfer(b"t", [b"x"])
+    client.read()
+    if ours:
+        link.detach()
+    else:
+        client.send(Detach(0))
+        client.take(events.LinkDetached)
+    client.send(Disposition(THEY_RECEIVE, 0, settled=True, state=Accepted()))
+    assert client.events == []
+    assert link.unsettled == {b"t": delivery}
+    assert not delivery.is_settled
+
+
 # ----------------------------------------------------------------------------------- we receive
 
 
@@ -506,6 +535,7 @@ def test_credit_that_was_taken_back_holds_what_waits_on_that_link_alone() -> Non
 
 def test_drained_credit_is_given_up(client: Client) -> None:
     link = client.receiving(credit=0)
+    assert not link.is_draining
     client.send(flow(0, 7, drain=True))
     assert client.events.pop().link.is_draining  # type: ignore[union-attr]
     link.transfer(b"a", [b"x"])
