@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from proton import Delivery
@@ -177,6 +178,7 @@ STEPS: list[Callable[[Conversation, int], None]] = [
 ]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(
