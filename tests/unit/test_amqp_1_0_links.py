@@ -314,6 +314,27 @@ def test_a_message_that_is_too_large_ends_the_link_where_it_becomes_so(
     assert sum(len(each.payload) for each in client.events) <= 5  # type: ignore[union-attr]
 
 
+def test_a_message_may_be_as_large_as_was_granted(client: Client) -> None:
+    client.send(attach(0))
+    link: Any = client.take(events.LinkAttached).link
+    link.attach(max_message_size=5)
+    link.flow(2)
+    for number in range(2):
+        client.transfer(first(number, more=True), b"123")
+        client.transfer(Transfer(0), b"45")
+    assert [each.is_last for each in client.events] == [False, True] * 2  # type: ignore[union-attr]
+
+
+def test_the_format_of_a_message_is_told(client: Client) -> None:
+    client.sending()
+    client.transfer(Transfer(0, 0, b"a", 7), b"x")
+    client.transfer(Transfer(0, 1, b"b"), b"x")
+    formats = [each.delivery.message_format for each in client.events]  # type: ignore[union-attr]
+    assert formats == [7, 0]
+    client.receiving(1).transfer(b"c", [b"x"], message_format=9)
+    assert client.performatives()[-1].message_format == 9
+
+
 def test_transfers_before_our_attach_are_out_of_turn(client: Client) -> None:
     client.send(attach(0))
     client.transfer(first(0), b"x")
@@ -514,7 +535,7 @@ def test_what_waits_for_the_window_goes_away_with_its_link_and_leaves_no_gap() -
     client.send(flow(incoming_window=10))
     told = client.performatives()
     assert [type(each) for each in told] == [Detach, Transfer]
-    assert told[1].delivery_id == 0
+    assert (told[1].handle, told[1].delivery_id, told[1].delivery_tag) == (1, 0, b"b")
 
 
 def test_credit_that_was_taken_back_holds_what_waits_on_that_link_alone() -> None:
