@@ -182,9 +182,10 @@ class ProtonClient:
         assert isinstance(event, kind), event
         return event
 
-    def begun(self) -> tuple[Any, Session]:
-        """Proton's session and ours, begun by both."""
+    def begun(self, incoming_capacity: int = 0) -> tuple[Any, Session]:
+        """Proton's session and ours, begun by both; capacity in bytes, 0 for any number."""
         theirs = self.connection.session()
+        theirs.incoming_capacity = incoming_capacity
         self.connection.open()
         theirs.open()
         self.exchange()

@@ -59,9 +59,13 @@ class SenderCredit:
 class ReceiverCredit:
     """What the peer may still send on a link.
 
+    Credit that is taken back is not gone at once: what the peer sent before it heard of it is on
+    its way, and right. So a delivery is judged by `_most`, the furthest limit that the peer may
+    still go by, until a flow of the peer's tells that it goes by a nearer one.
+
     Attributes:
         delivery_count: Deliveries whose first frame came, or that the peer gave up.
-        left: Deliveries that the peer may still start.
+        left: Deliveries that we want it to start at most.
         is_draining: True from asking for a drain until the peer has nothing left.
     """
 
@@ -69,22 +73,26 @@ class ReceiverCredit:
         self.delivery_count = delivery_count
         self.left = 0
         self.is_draining = False
+        self._most = delivery_count
 
     def give(self, credit: int, *, drain: bool) -> None:
         """From now on so many, whatever was left."""
         self.left = credit
         self.is_draining = drain and credit > 0
+        limit = plus(self.delivery_count, credit)
+        if distance(self._most, limit) > 0:
+            self._most = limit
 
     def take(self) -> bool:
         """A delivery began; False if it should not have."""
-        if not self.left:
+        if distance(self.delivery_count, self._most) <= 0:
             return False
-        self.left -= 1
+        self.left = max(0, self.left - 1)
         self.delivery_count = plus(self.delivery_count, 1)
         self.is_draining = self.is_draining and self.left > 0
         return True
 
-    def told(self, delivery_count: int | None) -> None:
+    def told(self, delivery_count: int | None, credit: int | None) -> None:
         """The peer told how it stands: if it gave credit up, its count ran ahead of ours.
 
         A count behind ours is old news: a sender may count a delivery at its last frame only.
@@ -96,3 +104,12 @@ class ReceiverCredit:
             self.delivery_count = delivery_count
             self.left = max(0, self.left - given_up)
             self.is_draining = self.is_draining and self.left > 0
+        if credit is not None:
+            self._goes_by(plus(delivery_count, credit))
+
+    def _goes_by(self, limit: int) -> None:
+        """The peer's limit when it wrote; it may have heard of a further one since, from us."""
+        wanted = plus(self.delivery_count, self.left)
+        later = limit if distance(wanted, limit) > 0 else wanted
+        if distance(later, self._most) > 0:
+            self._most = later

@@ -79,7 +79,7 @@ class ReceiverLink(Link):
 
     def received_flow(self, flow: Flow) -> None:
         """The peer told how it stands."""
-        self._credit.told(flow.delivery_count)
+        self._credit.told(flow.delivery_count, flow.link_credit)
         self.port.tell(FlowReceived(self))
         if flow.echo and not self.is_gone and self._is_answered:
             self.flow(self._credit.left, drain=self._credit.is_draining)

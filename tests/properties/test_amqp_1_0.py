@@ -161,6 +161,7 @@ def identity(value: Any) -> Any:
             return (type(value), value)
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_a_value_comes_back_as_it_went_with_its_type(value: Any) -> None:
     encoded = write(value)
@@ -170,6 +171,7 @@ def test_a_value_comes_back_as_it_went_with_its_type(value: Any) -> None:
     assert write(found) == encoded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(each.NAME for each in COMPOSITES.values()))
 def test_a_composite_comes_back_as_it_went(name: str) -> None:
     @given(composite(name))
@@ -357,6 +359,7 @@ FRAMES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_frames_in_any_order_with_any_fields_break_nothing(data: st.DataObject) -> None:
     responder = Responder()
@@ -368,6 +371,7 @@ def test_frames_in_any_order_with_any_fields_break_nothing(data: st.DataObject) 
         responder.feed(encoded)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_valid_bytes_that_were_mutated_break_nothing(data: st.DataObject) -> None:
     stream = bytearray(b"".join(data.draw(st.sampled_from([TALK, SASL_TALK]))))
@@ -389,6 +393,7 @@ def test_valid_bytes_that_were_mutated_break_nothing(data: st.DataObject) -> Non
         del stream[:size]
 
 
+@pytest.mark.slow
 @given(st.integers(0, len(SASL_TALK)), st.lists(st.binary(max_size=40), max_size=5))
 def test_random_bytes_at_any_point_break_nothing(step: int, garbage: list[bytes]) -> None:
     responder = Responder()
@@ -441,6 +446,7 @@ def test_a_frame_made_to_cost_memory_costs_little(bomb: str) -> None:
     assert peak < 200 * len(encoded)
 
 
+@pytest.mark.slow
 def test_a_peer_that_only_echoes_and_one_that_only_beats_leave_nothing_behind() -> None:
     responder = Responder()
     for each in TALK:

@@ -98,6 +98,21 @@ def test_after_the_end_of_a_connection_nothing_more_is_written(client: Client, e
     assert sender.credit == 0
 
 
+@pytest.mark.parametrize("by_end", [True, False])
+def test_dispositions_go_before_the_end_that_follows_them(client: Client, *, by_end: bool) -> None:
+    client.opened()
+    session = client.begun()
+    client.sending()
+    client.transfer(Transfer(0, 0, b"t", 0), b"x")
+    client.take(events.TransferPiece).delivery.dispose(Accepted())
+    if by_end:
+        session.end()
+    else:
+        client.peer.close()
+    told = client.performatives()
+    assert [type(each) for each in told] == [Disposition, End if by_end else Close]
+
+
 def test_a_connection_that_is_not_open_yet_can_be_closed(client: Client) -> None:
     client.write(AMQP_HEADER.encoded())
     client.peer.close()

@@ -141,6 +141,35 @@ def test_commands_out_of_turn_are_refused(client: Client) -> None:
         receiver.detach()
 
 
+def test_what_was_asked_may_be_lowered(client: Client) -> None:
+    client.send(attach(0, rcv_settle_mode=1))
+    link = client.take(events.LinkAttached).link
+    link.attach(
+        snd_settle_mode=SenderSettleMode.UNSETTLED, rcv_settle_mode=ReceiverSettleMode.FIRST
+    )
+    (told,) = client.performatives()
+    assert (told.snd_settle_mode, told.rcv_settle_mode) == (0, 0)
+    link.flow(1)  # type: ignore[union-attr]
+    client.transfer(first(0, rcv_settle_mode=1), b"x")
+    failed(client, "amqp:invalid-field")
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_nothing_is_heard_of_deliveries_of_a_link_that_ended(client: Client, *, ours: bool) -> None:
+    link = client.receiving()
+    delivery = link.transfer(b"t", [b"x"])
+    client.read()
+    if ours:
+        link.detach()
+    else:
+        client.send(Detach(0))
+        client.take(events.LinkDetached)
+    client.send(Disposition(THEY_RECEIVE, 0, settled=True, state=Accepted()))
+    assert client.events == []
+    assert link.unsettled == {b"t": delivery}
+    assert not delivery.is_settled
+
+
 # ----------------------------------------------------------------------------------- we receive
 
 
@@ -283,6 +312,27 @@ def test_a_message_that_is_too_large_ends_the_link_where_it_becomes_so(
         client.transfer(Transfer(0, more=True), payload)
     failed(client, "amqp:link:message-size-exceeded")
     assert sum(len(each.payload) for each in client.events) <= 5  # type: ignore[union-attr]
+
+
+def test_a_message_may_be_as_large_as_was_granted(client: Client) -> None:
+    client.send(attach(0))
+    link: Any = client.take(events.LinkAttached).link
+    link.attach(max_message_size=5)
+    link.flow(2)
+    for number in range(2):
+        client.transfer(first(number, more=True), b"123")
+        client.transfer(Transfer(0), b"45")
+    assert [each.is_last for each in client.events] == [False, True] * 2  # type: ignore[union-attr]
+
+
+def test_the_format_of_a_message_is_told(client: Client) -> None:
+    client.sending()
+    client.transfer(Transfer(0, 0, b"a", 7), b"x")
+    client.transfer(Transfer(0, 1, b"b"), b"x")
+    formats = [each.delivery.message_format for each in client.events]  # type: ignore[union-attr]
+    assert formats == [7, 0]
+    client.receiving(1).transfer(b"c", [b"x"], message_format=9)
+    assert client.performatives()[-1].message_format == 9
 
 
 def test_transfers_before_our_attach_are_out_of_turn(client: Client) -> None:
@@ -485,7 +535,7 @@ def test_what_waits_for_the_window_goes_away_with_its_link_and_leaves_no_gap() -
     client.send(flow(incoming_window=10))
     told = client.performatives()
     assert [type(each) for each in told] == [Detach, Transfer]
-    assert told[1].delivery_id == 0
+    assert (told[1].handle, told[1].delivery_id, told[1].delivery_tag) == (1, 0, b"b")
 
 
 def test_credit_that_was_taken_back_holds_what_waits_on_that_link_alone() -> None:
@@ -506,6 +556,7 @@ def test_credit_that_was_taken_back_holds_what_waits_on_that_link_alone() -> Non
 
 def test_drained_credit_is_given_up(client: Client) -> None:
     link = client.receiving(credit=0)
+    assert not link.is_draining
     client.send(flow(0, 7, drain=True))
     assert client.events.pop().link.is_draining  # type: ignore[union-attr]
     link.transfer(b"a", [b"x"])

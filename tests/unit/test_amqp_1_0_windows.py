@@ -90,10 +90,34 @@ def test_a_receiver_learns_of_credit_that_was_given_up() -> None:
     credit.give(5, drain=True)
     assert credit.take()
     assert credit.delivery_count == 0
-    credit.told(LAST)  # a count before the delivery that is on its way
+    credit.told(LAST, 5)  # a count before the delivery that is on its way
     assert credit.left == 4
-    credit.told(4)
+    credit.told(4, 0)
     assert (credit.left, credit.is_draining, credit.delivery_count) == (0, False, 4)
+    assert not credit.take()
+
+
+def test_credit_taken_back_is_gone_once_the_peer_tells_that_it_knows() -> None:
+    credit = ReceiverCredit(LAST)
+    credit.give(3, drain=False)
+    credit.give(0, drain=False)
+    assert credit.left == 0
+    assert credit.take()  # it was on its way
+    credit.told(0, 1)  # written by a peer that has not heard of it
+    assert credit.take()
+    credit.told(1, 0)
+    assert not credit.take()
+    credit.give(1, drain=False)
+    credit.told(1, 0)  # written before it heard of that one
+    assert credit.take()
+    assert not credit.take()
+
+
+def test_a_peer_cannot_give_itself_credit() -> None:
+    credit = ReceiverCredit(0)
+    credit.give(1, drain=False)
+    credit.told(0, 1_000)
+    assert credit.take()
     assert not credit.take()
 
 
