@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from cproton import (
@@ -17,26 +16,28 @@ from cproton import (
     pn_link_credit,
     pn_link_drained,
     pn_link_get_drain,
+    pn_link_name,
     pn_link_session,
     pn_session_outgoing_bytes,
 )
 
-from broker_shim.embedded.amqp_message import outgoing
 from broker_shim.embedded.backlog import Cursor
-from broker_shim.embedded.engine import send
 from broker_shim.embedded.header_reader import Found
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.scanning import BatchSize, headers_of
+from broker_shim.embedded.taking import InOrder, Taken
+from broker_shim.embedded.wire import Wire
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.selectors import Selector
+from broker_shim.store.interface import MessageHeader
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
 _log = logging.getLogger(__name__)
 
-_SENT_IN_A_TURN = 50
-"""Copies sent before the loop's other work has its turn: each is read from the store."""
+_UNDER_WAY = 100
+"""Copies whose content is being brought, at most."""
 
 
 class BrowsingLink:
@@ -62,7 +63,9 @@ class BrowsingLink:
         self._cursor = Cursor()
         self._to_send: deque[int] = deque()
         self._size = BatchSize()
-        self._tags = count(1)
+        self._holder = f"browser {connection.container}/{pn_link_name(link)}"
+        self._line = InOrder(self._broker, self._is_here)
+        self._wire = Wire(link)
         self._is_waiting = False
         self.is_gone = False
 
@@ -75,35 +78,47 @@ class BrowsingLink:
         """The link ended; it held nothing."""
         self.is_gone = True
         self._queue.browsers.remove(self)
+        if self._wire.large is not None:
+            self._wire.large.release()
+            self._wire.drop()
+        for taken in self._line.clear():
+            taken.release()
 
     def on_flow(self) -> None:
         """The peer gave credit, or asks to drain it, or there is room to write again."""
-        self.look()
+        if not self.is_gone:
+            self._write()
+            self.look()
 
     def on_delivery(self, delivery: Any) -> None:
-        """What the peer decides changes nothing."""
-        if pn_delivery_remote_state(delivery) or pn_delivery_settled(delivery):
+        """What the peer decides changes nothing; of a copy that is being sent it wants no more."""
+        if self._wire.is_sending(delivery):
+            taken = self._wire.large
+            assert taken is not None
+            self._wire.break_off()
+            taken.release()
+            self._line.go()
+        elif pn_delivery_remote_state(delivery) or pn_delivery_settled(delivery):
             pn_delivery_settle(delivery)
 
     def look(self) -> None:
         """See `Browser.look`."""
-        sent_count = 0
-        while not (self.is_gone or self._is_waiting) and pn_link_credit(self._link) > 0:
+        while not (self.is_gone or self._is_waiting) and self._may_take():
             if self._is_full():
                 return
             if not self._to_send and not self._find():
                 return
-            if not self._to_send:
-                continue
-            if sent_count == _SENT_IN_A_TURN:
-                self._wait(0.0, self.look)
-                return
-            sent_count += self._send(self._to_send.popleft())
+            if self._to_send:
+                self._take(self._to_send.popleft())
+
+    def _may_take(self) -> bool:
+        """True if there is credit for one more, and not too much under way."""
+        under_way = len(self._line) + (self._wire.large is not None)
+        return under_way < min(int(pn_link_credit(self._link)), _UNDER_WAY)
 
     def _is_full(self) -> bool:
         """True if what is to be written has to be written first."""
-        waiting_bytes = pn_session_outgoing_bytes(pn_link_session(self._link))
-        if waiting_bytes <= self._broker.settings.buffered_bytes:
+        if self._room_bytes() >= 0:
             return False
         self._connection.wait_for_room(self)
         return True
@@ -111,7 +126,8 @@ class BrowsingLink:
     def _find(self) -> bool:
         """Look at one batch; False if that was all for now."""
         if self._queue.has_browsed(self._cursor):
-            self._end_drain()
+            if not self._line and self._wire.large is None:
+                self._end_drain()
             return False
         batch = self._queue.browse(self._cursor, self._size.count)
         message_ids = [message_id for _place, message_id in batch]
@@ -147,25 +163,69 @@ class BrowsingLink:
                 self._to_send.append(message_id)
         self._size.took(time.monotonic() - began_s, len(message_ids))
 
-    def _send(self, message_id: int) -> bool:
-        """Send a copy; False if there is none to send, or not now."""
-        try:
-            message = self._broker.calls.load(message_id, self._queue.name)
-        except Unavailable:
-            self._to_send.appendleft(message_id)
-            self._wait(self._broker.settings.probe_interval_s, self.look)
-            return False
-        except StoreError as error:
+    def _take(self, message_id: int) -> None:
+        """Have its content brought; it is sent in its turn."""
+        entry = self._broker.calls.entry(self._queue.name, message_id)
+        if entry is not None:
+            message = self._broker.calls.messages.get(message_id)
+            self._line.add(Taken(message, self._holder, entry, whole=False))
+
+    def _is_here(
+        self, taken: Taken, header: MessageHeader | None, error: StoreError | None
+    ) -> None:
+        """Send a copy, or not: now, or never."""
+        if self.is_gone:
+            taken.release()
+        elif header is not None:
+            self._copy(taken, header)
+        elif isinstance(error, Unavailable):
+            self._line.hold()
+            self._wait(self._broker.settings.probe_interval_s, partial(self._again, taken))
+        else:
             if not isinstance(error, InvalidRequest):
                 text = "message %d of %r cannot be read: %s"
-                _log.error(text, message_id, self._queue.name, error)
-            return False
-        failures = self._queue.delivery_count(message_id)
-        now_us = self._connection.now_us()
-        encoded = outgoing(message.header, message.body, delivery_count=failures, now_us=now_us)
-        send(self._link, next(self._tags), encoded)
+                _log.error(text, taken.message_id, self._queue.name, error)
+            taken.release()
+        if not self.is_gone and not len(self._line):
+            self._broker.wanted(self._queue.name)  # on with the look, when the loop comes round
+
+    def _again(self, taken: Taken) -> None:
+        self._line.again(taken)
+        self._line.go()
+        self.look()
+
+    def _copy(self, taken: Taken, header: MessageHeader) -> None:
+        failures = self._queue.delivery_count(taken.message_id)
+        self._wire.begin(taken, header, failures=failures, now_us=self._connection.now_us())
+        if taken.is_large:
+            self._line.hold()
+            self._broker.later(0.0, self.on_flow)
+        else:
+            taken.release()
         self._connection.has_output()
-        return True
+
+    def _write(self) -> None:
+        """Go on with the large one, if there is one."""
+        taken = self._wire.large
+        if taken is None:
+            return
+        try:
+            is_written = self._wire.go_on(self._room_bytes())
+        except StoreError as error:
+            text = "message %d of %r cannot be read: %s"
+            _log.error(text, taken.message_id, self._queue.name, error)
+            self._wire.break_off()
+            is_written = True
+        if is_written:
+            taken.release()
+            self._line.go()
+        else:
+            self._connection.wait_for_room(self)
+        self._connection.has_output()
+
+    def _room_bytes(self) -> int:
+        waiting_bytes = pn_session_outgoing_bytes(pn_link_session(self._link))
+        return int(self._broker.settings.buffered_bytes - waiting_bytes)
 
     def _end_drain(self) -> None:
         if pn_link_get_drain(self._link) and pn_link_credit(self._link) > 0:

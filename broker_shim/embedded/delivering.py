@@ -16,13 +16,10 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from broker_shim.embedded.amqp_message import framing
-from broker_shim.embedded.engine import send
-from broker_shim.embedded.large_delivery import LargeDelivery
 from broker_shim.embedded.taking import InOrder, Taken
+from broker_shim.embedded.wire import Wire
 from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.store.interface import MessageHeader
 
@@ -43,8 +40,7 @@ class Delivering:
         self._owner, self._broker, self._queue = owner, owner.broker, owner.queue
         self._is_settled = is_settled
         self._line = InOrder(self._broker, self._is_here)
-        self._large: tuple[Taken, LargeDelivery] | None = None
-        self._tags = count(1)
+        self._wire = Wire(owner.link)
         self.count = 0
 
     def assign(self, message_id: int) -> None:
@@ -63,24 +59,22 @@ class Delivering:
         """The link ended: what waits for its content goes back; the rest comes by its answer."""
         for taken in self._line.clear():
             self._put_back(taken)
-        if self._large is not None:
-            self._large = None
+        if self._wire.large is not None:
+            self._wire.drop()
             self.count -= 1
 
     def write(self) -> None:
         """There is room again: go on with the large message that is being sent, if any."""
-        if self._large is None:
+        taken = self._wire.large
+        if taken is None:
             return
-        taken, large = self._large
         try:
-            is_written = large.write(self._owner.room_bytes)
+            is_written = self._wire.go_on(self._owner.room_bytes)
         except StoreError as error:
-            self._stop_large()
-            self._owner.drop(large.delivery)
+            self._owner.drop(self._break_off())
             self._failed(taken, error)
             return
         if is_written:
-            self._large = None
             self.count -= 1
             self._broker.metrics.delivered += 1
             self._line.go()
@@ -90,17 +84,15 @@ class Delivering:
 
     def decided(self, delivery: Any) -> bool:
         """The peer decided about a delivery; True if it was not sent whole, and is broken off."""
-        if self._large is None or self._large[1].delivery != delivery:
+        if not self._wire.is_sending(delivery):
             return False
-        self._stop_large()
+        self._break_off()
         self.count -= 1
         return True
 
-    def _stop_large(self) -> None:
-        assert self._large is not None
-        self._large[1].abort()
-        self._large = None
+    def _break_off(self) -> Any:
         self._broker.later(0.0, self._line.go)
+        return self._wire.break_off()
 
     def _acquired(self, taken: Taken, error: StoreError | None) -> None:
         if error is not None:
@@ -154,25 +146,15 @@ class Delivering:
 
     def _deliver(self, taken: Taken, header: MessageHeader) -> None:
         failures = self._queue.delivery_count(taken.message_id)
-        if taken.expires_at != header.expires_at:
-            header = header._replace(expires_at=taken.expires_at)
-        around = framing(header, delivery_count=failures, now_us=self._owner.now_us())
-        tag = next(self._tags)
+        now_us = self._owner.now_us()
+        delivery = self._wire.begin(taken, header, failures=failures, now_us=now_us)
+        self._owner.sent(delivery, taken)
         if taken.is_large:
-            large = LargeDelivery(self._owner.link, tag, taken.message, around)
-            self._owner.sent(large.delivery, taken)
-            self._large = taken, large
             self._line.hold()
             self._broker.later(0.0, self.write)
-            return
-        content = taken.message.content_now()
-        assert content is not None
-        encoded = b"".join((around.lead, content.body, around.tail))
-        delivery = send(self._owner.link, tag, encoded)
-        self._broker.metrics.delivered += 1
-        self.count -= 1
-        taken.sent()
-        self._owner.sent(delivery, taken)
+        else:
+            self._broker.metrics.delivered += 1
+            self.count -= 1
 
     def _done(self, taken: Taken) -> None:
         self.count -= 1

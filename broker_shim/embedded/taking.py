@@ -78,6 +78,14 @@ class InOrder:
         else:
             taken.message.when_here(partial(self._is_here, taken))
 
+    def again(self, taken: Taken) -> None:
+        """Ask for the content of the one that came last once more, before all the others."""
+        self._line.appendleft(taken)
+        if taken.is_large:
+            self._go()
+        else:
+            taken.message.when_here(partial(self._is_here, taken))
+
     def hold(self) -> None:
         """Call nothing until `go`: one message is being sent in pieces."""
         self._is_held = True

@@ -170,6 +170,20 @@ def test_a_link_that_ends_in_the_middle_of_a_message_gives_it_back(bench: Bench)
     assert whole.endswith(BODY[-1000:])
 
 
+def test_a_browser_gets_a_copy_in_pieces_and_the_drain_ends_after_it(bench: Bench) -> None:
+    Sender(bench).send(DURABLE + DATA)
+    link = bench.receiver(distribution_mode=proton.Terminus.DIST_MODE_COPY)
+    link.drain(5)
+    assert read(bench, link) == DURABLE + DATA
+    link.advance()
+    bench.exchange()
+    bench.run_delayed()
+    bench.exchange()
+    assert link.credit == 0
+    assert len(bench.broker.queues["q"]) == 1
+    assert len(bench.calls.messages) == 0
+
+
 def test_small_messages_behind_a_large_one_wait_for_their_turn(bench: Bench) -> None:
     sender = Sender(bench)
     sender.send(DURABLE + DATA)
