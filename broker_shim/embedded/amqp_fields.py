@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from broker_shim.embedded.amqp_types import DecodeError, Value, content_at, items_at, skip
+from broker_shim.embedded.amqp_types import DecodeError, Value, content_at, skip, value_at
 
 _APPLICATION_PROPERTIES = 0x74
-_NULL = 0x40
+_ANNOTATIONS = frozenset({0x72, 0x78})  # of the message, and its footer
+_NULL, _LIST0 = 0x40, 0x45
 _BOOLEAN = frozenset({0x41, 0x42, 0x56})
 _UBYTE = frozenset({0x50})
 _UINT = frozenset({0x43, 0x52, 0x70})
@@ -50,10 +51,12 @@ _PROPERTIES = (
     ("group-sequence", _UINT),
     ("reply-to-group-id", _STRING),
 )
-_FIELDS = {0x70: _HEADER, 0x73: _PROPERTIES}
+_FIELDS = {
+    code: tuple((name, constructors | {_NULL}) for name, constructors in fields)
+    for code, fields in ((0x70, _HEADER), (0x73, _PROPERTIES))
+}
 """Fields in order: name and constructors; each may be null."""
 _ANNOTATION_KEYS = _SYMBOL | _ULONG
-_KEYS = {0x72: _ANNOTATION_KEYS, 0x74: _STRING, 0x78: _ANNOTATION_KEYS}
 _CONTENT = {0x75: _BINARY, 0x76: _LIST}
 
 
@@ -68,52 +71,79 @@ def items_of(encoded: bytes, code: int, start: int) -> list[Value]:
     """
     if code in _FIELDS:
         return _fields(encoded, start, _FIELDS[code])
-    if code in _KEYS:
-        _check_keys(encoded, start, _KEYS[code])
-        return items_at(encoded, start)[0] if code == _APPLICATION_PROPERTIES else []
-    if code in _CONTENT and encoded[start] not in _CONTENT[code]:
+    if code == _APPLICATION_PROPERTIES:
+        return _application_properties(encoded, start)
+    if code in _ANNOTATIONS:
+        _check_annotations(encoded, start)
+    elif code in _CONTENT and encoded[start] not in _CONTENT[code]:
         message = f"a body of the wrong type, 0x{encoded[start]:02x}"
         raise DecodeError(message)
     return []
+
+
+def _opened(encoded: bytes, start: int, constructors: Collection[int]) -> tuple[int, int, int]:
+    """Where the items of a compound value begin and end, and how many it says they are."""
+    constructor = encoded[start]
+    if constructor == _NULL:
+        return start, start, 0
+    if constructor not in constructors:
+        message = f"at byte {start}: no section of this kind has constructor 0x{constructor:02x}"
+        raise DecodeError(message)
+    first, end = content_at(encoded, start)
+    if constructor == _LIST0:
+        return first, end, 0
+    width = 1 if constructor < 0xD0 else 4
+    return first + width, end, int.from_bytes(encoded[first : first + width], "big")
+
+
+def _closed(at: int, end: int, count: int, found: int) -> None:
+    if at != end or found != count:
+        message = f"a list or map of {count} items holds {found}, or runs past its end"
+        raise DecodeError(message)
 
 
 def _fields(
     encoded: bytes, start: int, fields: Sequence[tuple[str, Collection[int]]]
 ) -> list[Value]:
     """Those that are there: some at the end may not be."""
-    items, _end = items_at(encoded, start)
-    constructor = encoded[start]
-    if constructor in _MAP or len(items) > len(fields):
-        message = f"at byte {start}: a list of at most {len(fields)} fields was expected"
-        raise DecodeError(message)
-    at = start + (3 if constructor < 0xD0 else 9)
-    for (name, constructors), _item in zip(fields, items, strict=False):
-        if encoded[at] not in constructors and encoded[at] != _NULL:
+    at, end, count = _opened(encoded, start, _LIST)
+    items: list[Value] = []
+    for name, constructors in fields:
+        if at >= end:
+            break
+        if encoded[at] not in constructors:
             message = f"{name} has a value of the wrong type, 0x{encoded[at]:02x}"
             raise DecodeError(message)
-        at = content_at(encoded, at)[1]
+        value, at = value_at(encoded, at)
+        items.append(value)
+    _closed(at, end, count, len(items))
     return items
 
 
-def _check_keys(encoded: bytes, start: int, constructors: Collection[int]) -> None:
-    """Nothing, if the map is whole and its keys are of these types."""
-    code = encoded[start] if start < len(encoded) else 0
-    if code == _NULL:
-        return
-    if code not in _MAP:
-        message = f"a map was expected, not constructor 0x{code:02x}"
-        raise DecodeError(message)
-    at, end = content_at(encoded, start)
-    width = 1 if code < 0xD0 else 4
-    count = int.from_bytes(encoded[at : at + width], "big")
-    at += width
+def _application_properties(encoded: bytes, start: int) -> list[Value]:
+    """Keys and values in turn."""
+    at, end, count = _opened(encoded, start, _MAP)
+    items: list[Value] = []
+    while at < end:
+        _check_key(encoded, at, _STRING)
+        key, at = value_at(encoded, at)
+        value, at = value_at(encoded, at)
+        items += (key, value)
+    _closed(at, end, count, len(items))
+    return items
+
+
+def _check_annotations(encoded: bytes, start: int) -> None:
+    at, end, count = _opened(encoded, start, _MAP)
     found = 0
     while at < end:
-        if encoded[at] not in constructors:
-            message = f"a key of the wrong type, 0x{encoded[at]:02x}, at byte {at}"
-            raise DecodeError(message)
+        _check_key(encoded, at, _ANNOTATION_KEYS)
         at = skip(encoded, content_at(encoded, at)[1])
         found += 2
-    if at != end or found != count:
-        message = f"a map of {count} keys and values holds {found}, or runs past its end"
+    _closed(at, end, count, found)
+
+
+def _check_key(encoded: bytes, at: int, constructors: Collection[int]) -> None:
+    if encoded[at] not in constructors:
+        message = f"a key of the wrong type, 0x{encoded[at]:02x}, at byte {at}"
         raise DecodeError(message)
