@@ -115,6 +115,9 @@ def test_credit_taken_back_is_gone_once_the_peer_tells_that_it_knows() -> None:
 
 def test_a_drain_is_over_when_the_credit_was_used() -> None:
     credit = ReceiverCredit(0)
+    assert not credit.is_draining
+    credit.give(2, drain=False)
+    assert not credit.is_draining
     credit.give(2, drain=True)
     assert credit.take()
     assert credit.is_draining
