@@ -22,7 +22,7 @@ from broker_shim.amqp_1_0.definitions import Role
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.errors import InvalidCommand
-from broker_shim.protocol_1_0.frames import AMQP_HEADER, encoded_frame
+from broker_shim.protocol_1_0.frames import AMQP_HEADER, EMPTY_FRAME, encoded_frame
 from broker_shim.protocol_1_0.settings import Settings
 from tests.amqp_1_0 import SETTINGS, Client, attach, flow, server
 
@@ -407,7 +407,9 @@ def test_what_a_peer_makes_us_remember_is_bounded_and_forgotten() -> None:
             client.receiving(handle, properties={Symbol("p"): b"x" * 2_000})
         client.send(Detach(0))
         client.take(events.LinkDetached).link.detach()
-        client.receiving(0, properties={Symbol("p"): b"x" * 2_000})
+        again = attach(0, is_receiver=True, properties={Symbol("p"): b"x" * 2_000})
+        client.write(EMPTY_FRAME * 500 + encoded_frame(again))  # only the attach counts
+        client.take(events.LinkAttached)
         client.send(End())
         client.take(events.SessionEnded)
         session.end()

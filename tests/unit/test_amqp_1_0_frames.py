@@ -47,6 +47,17 @@ def test_frames_come_out_the_same_however_the_bytes_come(size: int) -> None:
     assert not decoder.is_within
 
 
+def test_frames_come_out_the_same_wherever_the_bytes_are_cut() -> None:
+    long = transfer_frame(1, Transfer(0, 6, b"tag", 0), 200) + bytes(200)
+    stream = b"".join([*FRAMES, long, *FRAMES])
+    for cut in range(len(stream)):
+        decoder = FrameDecoder(512)
+        decoder.feed(stream[:cut])
+        found = bodies(decoder)
+        decoder.feed(stream[cut:])
+        assert found + bodies(decoder) == [*WHOLE, (1, long[8:]), *WHOLE]
+
+
 def test_bytes_that_were_not_asked_for_yet_stay() -> None:
     decoder = FrameDecoder(512)
     decoder.feed(FRAMES[0] + FRAMES[1] + FRAMES[2][:5])

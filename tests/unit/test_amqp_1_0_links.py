@@ -331,6 +331,7 @@ def test_the_format_of_a_message_is_told(client: Client) -> None:
     client.transfer(Transfer(0, 1, b"b"), b"x")
     formats = [each.delivery.message_format for each in client.events]  # type: ignore[union-attr]
     assert formats == [7, 0]
+    client.events.clear()
     client.receiving(1).transfer(b"c", [b"x"], message_format=9)
     assert client.performatives()[-1].message_format == 9
 
@@ -387,6 +388,7 @@ def test_transfers_against_better_knowledge_end_the_session() -> None:
 
 def test_credit_is_told_and_a_drain_is_noticed(client: Client) -> None:
     link = client.sending(credit=0)
+    assert link.credit == 0
     link.flow(5, drain=True, echo=True)
     (told,) = client.performatives()
     assert (told.delivery_count, told.link_credit, told.drain, told.echo) == (0, 5, True, True)
@@ -440,6 +442,19 @@ def test_a_state_without_settlement_is_answered_by_ours(client: Client) -> None:
     for delivery in told.deliveries:
         delivery.dispose(Accepted())
     assert client.performatives() == [Disposition(THEY_SEND, 0, 2, settled=True, state=Accepted())]
+
+
+def test_what_is_settled_is_not_heard_of_again(client: Client) -> None:
+    client.receiving(0).transfer(b"t", [b"x"])
+    client.sending(1, rcv_settle_mode=1)
+    client.transfer(first(0, handle=1), b"x")
+    client.take(events.TransferPiece)
+    for role in (THEY_RECEIVE, THEY_SEND):
+        client.send(Disposition(role, 0, settled=True, state=Accepted()))
+        client.take(events.DispositionReceived)
+        client.send(Disposition(role, 0, settled=True, state=Rejected()))
+        client.send(Disposition(role, 0, 2**31 - 1, settled=True, state=Rejected()))
+    assert client.events == []
 
 
 def test_a_range_that_spans_everything_costs_what_is_there(client: Client) -> None:

@@ -113,6 +113,18 @@ def test_credit_taken_back_is_gone_once_the_peer_tells_that_it_knows() -> None:
     assert not credit.take()
 
 
+def test_a_drain_is_over_when_the_credit_was_used() -> None:
+    credit = ReceiverCredit(0)
+    assert not credit.is_draining
+    credit.give(2, drain=False)
+    assert not credit.is_draining
+    credit.give(2, drain=True)
+    assert credit.take()
+    assert credit.is_draining
+    assert credit.take()
+    assert not credit.is_draining
+
+
 def test_a_peer_cannot_give_itself_credit() -> None:
     credit = ReceiverCredit(0)
     credit.give(1, drain=False)
