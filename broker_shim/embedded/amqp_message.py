@@ -154,12 +154,6 @@ def framing(header: MessageHeader, *, delivery_count: int, now_us: int) -> Frami
     return FramingHeader(lead + rest[kept:first], rest[first:], header.body_bytes)
 
 
-def outgoing(header: MessageHeader, body: bytes, *, delivery_count: int, now_us: int) -> bytes:
-    """The whole message to send on: see `framing`."""
-    around = framing(header, delivery_count=delivery_count, now_us=now_us)
-    return b"".join((around.lead, body, around.tail))
-
-
 def _body(encoded: bytes, sections: list[Section]) -> tuple[str, int, int]:
     """What the body column holds, and where that begins and ends."""
     body = [section for section in sections if section.code in BODY]

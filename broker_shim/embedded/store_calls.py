@@ -67,24 +67,6 @@ class StoreCalls:
         entries = self._entries.get(queue)
         return None if entries is None else entries.get(message_id)
 
-    def load(self, message_id: int, queue: str) -> Message:
-        """A message as it is on a queue, which may have an expiry of its own; see `MessageStore`.
-
-        Raises:
-            Unavailable: Not now; try again.
-            CorruptData: Never, as it is; the others may be.
-            StoreError: The store has ended, and `on_fatal` was called; the message is on no queue.
-        """
-        try:
-            message = self._store.load(message_id)
-        except ENDED as error:
-            self.on_fatal(error)
-            raise
-        entry, header = self.entry(queue, message_id), message.header
-        if entry is None or entry.expires_at == header.expires_at:
-            return message
-        return message._replace(header=header._replace(expires_at=entry.expires_at))
-
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
         """Headers of messages, without their content; None for one that is on no queue.
 

@@ -22,7 +22,7 @@ from proton import (
     ulong,
 )
 
-from broker_shim.embedded.amqp_message import outgoing, parse, restore
+from broker_shim.embedded.amqp_message import framing, parse, restore
 from broker_shim.embedded.amqp_types import DecodeError, skip, value_at
 from sparkstore.records import MessageHeader
 
@@ -42,6 +42,12 @@ SCALARS = st.one_of(
 BODIES = st.one_of(
     SCALARS, st.lists(SCALARS, max_size=5), st.dictionaries(TEXT, SCALARS, max_size=5)
 )
+
+
+def outgoing(header: MessageHeader, body: bytes, *, delivery_count: int, now_us: int) -> bytes:
+    """The whole message as it is sent on."""
+    around = framing(header, delivery_count=delivery_count, now_us=now_us)
+    return b"".join((around.lead, body, around.tail))
 
 
 @st.composite
