@@ -93,6 +93,7 @@ class Listener:
         """Serve; returns after `stop` or `end`."""
         while not self._is_ended:
             wait_s = self._timers.run(time.monotonic())
+            self._dispatch()  # what they found to hand out must not wait for the next event
             for key, mask in self._selector.select(0 if self._to_write else wait_s):
                 key.data(mask)
             if self._is_stop_asked:

@@ -73,18 +73,12 @@ class InOrder:
     def add(self, taken: Taken) -> None:
         """Wait for this one, after all that came before."""
         self._line.append(taken)
-        if taken.is_large:
-            self._go()
-        else:
-            taken.message.when_here(partial(self._is_here, taken))
+        self._ask(taken)
 
     def again(self, taken: Taken) -> None:
         """Ask for the content of the one that came last once more, before all the others."""
         self._line.appendleft(taken)
-        if taken.is_large:
-            self._go()
-        else:
-            taken.message.when_here(partial(self._is_here, taken))
+        self._ask(taken)
 
     def hold(self) -> None:
         """Call nothing until `go`: one message is being sent in pieces."""
@@ -101,6 +95,12 @@ class InOrder:
         self._line.clear()
         self._came.clear()
         return line
+
+    def _ask(self, taken: Taken) -> None:
+        if taken.is_large:
+            self._go()
+        else:
+            taken.message.when_here(partial(self._is_here, taken))
 
     def _is_here(self, taken: Taken, result: Content | StoreError) -> None:
         if taken in self._line:

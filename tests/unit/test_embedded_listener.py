@@ -196,3 +196,20 @@ def test_connections_are_accepted_again_after_a_while(
 
     served.run_while(client)
     assert served.listening.attempts == 3
+
+
+def test_what_a_timer_found_to_hand_out_does_not_wait_for_the_next_event(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[str] = []
+    select = served.listener.selector.select
+
+    def noted(timeout: float | None = None) -> list[tuple[Any, int]]:
+        turns.append("select")
+        return select(timeout)
+
+    monkeypatch.setattr(served.listener.selector, "select", noted)
+    monkeypatch.setattr(served.broker, "dispatch", lambda: turns.append("dispatch"))
+    served.timers.add(0.0, lambda: turns.append("timer"))
+    served.run_while(lambda: None)
+    assert turns[turns.index("timer") + 1] == "dispatch"
