@@ -478,6 +478,16 @@ def test_a_large_message_is_cut_to_the_peers_frames() -> None:
     assert 5_120 // 512 < len(frames) < 13
 
 
+@pytest.mark.parametrize(("theirs", "most"), [(4_096, 4_096), (1 << 30, 65_536)])
+def test_frames_are_as_large_as_both_sides_take(theirs: int, most: int) -> None:
+    client = Client(server()).opened(max_frame_size=theirs)
+    client.begun()
+    client.receiving().transfer(b"t", [bytes(100_000)])
+    sizes = [len(payload) for _, _, payload in client.read()]
+    assert sum(sizes) == 100_000
+    assert most - 64 < sizes[0] < most
+
+
 def test_a_message_goes_in_pieces_as_they_are_handed_over(client: Client) -> None:
     link = client.receiving()
     other = client.receiving(1)
