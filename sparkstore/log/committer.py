@@ -69,7 +69,7 @@ class Committer:
         self._changed = threading.Condition()
         self._is_stopping = False
         self._failure: StoreError | None = None
-        self._committed_position = 0
+        self._committed_position = self._marked_position = 0
         self._unmarked_bytes = self._unmarked_commits = 0
         self._marked_at_ms = _now_ms()
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -98,16 +98,18 @@ class Committer:
             self._batcher.hurry()
             self._changed.notify()
 
-    def stop(self) -> None:
+    def stop(self) -> int:
         """Commit what is left, mark it, end the thread.
 
-        What cannot be committed stays in the write-ahead log.
+        Returns:
+            The last position that survives without the write-ahead log, 0 if it committed none.
         """
         with self._changed:
             self._is_stopping = True
             self._batcher.hurry()
             self._changed.notify()
         self._thread.join()
+        return self._marked_position
 
     def _run(self) -> None:
         groups: list[Group] = []
@@ -240,6 +242,7 @@ class Committer:
             raise Unavailable(message) from reason
         self._unmarked_bytes = self._unmarked_commits = 0
         self._marked_at_ms = _now_ms()
+        self._marked_position = self._committed_position
         if self._wal is not None:
             self._wal.release(self._committed_position)
 

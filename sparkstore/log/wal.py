@@ -135,10 +135,23 @@ class Wal:
             with self._guard:
                 self._free.append(spare)
 
-    def close(self) -> None:
-        """Close the files; nothing is written."""
-        for file in [*self._free, *self._full, *([self._current] if self._current else [])]:
+    def close(self, *, released: int = 0) -> None:
+        """Close the files; nothing is written.
+
+        With every position up to `released` surviving without them, files that hold no other go:
+        a store that ended well leaves no log. Why nothing is lost if that is cut off anywhere: what
+        is left of them is replayed, and found to be in Delta already.
+        """
+        self.release(released)
+        if self._current is not None:
+            done = self._current.last_position <= released
+            (self._free if done else self._full).append(self._current)
+        for file in [*self._free, *self._full]:
             os.close(file.descriptor)
+        if released:
+            for file in self._free:
+                file.path.unlink(missing_ok=True)
+            fsync_path(self._folder)
         self._free.clear()
         self._full.clear()
         self._current = None

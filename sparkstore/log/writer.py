@@ -69,6 +69,7 @@ class Log:
         self._wal, self._locks = wal, locks
         self._pack = codec.packer()
         self.next_position = self._synced_below = next_position
+        self._was_there = next_position - 1  # replayed: it survives without the write-ahead log
         self._taken_bytes = self._done_bytes = 0
         self.failure: StoreError | None = None
         self._stalled = ""
@@ -169,13 +170,14 @@ class Log:
         self._ending.set()
         self._inbox.put(None)
         self._thread.join()
+        is_well = self.failure is None  # else a group may be in the log that nobody was told of
         self.failure = self.failure or Closed("the store is closed: open a new one")
         # In this order: what comes while this is set is refused here or by whoever brought it.
         self._has_ended = True
         self._refuse_the_rest()
-        self._committer.stop()
+        marked = self._committer.stop()
         if self._wal is not None:
-            self._wal.close()
+            self._wal.close(released=max(marked, self._was_there) if is_well else 0)
         self._locks.close()
 
     def check(self) -> None:

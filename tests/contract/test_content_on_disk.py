@@ -203,3 +203,15 @@ def test_a_piece_that_came_again_after_a_restart_counts_once(
     done(again.flush)
     assert again.load(message_id).body == b"abcde"
     again.close()
+
+
+def test_a_store_that_was_closed_leaves_no_log_and_everything_is_there(tmp_path: Path) -> None:
+    store = DeltaMessageStore(tmp_path / "root", COLD)
+    done(store.create, Queue("q"))
+    done(store.create, Queue("other"))
+    filled = fill(store)
+    store.close()
+    assert [*(tmp_path / "root" / "wal").iterdir()] == []
+    again = DeltaMessageStore(tmp_path / "root", COLD)
+    check(again, filled)
+    again.close()

@@ -209,12 +209,10 @@ def test_a_log_that_is_newer_than_its_journal_is_refused(tmp_path: Path) -> None
     with opened(tmp_path / "root"):
         pass
     backup = image_of(tmp_path / "root", tmp_path / "backup")
-    with opened(tmp_path / "root") as log:
+    with opened(tmp_path / "root", BY_HAND) as log:
         write(log, 1, 5)
-    for file in (backup / "wal").glob("*.wal"):
-        file.unlink()
-    for file in (tmp_path / "root" / "wal").glob("*.wal"):
-        file.rename(backup / "wal" / file.name)
+        (backup / "wal").rmdir()
+        image_of(tmp_path / "root" / "wal", backup / "wal")
     with pytest.raises(CorruptData, match="is of epoch 2, the journal knows none after 1"):
         open_log(backup, CONFIG)
 

@@ -206,6 +206,32 @@ def test_a_spare_is_made_only_when_none_is_free_and_there_may_be_more(tmp_path: 
     wal.close()
 
 
+def test_files_all_of_whose_positions_are_released_go_at_the_close(tmp_path: Path) -> None:
+    wal = open_wal(tmp_path, max_files=4)
+    write_groups(wal, 2 * PER_FILE + 1)
+    wal.close(released=2 * PER_FILE + 1)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("released", [1, PER_FILE, PER_FILE + 1, 2 * PER_FILE])
+def test_a_file_with_one_position_that_is_not_released_stays_at_the_close(
+    tmp_path: Path, released: int
+) -> None:
+    wal = open_wal(tmp_path, max_files=4)
+    write_groups(wal, 2 * PER_FILE + 1)
+    wal.close(released=released)
+    found = replay(tmp_path, last_position=released)
+    assert set(range(released + 1, 2 * PER_FILE + 2)) <= set(positions(found.groups))
+
+
+def test_a_close_that_knows_of_nothing_released_leaves_every_file(tmp_path: Path) -> None:
+    wal = open_wal(tmp_path, max_files=4)
+    wal.prepare_spare()
+    write_groups(wal, PER_FILE + 1)
+    wal.close()
+    assert len([*tmp_path.glob("*.wal")]) == 2
+
+
 def test_a_write_that_fails_is_not_taken_for_done(tmp_path: Path) -> None:
     disk = Disk()
     wal = open_wal(tmp_path, write=disk)
