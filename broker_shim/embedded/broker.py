@@ -14,8 +14,8 @@ from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import ExchangeNode, Node
 from broker_shim.embedded.bulk import BulkOperations
-from broker_shim.embedded.common_header import common_header
 from broker_shim.embedded.destinations import Destinations
+from broker_shim.embedded.headers import HEADERS
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.replacing import Replaced, Replacing
@@ -50,7 +50,7 @@ def selecting(
     choosy = {each: only for each in routed if each in queues and (only := queues[each].only)}
     if not choosy:
         return routed
-    get = common_header(header).get
+    get = HEADERS.of(header).common.get
     return tuple(each for each in routed if each not in choosy or choosy[each].fits(get))
 
 

@@ -156,8 +156,3 @@ _SPECIAL: dict[str, Callable[[CommonHeader], Known]] = {
 @lru_cache(1024)
 def _utf8(name: str) -> bytes:
     return name.encode("utf-8", "surrogatepass")
-
-
-def common_header(header: MessageHeader) -> CommonHeader:
-    """A header to look names up in."""
-    return CommonHeader(header)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.embedded.common_header import common_header
+from broker_shim.embedded.headers import HEADERS
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
@@ -50,7 +50,7 @@ class Replacing:
         for name in names:
             queue = self._broker.queues.get(name)
             if queue is not None and queue.last_values is not None:
-                value = queue.last_values.value_of(common_header(header))
+                value = queue.last_values.value_of(HEADERS.of(header).common)
                 if value is not None:
                     found[name] = value
         return found
@@ -105,7 +105,7 @@ class Replacing:
                 _log.warning("%d messages of %r replace nothing: %s", len(part), queue.name, error)
                 continue
             for message_id, header in zip(part, headers, strict=True):
-                value = None if header is None else values.value_of(common_header(header))
+                value = None if header is None else values.value_of(HEADERS.of(header).common)
                 older = None if value is None else values.note(message_id, value)
                 if older is not None:
                     values.released(older)

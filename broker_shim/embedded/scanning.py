@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.embedded.common_header import CommonHeader, common_header
+from broker_shim.embedded.common_header import CommonHeader
+from broker_shim.embedded.headers import HEADERS
 from broker_shim.embedded.looking import Batch, Looker
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.errors import StoreError
@@ -108,6 +109,6 @@ class Scanning:
 def headers_of(message_ids: Sequence[int], found: Sequence[MessageHeader | None]) -> Headers:
     """What to judge by."""
     return {
-        message_id: None if header is None else common_header(header)
+        message_id: None if header is None else HEADERS.of(header).common
         for message_id, header in zip(message_ids, found, strict=True)
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from broker_shim.embedded.amqp_message import framing
 from broker_shim.embedded.engine import send
+from broker_shim.embedded.headers import HEADERS, Amqp10Session
 from broker_shim.embedded.large_delivery import LargeDelivery
 from broker_shim.embedded.taking import Taken
 from broker_shim.store.interface import MessageHeader
@@ -29,7 +29,7 @@ class Wire:
         """Send a message whose content is here, or begin a large one; the delivery."""
         if taken.expires_at != header.expires_at:
             header = header._replace(expires_at=taken.expires_at)
-        around = framing(header, delivery_count=failures, now_us=now_us)
+        around = HEADERS.of(header).for_session(Amqp10Session(failures, now_us))
         if taken.is_large:
             self.large = taken
             self._delivery = LargeDelivery(self._link, next(self._tags), taken.message, around)

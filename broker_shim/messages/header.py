@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from broker_shim.errors import InvalidRequest
 from sparkstore.records import MessageHeader
@@ -76,8 +76,11 @@ class Session(Protocol):
         """The header in this session's form."""
 
 
+C = TypeVar("C", bound=CommonHeader)
+
+
 @dataclass(frozen=True, slots=True)
-class Header:
+class Header(Generic[C]):
     """An immutable header.
 
     Attributes:
@@ -86,7 +89,7 @@ class Header:
     """
 
     columns: MessageHeader
-    common: CommonHeader
+    common: C
 
     @property
     def is_persistent(self) -> bool:
@@ -112,13 +115,13 @@ class Header:
         return session.framing(self.columns)
 
 
-class HeaderFactory:
+class HeaderFactory(Generic[C]):
     """Makes headers from what senders and stores have. One for a broker."""
 
     def __init__(
         self,
         parsers: Mapping[str, Callable[[bytes], MessageHeader]],
-        common: Callable[[MessageHeader], CommonHeader],
+        common: Callable[[MessageHeader], C],
     ) -> None:
         """Say how the headers of each protocol are read.
 
@@ -129,7 +132,7 @@ class HeaderFactory:
         self._parsers = dict(parsers)
         self._common = common
 
-    def from_bytes(self, protocol: str, encoded: bytes) -> Header:
+    def from_bytes(self, protocol: str, encoded: bytes) -> Header[C]:
         """The header that was in the bytes.
 
         Raises:
@@ -141,7 +144,7 @@ class HeaderFactory:
             raise InvalidRequest(message)
         return self.of(parse(encoded))
 
-    def of(self, columns: MessageHeader) -> Header:
+    def of(self, columns: MessageHeader) -> Header[C]:
         """The header that a store gave back."""
         return Header(columns, self._common(columns))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker_shim.embedded.common_header import CommonHeader, common_header
+from broker_shim.embedded.common_header import CommonHeader
 from broker_shim.embedded.groups import bucket_of
 from broker_shim.embedded.looking import Batch, Looker
 from broker_shim.embedded.queue import QueueDispatch
@@ -80,7 +80,7 @@ class LookingMachine(RuleBasedStateMachine):
             looker.put_off(batch)
         if self.reading is not None and works:
             headers: dict[int, CommonHeader | None] = {
-                message_id: common_header(self.headers[message_id])
+                message_id: CommonHeader(self.headers[message_id])
                 for _looker, batch in self.reading
                 for _place, message_id in batch
             }
@@ -147,7 +147,7 @@ class LookingMachine(RuleBasedStateMachine):
 
     def may_have(self, taker: Taker, message_id: int) -> bool:
         header = self.headers[message_id]
-        if taker.selector and not parse(taker.selector).fits(common_header(header).get):
+        if taker.selector and not parse(taker.selector).fits(CommonHeader(header).get):
             return False
         if not (self.has_groups and header.group_id):
             return True

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.embedded.amqp_message import parse
-from broker_shim.embedded.common_header import CommonHeader, common_header
+from broker_shim.embedded.common_header import CommonHeader
+from broker_shim.embedded.headers import HEADERS
 from broker_shim.selectors import parse as selector
 from sparkstore.records import MessageHeader
 
@@ -19,7 +20,7 @@ ID = UUID("12345678-1234-5678-1234-567812345678")
 
 
 def header_of(message: proton.Message) -> CommonHeader:
-    return common_header(parse(bytes(message.encode()), now_us=0)[0])
+    return CommonHeader(parse(bytes(message.encode()), now_us=0)[0])
 
 
 EVERY_KIND: list[tuple[Any, Any]] = [
@@ -137,7 +138,7 @@ def test_a_message_of_another_protocol_has_what_its_columns_have() -> None:
     columns = MessageHeader(
         priority=5, subject="s", created_at=2_000_000, properties=(("n", "1"), ("k", "v"))
     )
-    header = common_header(columns)
+    header = CommonHeader(columns)
     assert (header.get("JMSPriority"), header.get("JMSType")) == (5, "s")
     assert (header.get("JMSTimestamp"), header.get("n"), header.get("k")) == (2_000, "1", "v")
 
@@ -146,7 +147,7 @@ def test_a_damaged_header_column_selects_nothing_and_raises_nothing() -> None:
     columns = parse(bytes(proton.Message(properties={"n": 1}).encode()), now_us=0)[0]
     assert columns.header is not None
     for cut in range(len(columns.header)):
-        assert common_header(columns._replace(header=columns.header[:cut])).get("n") in (None, 1)
+        assert CommonHeader(columns._replace(header=columns.header[:cut])).get("n") in (None, 1)
 
 
 @given(
@@ -168,5 +169,13 @@ def test_any_property_is_found_by_its_name_and_no_other(properties: dict[str, An
 def test_a_header_whose_descriptors_are_spelt_in_full_is_read_all_the_same() -> None:
     name = b"amqp:application-properties:map"
     spelt = b"\x00\xa3" + bytes([len(name)]) + name + b"\xc1\x06\x02\xa1\x01n\x54\x07"
-    header = common_header(parse(spelt + b"\x00\x53\x77\x40", now_us=0)[0])
+    header = CommonHeader(parse(spelt + b"\x00\x53\x77\x40", now_us=0)[0])
     assert header.get("n") == 7
+
+
+def test_a_header_made_from_bytes_shows_what_its_sender_said() -> None:
+    message = proton.Message(subject="eggs", durable=True, properties={"n": 7}, body="x")
+    header = HEADERS.from_bytes("amqp-1.0", bytes(message.encode()))
+    assert (header.is_persistent, header.common.get("n")) == (True, 7)
+    assert header.common.get("amqp.subject") == "eggs"
+    assert header.body_bytes == 1
