@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.messages.header import FramingHeader, HeaderFactory
@@ -213,3 +215,36 @@ def in_parts(write: Callable[[int, memoryview], int], size: int) -> bytes:
 def test_a_header_of_an_unknown_protocol_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=r"no reader for headers of 'mqtt': known are"):
         factory().from_bytes("mqtt", b"")
+
+
+IDS = range(1, 6)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["want", "unwant", "load", "fail", "forget"]), st.sampled_from(IDS)),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_the_bytes_in_memory_are_counted_to_the_last_whatever_happens(
+    steps: list[tuple[str, int]],
+) -> None:
+    disk = Disk()
+    disk.bodies = {number: bytes(100 * number) for number in IDS}
+    residency, interests = Residency(700, disk), dict.fromkeys(IDS, 0)
+    for step, number in steps:
+        if step == "want":
+            residency.want(number)
+            interests[number] += 1
+        elif step == "unwant" and interests[number]:
+            residency.unwant(number)
+            interests[number] -= 1
+        elif step in {"load", "fail"}:
+            disk.error = Unavailable("not now") if step == "fail" else None
+            disk.turn()
+        elif step == "forget":
+            residency.forget(number)
+        here = {each: there.byte_count for each in IDS if (there := residency.get(each))}
+        wanted = sum(count for each, count in here.items() if interests[each])
+        assert residency.byte_count == sum(here.values())
+        assert residency.wanted_bytes == wanted
+        assert residency.byte_count <= max(700, wanted)
