@@ -11,10 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from broker_shim.embedded.amqp_sections import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    SEQUENCE,
+)
 from broker_shim.embedded.amqp_types import DecodeError, Value, content_at, skip, value_at
 
-_APPLICATION_PROPERTIES = 0x74
-_ANNOTATIONS = frozenset({0x72, 0x78})  # of the message, and its footer
+_ANNOTATIONS = frozenset({MESSAGE_ANNOTATIONS, FOOTER})  # of the message, and its footer
 _NULL, _LIST0 = 0x40, 0x45
 _BOOLEAN = frozenset({0x41, 0x42, 0x56})
 _UBYTE = frozenset({0x50})
@@ -51,13 +59,13 @@ _PROPERTIES = (
     ("group-sequence", _UINT),
     ("reply-to-group-id", _STRING),
 )
-_FIELDS = {
+FIELDS = {
     code: tuple((name, constructors | {_NULL}) for name, constructors in fields)
-    for code, fields in ((0x70, _HEADER), (0x73, _PROPERTIES))
+    for code, fields in ((HEADER, _HEADER), (PROPERTIES, _PROPERTIES))
 }
 """Fields in order: name and constructors; each may be null."""
 _ANNOTATION_KEYS = _SYMBOL | _ULONG
-_CONTENT = {0x75: _BINARY, 0x76: _LIST}
+_CONTENT = {DATA: _BINARY, SEQUENCE: _LIST}
 
 
 def items_of(encoded: bytes, code: int, start: int) -> list[Value]:
@@ -69,9 +77,9 @@ def items_of(encoded: bytes, code: int, start: int) -> list[Value]:
     Raises:
         DecodeError: It holds what its section may not.
     """
-    if code in _FIELDS:
-        return _fields(encoded, start, _FIELDS[code])
-    if code == _APPLICATION_PROPERTIES:
+    if code in FIELDS:
+        return _fields(encoded, start, FIELDS[code])
+    if code == APPLICATION_PROPERTIES:
         return _application_properties(encoded, start)
     if code in _ANNOTATIONS:
         _check_annotations(encoded, start)

@@ -20,33 +20,18 @@ from collections.abc import Callable
 from functools import lru_cache
 from uuid import UUID
 
+from broker_shim.embedded.amqp_fields import FIELDS
 from broker_shim.embedded.amqp_message import DEFAULT_PRIORITY, PROTOCOL, values_of
 from broker_shim.embedded.amqp_scan import entry_at, item_at, sections_at
-from broker_shim.embedded.amqp_sections import APPLICATION_PROPERTIES, HEADER, PROPERTIES
+from broker_shim.embedded.amqp_sections import APPLICATION_PROPERTIES
 from broker_shim.embedded.amqp_types import DecodeError, Encoded, Value, text_of
 from broker_shim.selectors import Value as Known
 from sparkstore.records import MessageHeader
 
-_HEADER_FIELDS = ("durable", "priority", "ttl", "first_acquirer", "delivery_count")
-_PROPERTIES_FIELDS = (
-    "message_id",
-    "user_id",
-    "to",
-    "subject",
-    "reply_to",
-    "correlation_id",
-    "content_type",
-    "content_encoding",
-    "absolute_expiry_time",
-    "creation_time",
-    "group_id",
-    "group_sequence",
-    "reply_to_group_id",
-)
 _FIELDS = {
-    name: (code, index)
-    for code, names in ((HEADER, _HEADER_FIELDS), (PROPERTIES, _PROPERTIES_FIELDS))
-    for index, name in enumerate(names)
+    name.replace("-", "_"): (code, index)
+    for code, fields in FIELDS.items()
+    for index, (name, _constructors) in enumerate(fields)
 }
 """Section and index of each field, by its name."""
 _COLUMNS = frozenset({*_FIELDS} & {*MessageHeader._fields})
