@@ -165,6 +165,7 @@ OPENING = b"".join(
     )
 )
 FLOW = b"\x00\x53\x13"
+FLOW = b"\x00\x53\x13"
 TRANSFER = section(0x14, [uint(0), uint(0), b"tag", uint(0), False, False])
 
 
