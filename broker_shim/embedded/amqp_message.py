@@ -54,13 +54,13 @@ _REST, _DURABLE, _PRIORITY, _CREATED_AT, _EXPIRES_AT, _MESSAGE_TYPE, _GROUP_ID =
 _HEADER_BYTES, _BODY_BYTES, _PROPERTIES = map(
     MessageHeader._fields.index, ("header_bytes", "body_bytes", "properties")
 )
-_PROPERTY_COLUMNS = tuple(
-    map(
-        MessageHeader._fields.index,
-        ("amqp_message_id", "user_id", "to", "subject", "reply_to", "correlation_id")
-        + ("content_type", "content_encoding"),
+_PROPERTY_COLUMNS = [
+    MessageHeader._fields.index(name)
+    for name in (
+        *("amqp_message_id", "user_id", "to", "subject", "reply_to", "correlation_id"),
+        *("content_type", "content_encoding"),
     )
-)
+]
 _BINARY, _STRING = frozenset({0xA0, 0xB0}), frozenset({0xA1, 0xB1})
 _LEAST_AT_US, _MOST_AT_US = -62_135_596_800_000_000, 253_402_300_799_000_000
 """Years 1 to 9999: what a timestamp column can show."""
