@@ -16,6 +16,7 @@ from broker_shim.amqp_1_0.composites import (
     Attach,
     Begin,
     Composite,
+    Detach,
     Disposition,
     Flow,
     Open,
@@ -38,7 +39,6 @@ from broker_shim.protocol_1_0.resumption import Step, decide, is_outcome, to_tel
 from broker_shim.protocol_1_0.sender import SenderLink
 from tests.amqp_1_0 import server
 
-CREDIT = 4
 PIECE = 300
 """Bytes of a frame's payload: a message may take several."""
 
@@ -58,8 +58,9 @@ class Broker:
         writes: What the store has taken and not completed.
     """
 
-    def __init__(self, *, is_receiver: bool, messages: list[bytes]) -> None:
+    def __init__(self, *, is_receiver: bool, messages: list[bytes], credit: int = 4) -> None:
         self.is_receiver = is_receiver
+        self._credit = credit
         self.stored = list(messages)
         self.unsettled: dict[bytes, Any] = {}
         self.payloads: dict[bytes, bytes] = {}
@@ -110,6 +111,8 @@ class Broker:
                     self._decided(each, state)
             case events.FlowReceived(link):
                 self._flow(link)
+            case events.LinkDetached(link):
+                link.detach(closed=False)
 
     def _flow(self, link: ReceiverLink | SenderLink) -> None:
         if isinstance(link, SenderLink):
@@ -132,7 +135,7 @@ class Broker:
                 self.stored.insert(0, self.payloads.pop(tag))
         link.attach(source=remote.source, target=remote.target, unsettled=ours)
         if isinstance(link, ReceiverLink):
-            link.flow(CREDIT)
+            link.flow(self._credit)
             return
         for tag, step in decided.items():
             if step is Step.RESUME:
@@ -142,8 +145,8 @@ class Broker:
                 self._done(link.resume(tag, state=outcome), outcome)
 
     def _give(self, link: ReceiverLink) -> None:
-        if link.credit < CREDIT // 2 and not link.is_gone:
-            link.flow(CREDIT)
+        if link.credit < self._credit // 2 and not (link.is_gone or link.is_incomplete):
+            link.flow(self._credit)
 
     def _took(self, delivery: Delivery, message: bytes) -> None:
         link = delivery.link
@@ -200,18 +203,26 @@ class Client:
         unsettled: Tag → state.
         outcomes: Of what it sent: message → how often it was told an outcome.
         taken: What it received and decided to accept, in order.
+        incomplete_count: Attaches of the broker's that did not name all that it holds.
     """
 
     def __init__(
-        self, *, is_receiver: bool, messages: list[bytes], mode: ReceiverSettleMode
+        self,
+        *,
+        is_receiver: bool,
+        messages: list[bytes],
+        mode: ReceiverSettleMode,
+        credit: int = 4,
     ) -> None:
         self.is_receiver = is_receiver
         self.unsettled: dict[bytes, Any] = {}
         self.payloads: dict[bytes, bytes] = {}
         self.outcomes: dict[bytes, int] = {}
         self.taken: list[bytes] = []
+        self.incomplete_count = 0
         self.out = b""
         self._mode = mode
+        self._full_credit = credit
         self._left = list(messages)
         self._next_tag = 0
         self._begin()
@@ -225,6 +236,7 @@ class Client:
         self._ids: dict[int, bytes] = {}
         self._again: list[bytes] = []
         self._current: tuple[bytes, int, bytes] | None = None
+        self.is_incomplete = False
 
     def connect(self) -> None:
         """Write all that needs no answer."""
@@ -232,6 +244,16 @@ class Client:
         self.out = AMQP_HEADER.encoded()
         self._say(Open("client", max_frame_size=FRAME))
         self._say(Begin(next_outgoing_id=0, incoming_window=999, outgoing_window=999))
+        self._attach()
+
+    def attach_again(self) -> None:
+        """Detach and attach once more, as after an incomplete map."""
+        self._say(Detach(0, closed=False))
+        self._credit = self._count = 0
+        self._again.clear()
+        self._attach()
+
+    def _attach(self) -> None:
         attach = Attach(
             "link",
             0,
@@ -258,7 +280,7 @@ class Client:
         match performative:
             case Attach():
                 self._attached(performative)
-            case Flow(handle=0):
+            case Flow(handle=int()):
                 self._flow(performative)
             case Transfer():
                 self._transfer(performative, payload)
@@ -269,6 +291,8 @@ class Client:
 
     def _attached(self, attach: Attach) -> None:
         theirs = attach.unsettled or {}
+        self.is_incomplete = attach.incomplete_unsettled
+        self.incomplete_count += attach.incomplete_unsettled
         decided = decide(
             is_receiver=self.is_receiver,
             ours=self.unsettled,
@@ -303,6 +327,8 @@ class Client:
         self._credit = max(0, seen + (flow.link_credit or 0) - self._count)
         if flow.echo:
             self._say(self._flow_frame(self._credit))
+        if self.is_incomplete:
+            return
         while self._credit and self._again:
             self._start(self._again.pop(0))
         while self._credit and self._left:
@@ -358,8 +384,8 @@ class Client:
     # As a receiver.
 
     def _give(self) -> None:
-        self._credit = CREDIT
-        self._say(self._flow_frame(CREDIT))
+        self._credit = self._full_credit
+        self._say(self._flow_frame(self._credit))
 
     def _transfer(self, transfer: Transfer, payload: bytes) -> None:
         if self._current is None:
@@ -378,7 +404,7 @@ class Client:
         self._current = None
         if not is_outcome(self.unsettled.get(tag)):
             self._take(tag, delivery_id, gathered + payload)
-        if self._credit < CREDIT // 2:
+        if self._credit < self._full_credit // 2:
             self._give()
 
     def _take(self, tag: bytes, delivery_id: int, message: bytes) -> None:
@@ -431,6 +457,13 @@ class Line:
         if carried:
             self.client.receive(carried)
         return len(carried)
+
+    def finish(self) -> None:
+        """Carry until nothing moves, and attach again as often as maps were incomplete."""
+        self.settle()
+        while self.client.is_incomplete:
+            self.client.attach_again()
+            self.settle()
 
     def settle(self, count: int | None = None) -> int:
         """Carry until nothing moves, or `count` bytes went; how many did."""

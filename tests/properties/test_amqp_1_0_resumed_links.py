@@ -132,6 +132,35 @@ def test_any_cuts_and_any_delays(
     check_all_went_once(carried, client_sends=client_sends)
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize(("client_sends", "mode"), CASES)
+def test_maps_that_do_not_fit_a_frame_are_worked_off(
+    *, client_sends: bool, mode: ReceiverSettleMode, is_killed: bool
+) -> None:
+    """Attach, resume, settle, detach, until all is told (2.7.3); new deliveries wait for that."""
+    messages = [b"%d" % n for n in range(150)]
+    theirs, ours = (messages, []) if client_sends else ([], messages)
+    incomplete_count = 0
+    for cut in range(0, 5_000, 40 * STRIDE):
+        carried = Line(
+            Client(is_receiver=not client_sends, messages=theirs, mode=mode, credit=99),
+            Broker(is_receiver=client_sends, messages=ours, credit=99),
+        )
+        carried.connect()
+        for carry in (carried.carry_up, carried.carry_down) * 2:
+            carry(1_000 + cut)
+        if not is_killed:
+            carried.broker.write()
+        elif carried.broker.writes:
+            carried.broker.writes.pop(0)()
+        carried.connect(is_killed=is_killed)
+        carried.finish()
+        incomplete_count += carried.client.incomplete_count
+        arrived = carried.broker.stored if client_sends else carried.client.taken
+        assert sorted(arrived) == sorted(messages)
+    assert incomplete_count > 0 or (client_sends and is_killed)
+
+
 def test_what_a_receiver_settles_first_comes_at_least_once() -> None:
     """Case 1: for the sender, what was taken and forgotten looks as if it had never come."""
     twice = 0
