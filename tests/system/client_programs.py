@@ -144,24 +144,24 @@ class Program:
     def connect(self, broker: BrokerProcess | Forwarder) -> None:
         """Open its connection; to a forwarder, one that the library itself opens again."""
         again = {"reconnect": True} if isinstance(broker, Forwarder) else {}
-        self._tell("connect", host="127.0.0.1", port=broker.port, **again)
+        self.tell("connect", host="127.0.0.1", port=broker.port, **again)
 
     def disconnect(self) -> None:
         """Close its connection, whatever state that is in."""
-        self._tell("disconnect")
+        self.tell("disconnect")
 
     def send(self, address: str, *messages: Told) -> list[str]:
         """What became of each: "accepted", or "rejected" and why as far as the client knows."""
-        outcomes: list[str] = self._tell("send", address=address, messages=messages)["outcomes"]
+        outcomes: list[str] = self.tell("send", address=address, messages=messages)["outcomes"]
         return outcomes
 
     def open(self, address: str, count: int = 1) -> None:
         """Open a receiver with credit for just so many messages."""
-        self._tell("open", address=address, count=count)
+        self.tell("open", address=address, count=count)
 
     def wait(self, count: int = 1) -> list[Told]:
         """So many messages, which it holds until `settle` or `disconnect`."""
-        messages: list[Told] = self._tell("receive", count=count)["messages"]
+        messages: list[Told] = self.tell("receive", count=count)["messages"]
         return messages
 
     def receive(self, address: str, count: int = 1) -> list[Told]:
@@ -171,7 +171,7 @@ class Program:
 
     def settle(self, *outcomes: str) -> None:
         """Decide on what it holds, in order, then let the receiver go."""
-        self._tell("settle", outcomes=outcomes)
+        self.tell("settle", outcomes=outcomes)
 
     def take(self, address: str, count: int = 1) -> list[Told]:
         """Receive and accept."""
@@ -185,7 +185,8 @@ class Program:
         self._process.communicate()
         self._errors.close()
 
-    def _tell(self, do: str, **arguments: Any) -> Told:
+    def tell(self, do: str, **arguments: Any) -> Told:
+        """Do a command of programs/README.md."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
