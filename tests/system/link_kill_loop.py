@@ -110,7 +110,7 @@ class LinkKillLoop:
         """Everything that was sent gets its outcome, and is taken."""
         sent = self._sender.tell("run", count=self.told.sent)
         taken = self._taker.tell("run", count=self.told.sent)
-        assert not (sent["lost"] or taken["lost"])
+        assert [sent["lost"], taken["lost"]] == [False, False]
         self._learn(sent, taken)
         self._sender.tell("close")
         self._taker.tell("close")
