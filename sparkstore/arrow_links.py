@@ -1,8 +1,8 @@
 """The part of the Arrow fold that is about links: few links one by one, deliveries by columns.
 
 A delivery is remembered if its last `unsettled` is after its last `settled` and after the last
-`detached` that closed its link; its state is that of this `unsettled`. A row of `state` counts as
-an `unsettled` at the row's position. `attached` and `detached` go through the oracle.
+`detached` that closed its link; its state is that of this `unsettled`. A row of `state` is an
+`unsettled` before all. `attached` and `detached` go through the oracle.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def add_deliveries(state: State, state_rows: pa.Table, rows: pa.Table) -> None:
     )
     ends = closed.select(["holder", "position"]).group_by("holder").aggregate([("position", "max")])
     found = pc.index_in(last["link"], ends["holder"].combine_chunks())
-    end = pc.fill_null(pc.take(ends["position_max"], found), 0)
+    end = pc.fill_null(pc.take(ends["position_max"], found), -1)
     last = last.filter(pc.and_(last["is_there"], pc.greater(last["position"], end)))
     columns = (as_list(last[name]) for name in ("link", "tag", "detail"))
     for link, tag, detail in zip(*columns, strict=True):
@@ -58,7 +58,8 @@ def add_deliveries(state: State, state_rows: pa.Table, rows: pa.Table) -> None:
 def _last(base: pa.Table, told: pa.Table) -> pa.Table:
     """What is last said of each delivery: `_COLUMNS`, in no particular order."""
     here = pa.repeat(pa.scalar(value=True), base.num_rows)
-    stored = [*(base[name] for name in ("exchange", "binding_key", "position", "detail")), here]
+    before = pa.repeat(pa.scalar(0, pa.int64()), base.num_rows)
+    stored = [base["exchange"], base["binding_key"], before, base["detail"], here]
     is_there = pc.equal(told["kind"], Kind.UNSETTLED.column)
     said = [*(told[name] for name in ("holder", "binding_key", "position", "detail")), is_there]
     both = pa.concat_tables([pa.table(stored, _COLUMNS), pa.table(said, _COLUMNS)])

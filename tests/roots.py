@@ -72,9 +72,10 @@ def state_table(state: fold.State, *, segment: int = 0, history_start: int = 1) 
 
 def link_rows(text: str, link: fold.Link) -> list[dict[str, object]]:
     """The rows of `state` that stand for a link and its deliveries."""
-    place: dict[str, object] = {"exchange": text, "position": link.position}
+    place: dict[str, object] = {"exchange": text}
+    terminus = {"position": link.position, "at": link.detached_at, "detail": link.detail}
     return [
-        place | {"part": "link", "at": link.detached_at, "detail": link.detail},
+        place | {"part": "link"} | terminus,
         *(
             place | {"part": "delivery", "binding_key": tag.hex(), "detail": detail}
             for tag, detail in link.unsettled.items()
