@@ -139,15 +139,26 @@ def bindings_join_what_is_there(seen: Look) -> list[Finding]:
     return listed(check, seen.rows("reconcile_unjoined", wiring=seen.wiring), finding)
 
 
+def deliveries_have_links(seen: Look) -> list[Finding]:
+    """Every delivery that is remembered is of a link that exists."""
+    check = "deliveries_have_links"
+    return listed(
+        check,
+        seen.rows("reconcile_unlinked", others=seen.others),
+        lambda row: Finding(check, ERROR, f"link {row.link}", told(row), REPAIR, PROPOSED),
+    )
+
+
 def acquisitions_are_alive(seen: Look) -> list[Finding]:
     """Nobody holds an entry while no store runs. A running store knows its holders itself."""
     check = "acquisitions_are_alive"
     if seen.is_written or seen.root.identity.role != "primary":
         return []
     advice = "start the broker, or run reconcile --repair: both give them back"
+    held = seen.names.add("held", seen.held())
     return listed(
         check,
-        seen.rows("reconcile_held"),
+        seen.rows("reconcile_holders", held=held),
         lambda row: Finding(check, WARNING, f"holder {row.holder!r}", told(row), advice, PROPOSED),
     )
 

@@ -19,7 +19,7 @@ from broker_shim.service.arrivals import (
     record_of,
 )
 from broker_shim.service.configuration import configuration
-from broker_shim.service.links import link_steps, settle_later, unsettled_later
+from broker_shim.service.links import holder_of, link_steps, settle_later, unsettled_later
 from broker_shim.service.staged import Staged, check_id
 from broker_shim.store import transactions
 from broker_shim.store.interface import Message
@@ -197,9 +197,7 @@ class Decisions:
         return message
 
     def _holder(self, record: Record) -> str:
-        """Who it is among all members; a link that may come back at another is the same there."""
-        holder = record.holder or ""
-        return holder if self._ledger.is_resumable(holder) else self._prefix + holder
+        return holder_of(self._ledger, self._prefix, record)
 
     def _taker(self, record: Record) -> str | None:
         return None if record.holder is None else self._holder(record)

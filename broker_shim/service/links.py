@@ -13,6 +13,21 @@ from sparkstore.link_records import LinkKey, link_key
 from sparkstore.records import Kind, Record
 
 
+def holder_of(ledger: Ledger, prefix: str, record: Record) -> str:
+    """Who a holder is among all members: one of that member, so its name goes before.
+
+    But a link that is kept with its deliveries is one and the same wherever it comes back. What it
+    acquired as such it still has as such when it was closed.
+    """
+    holder = record.holder or ""
+    if ledger.is_resumable(holder):
+        return holder
+    queue = ledger.state.queues.get(record.queue or "")
+    entry = None if queue is None else queue.entries.get(record.message_id or 0)
+    is_links = holder.startswith("[") and entry is not None and entry.acquired_by == holder
+    return holder if is_links else prefix + holder
+
+
 def link_steps(ledger: Ledger, record: Record) -> list[Step]:
     """What a record about a link means by itself; see `LinkCalls` for what it is refused with."""
     key = _key(record)
