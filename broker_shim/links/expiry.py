@@ -1,0 +1,53 @@
+"""When a terminus that nobody is attached to ends (AMQP 3.5.6). Pure: no clock.
+
+    policy            its time starts to run when
+    link-detach       the link was detached
+    session-end       the session of its last endpoint ended
+    connection-close  the connection of its last endpoint closed
+    never             -
+
+An attach stops the time. A broker's restart closes every connection.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class ExpiryPolicy(StrEnum):
+    """The specification's words."""
+
+    LINK_DETACH = "link-detach"
+    SESSION_END = "session-end"
+    CONNECTION_CLOSE = "connection-close"
+    NEVER = "never"
+
+
+class Ended(IntEnum):
+    """What ended at a terminus' last endpoint; a later one holds the earlier ones."""
+
+    LINK = 0
+    SESSION = 1
+    CONNECTION = 2
+
+
+_STARTS_WITH = {
+    ExpiryPolicy.LINK_DETACH: Ended.LINK,
+    ExpiryPolicy.SESSION_END: Ended.SESSION,
+    ExpiryPolicy.CONNECTION_CLOSE: Ended.CONNECTION,
+}
+
+
+def expires_at_ms(policy: ExpiryPolicy, timeout_s: int, ended: Ended, now_ms: int) -> int | None:
+    """When a terminus ends of which just `ended` did; None if its time does not run by that.
+
+    Args:
+        policy: As granted.
+        timeout_s: As granted; 0 is at once.
+        ended: Of its last endpoint.
+        now_ms: Of any clock that only rises.
+    """
+    starts_with = _STARTS_WITH.get(policy)
+    if starts_with is None or ended < starts_with:
+        return None
+    return now_ms + timeout_s * 1000
