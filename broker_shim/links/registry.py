@@ -134,6 +134,9 @@ class LinkRegistry:
             if not endpoint.is_attached:
                 return False
             was_kept = terminus.durability > TerminusDurability.NONE
+            if terms.durability < TerminusDurability.UNSETTLED_STATE:
+                self._forget_deliveries(terminus, list(terminus.unsettled))
+                terminus.unsettled.clear()
             terminus.terms = terms
             is_kept = terms.durability > TerminusDurability.NONE
             if is_kept:
@@ -226,6 +229,8 @@ class LinkRegistry:
     ) -> bool:
         """Keep the state of a delivery that is not settled; see `UnsettledStore.unsettled`.
 
+        Of a link of a lower tier nothing is kept: its deliveries end with their attachment.
+
         Returns:
             False if the endpoint is not attached any more: nothing was done, nothing is called.
         """
@@ -233,9 +238,9 @@ class LinkRegistry:
             terminus = endpoint.terminus
             if not endpoint.is_attached:
                 return False
-            terminus.unsettled[tag] = state
             is_kept = terminus.durability is TerminusDurability.UNSETTLED_STATE
             if is_kept:
+                terminus.unsettled[tag] = state
                 store = self._unsettled_store
                 store.unsettled(terminus.key, tag, state, on_complete, transaction)
         if not is_kept:

@@ -22,7 +22,7 @@ class Terminus:
     Attributes:
         key: Whose.
         terms: As granted; None until its first attach was granted.
-        unsettled: Tag → what is known of the delivery, None if nothing; kept over attachments.
+        unsettled: Tag → what is known of the delivery, None if nothing; of the highest tier only.
         endpoint: Of the link that is attached; None if none is.
         place: Where it is or was attached last; None since the broker started.
         expires_at_ms: When it ends; None while that is not due.

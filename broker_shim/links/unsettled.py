@@ -60,7 +60,7 @@ class UnsettledStore(Protocol):
 class MemoryUnsettledStore:
     """Keeps delivery states for the life of the process; one thread at a time."""
 
-    highest = TerminusDurability.NONE
+    highest: TerminusDurability = TerminusDurability.NONE
 
     def __init__(self) -> None:
         self._kept: dict[LinkKey, dict[bytes, DeliveryState | None]] = {}
