@@ -5,6 +5,7 @@
     terminus     our end of a link, attached or not: what was granted, and its unsettled deliveries
     endpoint     the live object of an attached link
     registry     all termini of a virtual host: attach, steal, detach, expire
+    keeping      what the stores are told, by durability
     expiry       when an unattached terminus ends. Pure
     proof        which deliveries the sender must know the end of by now. Pure
     store        `LinkStore`: termini survive a restart

@@ -11,7 +11,11 @@ An attach stops the time. A broker's restart closes every connection.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Callable
 from enum import IntEnum, StrEnum
+
+from broker_shim.links.key import LinkKey
 
 
 class ExpiryPolicy(StrEnum):
@@ -51,3 +55,29 @@ def expires_at_ms(policy: ExpiryPolicy, timeout_s: int, ended: Ended, now_ms: in
     if starts_with is None or ended < starts_with:
         return None
     return now_ms + timeout_s * 1000
+
+
+class Deadlines:
+    """When termini end, by time; one that lives on after all is passed over when its time comes."""
+
+    def __init__(self, is_due_at: Callable[[LinkKey, int], bool]) -> None:
+        """Begin; `is_due_at(key, at_ms)` tells whether a terminus is still to end then."""
+        self._is_due_at = is_due_at
+        self._heap: list[tuple[int, LinkKey]] = []
+
+    def add(self, at_ms: int, key: LinkKey) -> None:
+        """This terminus ends then, unless something happens to it."""
+        heapq.heappush(self._heap, (at_ms, key))
+
+    def next_ms(self) -> int | None:
+        """When the next terminus ends; None if none is to."""
+        while self._heap and not self._is_due_at(self._heap[0][1], self._heap[0][0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take(self, now_ms: int) -> LinkKey | None:
+        """A terminus that ends now, or should have; None if there is none."""
+        next_ms = self.next_ms()
+        if next_ms is None or next_ms > now_ms:
+            return None
+        return heapq.heappop(self._heap)[1]

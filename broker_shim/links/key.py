@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -28,15 +29,8 @@ class LinkKey(NamedTuple):
 
 
 def holder_of(key: LinkKey) -> str:
-    """The text by which a store knows what a link acquired: `container/name`, for people to read.
+    """The text by which a store knows what a link acquired: `["container","name","sender"]`.
 
-    Two keys never have the same text: within container and name `%` and `/` are escaped, so the
-    first `/` parts them; and only a receiver's has a second one. (Only senders acquire.) In SQL:
-    `replace(replace(container, '%', '%25'), '/', '%2F')`, the name likewise.
+    No two keys have the same text.
     """
-    text = f"{_escaped(key.remote_container_id)}/{_escaped(key.name)}"
-    return text if key.role == Role.SENDER else f"{text}/{key.role}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("/", "%2F")
+    return json.dumps([*key], ensure_ascii=False, separators=(",", ":"))

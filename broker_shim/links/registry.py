@@ -6,35 +6,34 @@ the order in which it was decided. At any time a terminus has one endpoint at mo
 that is not its terminus' changes nothing any more (`is_attached`, read under the lock): however a
 steal, a detach of the first endpoint and the end of its session fall together, the thief keeps the
 link and each end is told to exactly one caller. What a caller does for it (detach the first one
-with `amqp:link:stolen`, destroy a queue) happens after the lock is released, on a thread of its
-choice.
+with `amqp:link:stolen`) happens after the lock is released, on a thread of its choice.
+
+A terminus that is over leaves the registry at once and is told to the caller, who ends what was
+the link's own, such as a subscription's queue, and then says `forget`: in this order a crash
+between leaves a link without a queue, which the next start ends, and never a queue that nobody
+knows to end. A new link of that name may be granted between: it is not forgotten.
 
 A store that keeps nothing completes within the call, and a store is only called for what it can
-keep: so no completion runs under the lock.
-
-The clock is an argument: `now_ms` of any clock that only rises.
+keep: so no completion runs under the lock. The clock is an argument: `now_ms` of any clock that
+only rises.
 """
 
 from __future__ import annotations
 
-import heapq
-import logging
 import threading
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links.endpoint import LinkEndpoint, Place
-from broker_shim.links.expiry import Ended
-from broker_shim.links.key import LinkKey, Role
-from broker_shim.links.store import LinkStore, granted_durability
+from broker_shim.links.expiry import Deadlines, Ended
+from broker_shim.links.keeping import Keeping
+from broker_shim.links.key import LinkKey
+from broker_shim.links.store import LinkStore
 from broker_shim.links.terminus import DeliveryState, Terminus
 from broker_shim.links.unsettled import UnsettledStore
 from broker_shim.links.values import LinkTerms
-
-_log = logging.getLogger(__name__)
 
 
 class Attached(NamedTuple):
@@ -53,12 +52,11 @@ class LinkRegistry:
     """The termini of one virtual host, attached or not."""
 
     def __init__(self, link_store: LinkStore, unsettled_store: UnsettledStore) -> None:
-        self._link_store = link_store
-        self._unsettled_store = unsettled_store
+        self._keeping = Keeping(link_store, unsettled_store)
         self._lock = threading.Lock()
         self._termini: dict[LinkKey, Terminus] = {}
         self._by_connection: dict[Hashable, set[LinkKey]] = {}
-        self._due: list[tuple[int, LinkKey]] = []
+        self._deadlines = Deadlines(self._is_due_at)
 
     def __len__(self) -> int:
         """Termini."""
@@ -67,7 +65,7 @@ class LinkRegistry:
     def recover(self, now_ms: int, on_complete: OnComplete) -> list[Terminus]:
         """Take over what survived; nobody is attached, and the time of each runs that should.
 
-        What is over at once is dropped by the next `expire`, as later.
+        What is over at once is told by the next `expire`, as later.
 
         Args:
             now_ms: Timeouts start anew: how long the broker was away is nobody's fault.
@@ -76,20 +74,18 @@ class LinkRegistry:
         Raises:
             CorruptData: The store cannot be read.
         """
-        unsettled = self._unsettled_store.recover()
         with self._lock:
-            for key, terms in self._link_store.recover().items():
-                terminus = self._termini[key] = Terminus(key, terms)
-                terminus.unsettled.update(unsettled.get(key, {}))
+            for terminus in self._keeping.recover():
+                self._termini[terminus.key] = terminus
                 terminus.ended(Ended.CONNECTION, now_ms)
                 if terminus.expires_at_ms is not None:
-                    heapq.heappush(self._due, (terminus.expires_at_ms, key))
-                self._link_store.detach(key, on_complete, closed=False)
+                    self._deadlines.add(terminus.expires_at_ms, terminus.key)
+                self._keeping.left(terminus, on_complete)
             return list(self._termini.values())
 
     def granted(self, asked: TerminusDurability) -> TerminusDurability:
         """What of a durability that was asked for can be kept."""
-        return granted_durability(asked, self._link_store.highest, self._unsettled_store.highest)
+        return self._keeping.granted(asked)
 
     def find(self, key: LinkKey) -> Terminus | None:
         """The terminus of a link, attached or not; None if there is none, or none was granted."""
@@ -126,61 +122,55 @@ class LinkRegistry:
         Raises:
             InvalidRequest: More durability than can be granted.
         """
-        if self.granted(terms.durability) != terms.durability:
-            message = f"durability {terms.durability} was not granted"
-            raise InvalidRequest(message)
         with self._lock:
-            terminus = endpoint.terminus
             if not endpoint.is_attached:
                 return False
-            was_kept = terminus.durability > TerminusDurability.NONE
-            if terms.durability < TerminusDurability.UNSETTLED_STATE:
-                self._forget_deliveries(terminus, list(terminus.unsettled))
-                terminus.unsettled.clear()
-            terminus.terms = terms
-            is_kept = terms.durability > TerminusDurability.NONE
-            if is_kept:
-                self._link_store.attach(terminus.key, terms, on_complete)
-            elif was_kept:
-                self._link_store.detach(terminus.key, on_complete, closed=True)
-        if not is_kept and not was_kept:
+            is_told = self._keeping.agreed(endpoint.terminus, terms, on_complete)
+        if not is_told:
             on_complete(None)
         return True
 
-    def detach(
-        self,
-        endpoint: LinkEndpoint,
-        now_ms: int,
-        on_complete: OnComplete | None = None,
-        *,
-        closed: bool,
-    ) -> Terminus | None:
+    def keep(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> Terminus:
+        """Have a terminus that nobody need be attached to, with these terms from now on.
+
+        Raises:
+            InvalidRequest: More durability than can be granted.
+        """
+        with self._lock:
+            terminus = self._termini.setdefault(key, Terminus(key))
+            is_told = self._keeping.agreed(terminus, terms, on_complete)
+        if not is_told:
+            on_complete(None)
+        return terminus
+
+    def detach(self, endpoint: LinkEndpoint, now_ms: int, *, closed: bool) -> Terminus | None:
         """End an attachment: for good if `closed`, else its terminus may live on.
 
-        One that was never granted is dropped; one that was not granted *this* time lives on.
-
-        Args:
-            endpoint: Any.
-            now_ms: The time.
-            on_complete: Called when the store knows; at once if it need not.
-            closed: As the peer's detach says; an error of ours closes, too.
+        One that was never granted is over; one that was not granted *this* time lives on. Nothing
+        happens if the endpoint is not attached any more.
 
         Returns:
-            The terminus, if it was dropped: end what was the link's own.
+            The terminus, if it is over: see `forget`.
         """
-        is_told, dropped = False, None
         with self._lock:
-            if endpoint.is_attached:
-                terminus = endpoint.terminus
-                is_over = self._is_over(terminus, Ended.LINK, now_ms) or closed
-                is_told = self._leave(terminus, on_complete, is_over=is_over)
-                dropped = terminus if is_over else None
-        if on_complete is not None and not is_told:
-            on_complete(None)
-        return dropped
+            if not endpoint.is_attached:
+                return None
+            terminus = endpoint.terminus
+            is_over = self._is_over(terminus, Ended.LINK, now_ms) or closed
+            self._leave(terminus, is_over=is_over)
+            return terminus if is_over else None
+
+    def drop(self, key: LinkKey) -> Terminus | None:
+        """End a terminus that nobody is attached to, if there is one: see `forget`."""
+        with self._lock:
+            terminus = self._termini.get(key)
+            if terminus is None or terminus.endpoint is not None:
+                return None
+            self._leave(terminus, is_over=True)
+            return terminus
 
     def end_session(self, place: Place, now_ms: int) -> list[Terminus]:
-        """A session ended, its links with it; the termini that were dropped by that."""
+        """A session ended, its links with it; the termini that are over by that: see `forget`."""
         with self._lock:
             keys = self._by_connection.get(place.connection, ())
             here = [self._termini[key] for key in keys]
@@ -188,36 +178,39 @@ class LinkRegistry:
             return self._end_all(here, Ended.SESSION, now_ms)
 
     def end_connection(self, connection: Hashable, now_ms: int) -> list[Terminus]:
-        """A connection is gone, its links with it; the termini that were dropped by that."""
+        """A connection is gone, its links with it; the termini that are over: see `forget`."""
         with self._lock:
             keys = self._by_connection.get(connection, ())
-            here = [self._termini[key] for key in keys]
-            dropped = self._end_all(here, Ended.CONNECTION, now_ms)
+            over = self._end_all([self._termini[key] for key in keys], Ended.CONNECTION, now_ms)
             self._by_connection.pop(connection, None)
-            return dropped
+            return over
 
     def expire(self, now_ms: int) -> list[Terminus]:
-        """Drop the termini whose time is over."""
-        dropped = []
+        """Termini whose time is over: see `forget`."""
+        over = []
         with self._lock:
-            while self._due and self._due[0][0] <= now_ms:
-                at_ms, key = heapq.heappop(self._due)
-                terminus = self._termini.get(key)
-                if terminus is not None and terminus.expires_at_ms == at_ms:
-                    self._leave(terminus, None, is_over=True)
-                    dropped.append(terminus)
-        return dropped
+            while (key := self._deadlines.take(now_ms)) is not None:
+                over.append(self._termini[key])
+                self._leave(over[-1], is_over=True)
+        return over
 
     def next_expiry_ms(self) -> int | None:
         """When to call `expire` next; None: not before something else happened."""
         with self._lock:
-            while self._due:
-                at_ms, key = self._due[0]
-                terminus = self._termini.get(key)
-                if terminus is not None and terminus.expires_at_ms == at_ms:
-                    return at_ms
-                heapq.heappop(self._due)  # attached again meanwhile, or gone
-            return None
+            return self._deadlines.next_ms()
+
+    def forget(self, terminus: Terminus, on_complete: OnComplete | None = None) -> None:
+        """A terminus that is over has nothing of its own any more: the stores forget it.
+
+        Args:
+            terminus: Over: another method told so.
+            on_complete: Called when it is forgotten for good; at once if it was not kept.
+        """
+        with self._lock:
+            later = self._termini.get(terminus.key)
+            is_told = self._keeping.forgotten(terminus, later, on_complete)
+        if on_complete is not None and not is_told:
+            on_complete(None)
 
     def remember(
         self,
@@ -235,61 +228,50 @@ class LinkRegistry:
             False if the endpoint is not attached any more: nothing was done, nothing is called.
         """
         with self._lock:
-            terminus = endpoint.terminus
             if not endpoint.is_attached:
                 return False
-            is_kept = terminus.durability is TerminusDurability.UNSETTLED_STATE
-            if is_kept:
-                terminus.unsettled[tag] = state
-                store = self._unsettled_store
-                store.unsettled(terminus.key, tag, state, on_complete, transaction)
-        if not is_kept:
+            keep = self._keeping.delivery
+            is_told = keep(endpoint.terminus, tag, state, on_complete, transaction)
+        if not is_told:
             on_complete(None)
         return True
 
     def settle(self, endpoint: LinkEndpoint, tags: Sequence[bytes]) -> None:
         """Forget deliveries; nothing if the endpoint is not attached any more."""
         with self._lock:
-            if endpoint.is_attached and tags:
-                for tag in tags:
-                    endpoint.terminus.unsettled.pop(tag, None)
-                self._forget_deliveries(endpoint.terminus, tags)
+            if endpoint.is_attached:
+                self._keeping.settled(endpoint.terminus, tags)
 
     def _end_all(self, termini: Iterable[Terminus], ended: Ended, now_ms: int) -> list[Terminus]:
-        dropped = []
+        over = []
         for terminus in termini:
             is_over = self._is_over(terminus, ended, now_ms)
             if is_over or terminus.endpoint is not None:
-                self._leave(terminus, None, is_over=is_over)
+                self._leave(terminus, is_over=is_over)
             if is_over:
-                dropped.append(terminus)
-        return dropped
+                over.append(terminus)
+        return over
+
+    def _is_due_at(self, key: LinkKey, at_ms: int) -> bool:
+        terminus = self._termini.get(key)
+        return terminus is not None and terminus.expires_at_ms == at_ms
 
     def _is_over(self, terminus: Terminus, ended: Ended, now_ms: int) -> bool:
         """Let its time run if this starts it; True if it is over already."""
         terminus.ended(ended, now_ms)
         at_ms = terminus.expires_at_ms
         if at_ms is not None and at_ms > now_ms:
-            heapq.heappush(self._due, (at_ms, terminus.key))
+            self._deadlines.add(at_ms, terminus.key)
         return at_ms is not None and at_ms <= now_ms
 
-    def _leave(self, terminus: Terminus, on_complete: OnComplete | None, *, is_over: bool) -> bool:
-        """Nobody is attached any more, or the terminus is over; True if the store was told."""
+    def _leave(self, terminus: Terminus, *, is_over: bool) -> None:
+        """Nobody is attached any more, or the terminus is over."""
         terminus.dissociate()
         if is_over:
             self._left(terminus)
             del self._termini[terminus.key]
-            self._forget_deliveries(terminus, list(terminus.unsettled))
-        if terminus.durability is TerminusDurability.NONE:
-            return False
-        self._link_store.detach(terminus.key, on_complete or _log_failure, closed=is_over)
-        return True
-
-    def _forget_deliveries(self, terminus: Terminus, tags: Sequence[bytes]) -> None:
-        """Of a link on which we send they are what it acquired: for the caller to release."""
-        is_kept = terminus.durability is TerminusDurability.UNSETTLED_STATE
-        if is_kept and tags and terminus.key.role == Role.RECEIVER:
-            self._unsettled_store.settle(terminus.key, tags, _log_failure)
+        else:
+            self._keeping.left(terminus)
 
     def _left(self, terminus: Terminus) -> None:
         if terminus.place is not None:
@@ -298,9 +280,3 @@ class LinkRegistry:
                 keys.discard(terminus.key)
                 if not keys:
                     del self._by_connection[terminus.place.connection]
-
-
-def _log_failure(error: StoreError | None) -> None:
-    """What was to be forgotten is found again at the next start, and forgotten then."""
-    if error is not None:
-        _log.warning("a link was not forgotten by the store: %s", error)

@@ -28,6 +28,7 @@ from broker_shim.links import (
     Role,
     Source,
     Target,
+    Terminus,
 )
 from broker_shim.links.proof import Answers
 from tests.links import KeptDeliveries, KeptLinks, receiver, sender, terms
@@ -86,6 +87,14 @@ class LinksMachine(RuleBasedStateMachine):
             return True
         return False
 
+    def forget(self, over: list[Terminus]) -> set[LinkKey]:
+        """Have the stores forget what is over; its keys."""
+        told: list[object] = []
+        for terminus in over:
+            self.registry.forget(terminus, told.append)
+        assert told == [None] * len(over)
+        return {terminus.key for terminus in over}
+
     @rule(key=KEYS, place=PLACES)
     def attach(self, key: LinkKey, place: Place) -> None:
         known = self.model.setdefault(key, Known())
@@ -123,10 +132,9 @@ class LinksMachine(RuleBasedStateMachine):
             return
         is_over = self.ended(key, 0) or closed
         self.model.pop(key, None) if is_over else None
-        told: list[object] = []
-        dropped = self.registry.detach(self.endpoints[key], self.now_ms, told.append, closed=closed)
-        assert dropped is (self.endpoints[key].terminus if is_over else None)
-        assert told == [None]
+        over = self.registry.detach(self.endpoints[key], self.now_ms, closed=closed)
+        assert over is (self.endpoints[key].terminus if is_over else None)
+        self.forget([] if over is None else [over])
 
     @rule(closed=st.booleans())
     def touch_what_was_stolen(self, *, closed: bool) -> None:
@@ -143,15 +151,14 @@ class LinksMachine(RuleBasedStateMachine):
     def end_session(self, place: Place) -> None:
         here = [key for key, known in self.model.items() if known.place == place]
         over = {key for key in here if self.ended(key, 1)}
-        assert {each.key for each in self.registry.end_session(place, self.now_ms)} == over
+        assert self.forget(self.registry.end_session(place, self.now_ms)) == over
 
     @rule(connection=st.sampled_from("xy"))
     def end_connection(self, connection: str) -> None:
         places = {key: known.place for key, known in self.model.items() if known.place}
         here = [key for key, place in places.items() if place.connection == connection]
         over = {key for key in here if self.ended(key, 2)}
-        dropped = self.registry.end_connection(connection, self.now_ms)
-        assert {each.key for each in dropped} == over
+        assert self.forget(self.registry.end_connection(connection, self.now_ms)) == over
         for key in here:
             if key in self.model:
                 self.model[key].place = None  # its connection's name may be used again
@@ -163,7 +170,7 @@ class LinksMachine(RuleBasedStateMachine):
         next_ms = self.registry.next_expiry_ms()
         assert next_ms == min(due.values(), default=None)
         over = {key for key, due_ms in due.items() if due_ms <= self.now_ms}
-        assert {each.key for each in self.registry.expire(self.now_ms)} == over
+        assert self.forget(self.registry.expire(self.now_ms)) == over
         for key in over:
             del self.model[key]
 
@@ -200,7 +207,7 @@ class LinksMachine(RuleBasedStateMachine):
         assert {each.key for each in recovered} == set(kept)
         assert told == [None] * len(kept)
         over = {key for key in kept if self.ended(key, 2)}
-        assert {each.key for each in self.registry.expire(self.now_ms)} == over
+        assert self.forget(self.registry.expire(self.now_ms)) == over
 
     @invariant()
     def the_registry_is_as_the_model_says(self) -> None:
