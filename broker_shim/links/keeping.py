@@ -100,7 +100,6 @@ class Keeping:
         """A delivery is not settled, and so much is known of it."""
         if terminus.durability < TerminusDurability.UNSETTLED_STATE:
             return False
-        terminus.unsettled[tag] = state
         self._unsettled_store.unsettled(terminus.key, tag, state, on_complete, transaction)
         return True
 

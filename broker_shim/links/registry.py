@@ -13,9 +13,9 @@ the link's own, such as a subscription's queue, and then says `forget`: in this 
 between leaves a link without a queue, which the next start ends, and never a queue that nobody
 knows to end. A new link of that name may be granted between: it is not forgotten.
 
-A store that keeps nothing completes within the call, and a store is only called for what it can
-keep: so no completion runs under the lock. The clock is an argument: `now_ms` of any clock that
-only rises.
+Completions of the stores run on their threads, or within the call where nothing is to be waited
+for; the lock may be taken again by the thread that has it. The clock is an argument: `now_ms` of
+any clock that only rises.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
 from broker_shim.links.endpoint import LinkEndpoint, Place
 from broker_shim.links.expiry import Deadlines, Ended
 from broker_shim.links.keeping import Keeping
@@ -53,7 +54,7 @@ class LinkRegistry:
 
     def __init__(self, link_store: LinkStore, unsettled_store: UnsettledStore) -> None:
         self._keeping = Keeping(link_store, unsettled_store)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._termini: dict[LinkKey, Terminus] = {}
         self._by_connection: dict[Hashable, set[LinkKey]] = {}
         self._deadlines = Deadlines(self._is_due_at)
@@ -222,7 +223,9 @@ class LinkRegistry:
     ) -> bool:
         """Keep the state of a delivery that is not settled; see `UnsettledStore.unsettled`.
 
-        Of a link of a lower tier nothing is kept: its deliveries end with their attachment.
+        The terminus has it once it is durable: what is told to the peer at the next attach must
+        be true after a crash, too. Of a link of a lower tier nothing is kept: its deliveries end
+        with their attachment.
 
         Returns:
             False if the endpoint is not attached any more: nothing was done, nothing is called.
@@ -230,8 +233,15 @@ class LinkRegistry:
         with self._lock:
             if not endpoint.is_attached:
                 return False
-            keep = self._keeping.delivery
-            is_told = keep(endpoint.terminus, tag, state, on_complete, transaction)
+            terminus, keep = endpoint.terminus, self._keeping.delivery
+
+            def kept(error: StoreError | None) -> None:
+                if error is None:
+                    with self._lock:
+                        terminus.unsettled[tag] = state
+                on_complete(error)
+
+            is_told = keep(terminus, tag, state, kept, transaction)
         if not is_told:
             on_complete(None)
         return True
@@ -268,6 +278,7 @@ class LinkRegistry:
         """Nobody is attached any more, or the terminus is over."""
         terminus.dissociate()
         if is_over:
+            terminus.is_over = True
             self._left(terminus)
             del self._termini[terminus.key]
         else:

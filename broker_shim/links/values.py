@@ -8,10 +8,11 @@ The JSON of a link, version 1 (stores keep it as it is; a field that says nothin
                        "distribution_mode": text, "outcomes": [text…],
                        "default_outcome": {"outcome": text, …},
                        "filters": [{"name": text, "descriptor": text | int | null, "value": …}…]},
-     "target": null | {the first six}}
+     "target": null | {the first six},
+     "queue": text}
 
 `durability`, `expiry_policy` and `timeout_s` of the whole are those of our own end: of the source
-if we are the sender.
+if we are the sender. `queue` is there if the link has a queue of its own.
 """
 
 from __future__ import annotations
@@ -120,11 +121,13 @@ class LinkTerms:
         role: Our end.
         source: None if there is none.
         target: None if there is none.
+        queue: One that is the link's own and ends with it: a subscription's, a dynamic node's.
     """
 
     role: Role
     source: Source | None
     target: Target | None
+    queue: str | None = None
 
     @property
     def own(self) -> Source | Target:
@@ -139,7 +142,7 @@ class LinkTerms:
 
     def as_json(self) -> dict[str, Any]:
         """As the module says."""
-        return {
+        shown = {
             "version": VERSION,
             "source": self.source and self.source.as_json(),
             "target": self.target and self.target.as_json(),
@@ -147,6 +150,7 @@ class LinkTerms:
             "expiry_policy": str(self.own.expiry_policy),
             "timeout_s": self.own.timeout_s,
         }
+        return shown if self.queue is None else shown | {"queue": self.queue}
 
     @classmethod
     def from_json(cls, role: str, shown: Mapping[str, Any]) -> Self:
@@ -164,6 +168,7 @@ class LinkTerms:
                 Role(role),
                 None if source is None else Source.from_json(source),
                 None if target is None else Target.from_json(target),
+                shown.get("queue"),
             )
         except (KeyError, TypeError, ValueError) as reason:
             message = f"not a link: {shown!r:.200} ({reason!r})"

@@ -1,11 +1,12 @@
 """Tier 1 of links: termini survive in one JSON file, laid out as design document 003 has it.
 
     {"format": "sparkstore links", "version": 1,
-     "sendingLinks":   {container: {link name: {"source": {…} | null, "target": {…} | null}}},
-     "receivingLinks": {container: {link name: {"source": {…} | null, "target": {…} | null}}}}
+     "sendingLinks":   {container: {link name: {"source": {…} | null, "target": {…} | null, …}}},
+     "receivingLinks": {container: {link name: {"source": {…} | null, "target": {…} | null, …}}}}
 
-A sending link is one on which we send. See `json_file` for how it is written, and what if that
-fails. Whether a link is attached is not kept: after a restart none is.
+A sending link is one on which we send; what is said of a link is its JSON form (`links.values`).
+See `json_file` for how the file is written, and what if that fails. Whether a link is attached is
+not kept: after a restart none is.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, CorruptData
 from broker_shim.links.key import LinkKey, Role
-from broker_shim.links.values import LinkTerms, Source, Target
+from broker_shim.links.values import LinkTerms
 from broker_shim.store.json_file import ReplacedFile, lock_file
 
 FORMAT = "sparkstore links"
@@ -87,10 +88,7 @@ def packed(links: Mapping[LinkKey, LinkTerms]) -> bytes:
     sections: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in _SECTIONS.values()}
     for key, terms in links.items():
         of_container = sections[_SECTIONS[terms.role]].setdefault(key.remote_container_id, {})
-        of_container[key.name] = {
-            "source": terms.source and terms.source.as_json(),
-            "target": terms.target and terms.target.as_json(),
-        }
+        of_container[key.name] = terms.as_json()
     return json.dumps({"format": FORMAT, "version": VERSION, **sections}, indent=1).encode()
 
 
@@ -125,11 +123,6 @@ def _links_of(content: dict[str, Any]) -> dict[LinkKey, LinkTerms]:
     links = {}
     for role, section in _SECTIONS.items():
         for container, named in content[section].items():
-            for name, ends in named.items():
-                source, target = ends["source"], ends["target"]
-                links[LinkKey(container, name, role)] = LinkTerms(
-                    role,
-                    None if source is None else Source.from_json(source),
-                    None if target is None else Target.from_json(target),
-                )
+            for name, shown in named.items():
+                links[LinkKey(container, name, role)] = LinkTerms.from_json(role, shown)
     return links

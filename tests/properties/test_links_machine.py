@@ -266,7 +266,16 @@ _SOURCES = st.builds(
 _TARGETS = st.builds(Target, **_COMMON)
 
 
-@given(st.builds(LinkTerms, st.sampled_from(Role), st.none() | _SOURCES, st.none() | _TARGETS))
+_TERMS = st.builds(
+    LinkTerms,
+    st.sampled_from(Role),
+    st.none() | _SOURCES,
+    st.none() | _TARGETS,
+    st.none() | _TEXT,
+)
+
+
+@given(_TERMS)
 def test_terms_are_what_they_were_when_they_come_back_from_json(granted: LinkTerms) -> None:
     shown = json.loads(json.dumps(granted.as_json()))
     assert LinkTerms.from_json(granted.role, shown) == granted

@@ -28,10 +28,11 @@ def test_the_file_is_laid_out_as_the_design_document_says(file: Path) -> None:
     content = json.loads(file.read_bytes())
     assert content.keys() == {"format", "version", "sendingLinks", "receivingLinks"}
     kept = {"durability": 1, "expiry_policy": "never"}
-    sending = {"client": {"news": {"source": {"address": "prices", **kept}, "target": {}}}}
-    assert content["sendingLinks"] == sending
-    receiving = {"c": {"out": {"source": {}, "target": {"address": "orders", **kept}}}}
-    assert content["receivingLinks"] == receiving
+    whole = {"version": 1, **kept, "timeout_s": 0}
+    news = {**whole, "source": {"address": "prices", **kept}, "target": {}}
+    assert content["sendingLinks"] == {"client": {"news": news}}
+    out = {**whole, "source": {}, "target": {"address": "orders", **kept}}
+    assert content["receivingLinks"] == {"c": {"out": out}}
 
 
 def test_a_file_cut_short_at_any_byte_is_refused_and_left_as_it_is(file: Path) -> None:
@@ -59,14 +60,20 @@ def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(file: Path) -> N
         {"format": "other"},
         {"sendingLinks": []},
         {"sendingLinks": {"c": {"n": {"source": {}}}}},
-        {"sendingLinks": {"c": {"n": {"source": {"unknown": 1}, "target": None}}}},
-        {"sendingLinks": {"c": {"n": {"source": {"durability": 3}, "target": None}}}},
-        {"sendingLinks": {"c": {"n": {"source": {"expiry_policy": "soon"}, "target": None}}}},
-        {"sendingLinks": {"c": {"n": {"source": {"timeout_s": "1"}, "target": None}}}},
-        {"sendingLinks": {"c": {"n": {"source": {"capabilities": "topic"}, "target": None}}}},
-        {"sendingLinks": {"c": {"n": {"source": {"filters": [{"name": "x"}]}, "target": None}}}},
-        {"sendingLinks": {"c": {"n": {"source": {"address": 7}, "target": None}}}},
-        {"receivingLinks": {"c": {"n": {"source": None, "target": {"filters": []}}}}},
+        {"sendingLinks": {"c": {"n": {"version": 2, "source": None, "target": None}}}},
+        *(
+            {"sendingLinks": {"c": {"n": {"version": 1, "source": source, "target": None}}}}
+            for source in (
+                {"unknown": 1},
+                {"durability": 3},
+                {"expiry_policy": "soon"},
+                {"timeout_s": "1"},
+                {"capabilities": "topic"},
+                {"filters": [{"name": "x"}]},
+                {"address": 7},
+            )
+        ),
+        {"receivingLinks": {"c": {"n": {"version": 1, "source": None, "target": {"filters": []}}}}},
     ],
 )
 def test_a_file_with_something_else_in_it_is_refused(file: Path, change: dict[str, object]) -> None:
