@@ -27,6 +27,8 @@ SOURCES = CHECKOUT / "tests" / "system" / "programs"
 BUILT = CHECKOUT / "build" / "clients"
 OLDEST_GO = (1, 21)
 """Since then a Go fetches the version that a module asks for."""
+OLDEST_RUST = (1, 85)
+"""What fe2o3-amqp asks for."""
 ANSWER_S = 60.0
 """More than any program waits for its broker: its own error says more than ours."""
 
@@ -70,6 +72,11 @@ def _build_go() -> None:
     _run("go", "build", "-o", BUILT / "goclient", ".", cwd=SOURCES / "go")
 
 
+def _build_rust() -> None:
+    into = ("--target-dir", BUILT / "rust")
+    _run("cargo", "build", "--quiet", "--locked", *into, cwd=SOURCES / "rust")
+
+
 def _compile_java() -> None:
     pom, libraries = brokerj.MODULE / "pom.xml", brokerj.MODULE / "target" / "lib"
     if not _is_newer(libraries, [pom]):
@@ -102,6 +109,7 @@ LANGUAGES = {
         {"NODE_PATH": str(BUILT / "node" / "node_modules")},
     ),
     "go-amqp": Language(("go",), _build_go, (BUILT / "goclient",), {}),
+    "fe2o3-amqp": Language(("cargo",), _build_rust, (BUILT / "rust" / "debug" / "rustclient",), {}),
     "jms": Language(
         ("mvn", "java", "javac"),
         _compile_java,
@@ -201,17 +209,19 @@ def build(name: str) -> None:
     language = LANGUAGES[name]
     if lacking := [tool for tool in language.tools if shutil.which(tool) is None]:
         pytest.skip(f"{name}: no {' and no '.join(lacking)} on this machine")
-    if "go" in language.tools and _go_version() < OLDEST_GO:
+    if "go" in language.tools and _version("go", "env", "GOVERSION") < OLDEST_GO:
         pytest.skip(f"{name}: this Go is too old to fetch the one that go-amqp needs")
+    if "cargo" in language.tools and _version("cargo", "--version") < OLDEST_RUST:
+        pytest.skip(f"{name}: this Rust is too old for it")
     BUILT.mkdir(parents=True, exist_ok=True)
     with (BUILT / "lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         language.build()
 
 
-def _go_version() -> tuple[int, ...]:
-    """Of the Go that is installed: (1, 26)."""
-    said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True)
+def _version(*command: str) -> tuple[int, ...]:
+    """Of a tool that is installed, by what it says of itself: (1, 26)."""
+    said = subprocess.run([*command], capture_output=True, text=True, check=True)
     return tuple(int(number) for number in re.findall(r"\d+", said.stdout)[:2])
 
 
