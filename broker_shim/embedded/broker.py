@@ -108,7 +108,8 @@ class Broker:
                     self.metrics.enqueued += len(names)
                     for name in names:
                         self._waits(name, message_id, header.priority)
-                self.replacing.end(values, replaced, message_id, error)
+                came = [(message_id, value) for value in values]
+                self.replacing.end(values, replaced, came, error)
                 on_done(error)
 
             self.calls.puts.put(

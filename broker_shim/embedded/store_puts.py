@@ -19,6 +19,9 @@ STAGED_BYTES = 1 << 20
 OnPut = Callable[[StoreError | None, int], None]
 """Gets the error, if any, and the message id."""
 
+OnReady = Callable[[StoreError | None, Message | None], None]
+"""Gets the error, or the message that may be enqueued now."""
+
 
 class Staged(NamedTuple):
     """A message whose content is being given in pieces.
@@ -62,19 +65,48 @@ class Puts:
             replacing: (message id, queue) of what leaves its queue in the same transaction.
         """
         names = list(queues)
+
+        def ready(error: StoreError | None, message: Message | None) -> None:
+            # Content that was refused must not be enqueued: it would be a message without it.
+            if message is not None:
+                self._enqueue(message, names, on_done, replacing)
+            else:
+                on_done(error, 0)
+
+        self.prepare(header, content, ready, may_stage=may_stage)
+
+    def prepare(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        on_ready: OnReady,
+        *,
+        may_stage: bool,
+    ) -> None:
+        """Make a new message that can be enqueued; at once, unless its content is staged.
+
+        Args:
+            header: Of it.
+            content: Whole, or what `stage` began and has been given all of it.
+            on_ready: Called when content that is staged is durable.
+            may_stage: As for `put`.
+        """
+        message = None
         try:
             if not isinstance(content, Staged):
                 if len(content) <= STAGED_BYTES or not may_stage:
                     message = self._store.message(header, content)
-                    self._enqueue(message, names, on_done, replacing)
-                    return
-                staged, body = self.stage(header), content
-                staged.add(body, _nothing)
-                content = staged
+                else:
+                    staged, body = self.stage(header), content
+                    staged.add(body, _nothing)
+                    content = staged
         except StoreError as error:
-            self._calls.answer((lambda refusal: on_done(refusal, 0), error))
+            self._calls.answer((lambda refusal: on_ready(refusal, None), error))
             return
-        self._put_staged(content, header, names, on_done, replacing)
+        if message is not None:
+            on_ready(None, message)
+        elif isinstance(content, Staged):
+            self._end_staged(content, header, on_ready)
 
     def stage(self, header: MessageHeader) -> Staged:
         """Begin a message whose content is given in pieces.
@@ -91,20 +123,9 @@ class Puts:
 
         return Staged(message, add, writer)
 
-    def _put_staged(
-        self,
-        staged: Staged,
-        header: MessageHeader,
-        names: list[str],
-        on_done: OnPut,
-        replacing: Sequence[tuple[int, str]],
-    ) -> None:
+    def _end_staged(self, staged: Staged, header: MessageHeader, on_ready: OnReady) -> None:
         def ended(error: StoreError | None) -> None:
-            # Content that was refused must not be enqueued: it would be a message without it.
-            if error is None:
-                self._enqueue(whole, names, on_done, replacing)
-            else:
-                on_done(error, whole.message_id)
+            on_ready(error, whole if error is None else None)
 
         whole = staged.message
         try:
