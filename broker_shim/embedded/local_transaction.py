@@ -23,41 +23,22 @@ failed delivery; what it has not is the client's to decide again (4.4.3).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_shim.completion import OnComplete
-from broker_shim.embedded.broker import selecting
+from broker_shim.embedded.posting import Posting
 from broker_shim.embedded.replacing import Replaced, Value
 from broker_shim.embedded.retirement import Retirement
 from broker_shim.embedded.store_calls import Operation
-from broker_shim.embedded.store_puts import Staged
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.store.interface import Message, MessageHeader, MessageStore, TransactionContext
+from broker_shim.store.interface import MessageStore, TransactionContext
 from broker_shim.transactions.refusals import TransactionRefused, rolled_back
 from broker_shim.transactions.standing import Standing
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
-
-
-@dataclass(slots=True)
-class _Post:
-    """A message that was sent.
-
-    Attributes:
-        queues: Names of those that it goes to; none if no subscription selects it.
-        priority: Of it.
-        values: For each last-value queue among them.
-        message: None until all its content is with the store, where that is needed.
-    """
-
-    queues: tuple[str, ...]
-    priority: int
-    values: list[Value]
-    message: Message | None = None
 
 
 class LocalTransaction:
@@ -77,42 +58,22 @@ class LocalTransaction:
     ) -> None:
         self.standing, self.owner = standing, owner
         self._broker, self._clock = broker, clock
-        self._posts: list[_Post] = []
+        self._postings: list[Posting] = []
         self._retirements: list[Retirement] = []
-        self._preparing = 0
         self._on_discharged: OnComplete | None = None
 
-    def publish(
-        self,
-        header: MessageHeader,
-        content: bytes | Staged,
-        queues: Iterable[str],
-        on_done: OnComplete,
-    ) -> None:
-        """As `Broker.publish`, at the commit; `on_done` when the message is taken in."""
-        try:
-            self.standing.take(0 if isinstance(content, Staged) else len(content), self._clock())
-        except TransactionRefused as refusal:
-            on_done(refusal)
-            return
-        names = selecting(self._broker.queues, queues, header)
-        if not names:
-            on_done(None)
-            return
-        post = _Post(names, header.priority, self._broker.replacing.values(header, names))
-        self._posts.append(post)
-        self._preparing += 1
+    def post(self, content_bytes: int) -> Posting:
+        """A message came whole: it is of this transaction, in its place.
 
-        def ready(error: StoreError | None, message: Message | None) -> None:
-            self._preparing -= 1
-            post.message = message
-            if error is not None:
-                self.spoil(str(error))
-            on_done(error)
-            self._commit_if_ready()
+        Args:
+            content_bytes: So much of it waits in memory.
 
-        may_stage = self._broker.all_keep(names)
-        self._broker.calls.puts.prepare(header, content, ready, may_stage=may_stage)
+        Raises:
+            TransactionRefused: The transaction takes no more.
+        """
+        self.standing.take(content_bytes, self._clock())
+        self._postings.append(Posting(self._broker, self._commit_if_ready))
+        return self._postings[-1]
 
     def retire(self, retirement: Retirement) -> None:
         """Take in what a client decided about a delivery: from now on it is this transaction's.
@@ -157,31 +118,29 @@ class LocalTransaction:
         self._undo(on_done)
 
     def _commit_if_ready(self) -> None:
-        """Go on with a commit once the content of all messages is with the store."""
-        if self._on_discharged is None or self._preparing:
+        """Go on with a commit once all messages are taken in, those sent in pieces, too."""
+        if self._on_discharged is None or any(each.is_under_way for each in self._postings):
             return
-        if any(post.message is None for post in self._posts):
-            self._refused(rolled_back("the content of a message was refused"))
+        refused = next((each.error for each in self._postings if each.error is not None), None)
+        if refused is not None:
+            self._refused(rolled_back(str(refused)))
             return
-        values = dict.fromkeys(value for post in self._posts for value in post.values)
-        self._broker.replacing.begin([*values], partial(self._commit, [*values]))
+        values = [*dict.fromkeys(value for each in self._postings for value in each.values)]
+        self._broker.replacing.begin(values, partial(self._commit, values))
 
     def _commit(self, values: list[Value], replaced: Replaced) -> None:
         """Nothing else is under way with these values: hand everything to the store."""
 
         def decided(error: StoreError | None) -> None:
-            came = [(number, value) for number, post in self._numbered() for value in post.values]
+            came = [each for posting in self._postings for each in posting.came()]
             self._broker.replacing.end(values, replaced, came, error)
-            self._ended(error)
+            self._decided(error)
 
-        operations: list[Operation] = []
-        for post in self._posts:
-            queues = [name for name in post.queues if name in self._broker.queues]
-            if not queues:
-                decided(rolled_back(f"queue {post.queues[0]!r} was destroyed"))
-                return
-            post.queues = tuple(queues)
-            operations += [_enqueue(post.message, name) for name in queues if post.message]
+        try:
+            operations = [each for posting in self._postings for each in posting.operations()]
+        except TransactionRefused as refusal:
+            decided(refusal)
+            return
         operations += [each.operation() for each in self._retirements]
         operations += self._replace(replaced)
         if operations:
@@ -190,27 +149,20 @@ class LocalTransaction:
             decided(None)
 
     def _replace(self, replaced: Replaced) -> Iterator[Operation]:
-        newest = {value: number for number, post in self._numbered() for value in post.values}
+        newest = {value: number for each in self._postings for number, value in each.came()}
         for older, name in replaced:
             last_values = self._broker.queues[name].last_values
             value = None if last_values is None else last_values.value(older)
             if value is not None:
                 yield _take_place(older, name, newest[name, value])
 
-    def _numbered(self) -> Iterator[tuple[int, _Post]]:
-        for post in self._posts:
-            if post.message is not None:
-                yield post.message.message_id, post
-
-    def _ended(self, error: StoreError | None) -> None:
+    def _decided(self, error: StoreError | None) -> None:
         if error is not None:
             self._refused(error)
             return
         self._over(committed=True)
-        for number, post in self._numbered():
-            self._broker.metrics.enqueued += len(post.queues)
-            for name in post.queues:
-                self._broker.arrived(name, number, post.priority)
+        for posting in self._postings:
+            posting.arrived()
         for retirement in self._retirements:
             self._retired(retirement)
         self._discharged(None)
@@ -218,6 +170,8 @@ class LocalTransaction:
     def _retired(self, retirement: Retirement) -> None:
         queue, message_id = retirement.link.queue, retirement.taken.message_id
         if self._broker.queues.get(queue.name) is queue:
+            if retirement.is_undeliverable:
+                retirement.link.refuse(message_id)
             if retirement.removes:
                 queue.removed(message_id)
             else:
@@ -243,7 +197,7 @@ class LocalTransaction:
 
     def _undo(self, on_done: OnComplete) -> None:
         """Forget what was sent, and give back what was settled; `on_done` when all of that is."""
-        self._posts.clear()
+        self._postings.clear()
         retirements, self._retirements = self._retirements, []
         left = len(retirements)
 
@@ -260,17 +214,10 @@ class LocalTransaction:
 
     def _discharged(self, error: StoreError | None) -> None:
         on_discharged, self._on_discharged = self._on_discharged, None
-        self._posts.clear()
+        self._postings.clear()
         self._retirements.clear()
         if on_discharged is not None:
             on_discharged(error)
-
-
-def _enqueue(message: Message, queue: str) -> Operation:
-    def call(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-        store.enqueue(message, queue, note, transaction)
-
-    return call
 
 
 def _take_place(older: int, queue: str, newer: int) -> Operation:

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from broker_shim.amqp_1_0.composites import Accepted, Modified, Rejected, Released
 from broker_shim.completion import OnComplete
-from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.outcomes import rejection
 from broker_shim.embedded.store_calls import Operation
 from broker_shim.embedded.taking import Taken
+from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.store.interface import MessageStore, TransactionContext
 
+if TYPE_CHECKING:
+    from broker_shim.embedded.retiring import Retiring
 
-class Retiring(Protocol):
-    """The link that a delivery was sent on.
-
-    Attributes:
-        queue: Where its messages are.
-        holder: What the store knows it by.
-    """
-
-    queue: QueueDispatch
-    holder: str
-
-    def retired(self, retirement: Retirement) -> None:
-        """It is committed: confirm the outcome, unless the client has settled."""
-
-    def taken_back(self, retirement: Retirement, on_done: OnComplete) -> None:
-        """It is rolled back: the client decides again, or nobody does and it is given back."""
+OUTCOMES = (Accepted, Rejected, Released, Modified)
 
 
 @dataclass(slots=True, eq=False)
@@ -39,31 +28,43 @@ class Retirement:
         link: That it was sent on; it may have ended meanwhile.
         delivery: Of the protocol.
         taken: Its message.
-        state: The outcome that the client chose.
-        removes: The outcome takes the message off its queue.
-        detail: What history keeps of such an outcome; None for accepted.
-        failed: An outcome that gives it back raises its delivery count.
+        outcome: What the client chose, one of `OUTCOMES`.
         is_settled: The client has forgotten the delivery.
     """
 
     link: Retiring
-    delivery: Any
+    delivery: Delivery
     taken: Taken
-    state: Any
-    removes: bool
-    detail: Mapping[str, Any] | None = None
-    failed: bool = False
-    is_settled: bool = False
+    outcome: Any
+    is_settled: bool
+
+    @property
+    def removes(self) -> bool:
+        """True if the outcome takes the message off its queue; else it is available again."""
+        return isinstance(self.outcome, Accepted | Rejected)
+
+    @property
+    def failed(self) -> bool:
+        """True if an outcome that gives the message back raises its delivery count."""
+        return isinstance(self.outcome, Modified) and self.outcome.delivery_failed is True
+
+    @property
+    def is_undeliverable(self) -> bool:
+        """True if the link must not get the message again."""
+        return isinstance(self.outcome, Modified) and self.outcome.undeliverable_here is True
 
     def operation(self) -> Operation:
         """The call of the store that does it."""
         message_id, queue, holder = self.taken.message_id, self.link.queue.name, self.link.holder
+        outcome, failed = self.outcome, self.failed
+        detail: Mapping[str, Any] | None = None
+        if isinstance(outcome, Rejected):
+            detail = rejection(outcome)
 
         def remove(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            store.dequeue(message_id, queue, holder, note, transaction, self.detail)
+            store.dequeue(message_id, queue, holder, note, transaction, detail)
 
         def release(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            failed = self.failed
             store.release(message_id, queue, holder, note, transaction, delivery_failed=failed)
 
         return remove if self.removes else release
