@@ -47,10 +47,10 @@ class Puts:
         self,
         header: MessageHeader,
         content: bytes | Staged,
-        queues: Iterable[str],
+        names: Sequence[str],
         on_done: OnPut,
         *,
-        may_stage: bool,
+        all_keep: Callable[[Iterable[str]], bool],
         replacing: Sequence[tuple[int, str]] = (),
     ) -> None:
         """Put a new message on queues, all or none.
@@ -58,13 +58,22 @@ class Puts:
         Args:
             header: Of it.
             content: Whole, or what `stage` began and has been given all of it.
-            queues: Names.
+            names: Of the queues.
             on_done: Called when it is durable.
-            may_stage: Every one of the queues keeps messages. Pieces are in the log only, where a
-                queue that keeps nothing cannot have them: then a large body goes in one call.
+            all_keep: Tells whether all of these queues keep messages. Pieces are in the log only,
+                where a queue that keeps nothing cannot have them: then a large body goes whole.
             replacing: (message id, queue) of what leaves its queue in the same transaction.
         """
-        names = list(queues)
+        if not isinstance(content, Staged) and (
+            len(content) <= STAGED_BYTES or not all_keep(names)
+        ):
+            try:
+                message = self._store.message(header, content)
+            except StoreError as error:
+                self._calls.answer((lambda refusal: on_done(refusal, 0), error))
+                return
+            self._enqueue(message, names, on_done, replacing)
+            return
 
         def ready(error: StoreError | None, message: Message | None) -> None:
             # Content that was refused must not be enqueued: it would be a message without it.
@@ -73,15 +82,10 @@ class Puts:
             else:
                 on_done(error, 0)
 
-        self.prepare(header, content, ready, may_stage=may_stage)
+        self._prepare_staged(header, content, ready)
 
     def prepare(
-        self,
-        header: MessageHeader,
-        content: bytes | Staged,
-        on_ready: OnReady,
-        *,
-        may_stage: bool,
+        self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady, *, may_stage: bool
     ) -> None:
         """Make a new message that can be enqueued; at once, unless its content is staged.
 
@@ -89,24 +93,17 @@ class Puts:
             header: Of it.
             content: Whole, or what `stage` began and has been given all of it.
             on_ready: Called when content that is staged is durable.
-            may_stage: As for `put`.
+            may_stage: All the queues that it will be put on keep messages.
         """
-        message = None
+        if isinstance(content, Staged) or (len(content) > STAGED_BYTES and may_stage):
+            self._prepare_staged(header, content, on_ready)
+            return
         try:
-            if not isinstance(content, Staged):
-                if len(content) <= STAGED_BYTES or not may_stage:
-                    message = self._store.message(header, content)
-                else:
-                    staged, body = self.stage(header), content
-                    staged.add(body, _nothing)
-                    content = staged
+            message = self._store.message(header, content)
         except StoreError as error:
             self._calls.answer((lambda refusal: on_ready(refusal, None), error))
             return
-        if message is not None:
-            on_ready(None, message)
-        elif isinstance(content, Staged):
-            self._end_staged(content, header, on_ready)
+        on_ready(None, message)
 
     def stage(self, header: MessageHeader) -> Staged:
         """Begin a message whose content is given in pieces.
@@ -123,10 +120,21 @@ class Puts:
 
         return Staged(message, add, writer)
 
-    def _end_staged(self, staged: Staged, header: MessageHeader, on_ready: OnReady) -> None:
+    def _prepare_staged(
+        self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady
+    ) -> None:
         def ended(error: StoreError | None) -> None:
             on_ready(error, whole if error is None else None)
 
+        try:
+            if isinstance(content, Staged):
+                staged = content
+            else:
+                staged = self.stage(header)
+                staged.add(content, _nothing)
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_ready(refusal, None), error))
+            return
         whole = staged.message
         try:
             whole = staged.writer.end(self._calls.completion(ended))
@@ -156,8 +164,8 @@ class Puts:
     def _enqueue(
         self,
         message: Message,
-        queues: list[str],
-        on_done: Callable[[StoreError | None, int], None],
+        queues: Sequence[str],
+        on_done: OnPut,
         replacing: Sequence[tuple[int, str]],
     ) -> None:
         message_id = message.message_id
