@@ -48,6 +48,7 @@ class ReceiverLink(Link):
         self._current: Delivery | None = None
         self._current_is_settled = False
         self._is_passed_over = False
+        self._is_asked = False
         self._max_message_bytes = 0
         self._wants_count = bool(remote.unsettled) or _may_be_resumed(remote.target)
 
@@ -88,6 +89,7 @@ class ReceiverLink(Link):
             drain=drain,
             echo=echo or self._wants_count,
         )
+        self._is_asked |= echo or self._wants_count
         self._wants_count = False
         self._credit.give(credit, drain=drain)
 
@@ -95,7 +97,8 @@ class ReceiverLink(Link):
         """The peer told how it stands."""
         self._credit.told(flow.delivery_count, flow.link_credit)
         self.port.tell(FlowReceived(self))
-        if flow.echo and not self.is_gone and self._is_answered:
+        self._is_asked = False
+        if (flow.echo or self._wants_count) and not self.is_gone and self._is_answered:
             self.flow(self._credit.left, drain=self._credit.is_draining)
 
     def received_transfer(self, transfer: Transfer, payload: bytes) -> None:
@@ -194,8 +197,9 @@ class ReceiverLink(Link):
             self.port.forget(delivery)
 
     def _ask_for_count(self) -> None:
+        """Once more after the answer that is on its way, which may be of before."""
         self._wants_count = True
-        if self._is_answered:
+        if self._is_answered and not self._is_asked:
             self.flow(self._credit.left, drain=self._credit.is_draining)
 
     def _abort(self, delivery: Delivery) -> None:

@@ -20,9 +20,6 @@ from broker_shim.protocol_1_0.writing import write
 MAX_STATE_BYTES = 256
 """Of a state told with a transfer, which has to fit the smallest frame that a peer may ask for."""
 
-_UNFINISHED = "another delivery of this link is unfinished: complete it first"
-_NO_CREDIT = "no credit: wait for the peer's flow"
-
 
 class SenderLink(Link):
     """Our sending end.
@@ -82,11 +79,10 @@ class SenderLink(Link):
         """
         self._after(EndpointStep.USED)
         self._check(tag, state)
-        if not (self.credit or waits):
-            raise InvalidCommand(_NO_CREDIT)
         self._check_settled(settled=settled)
-        if tag in self.earlier:
-            raise InvalidCommand("a tag of an earlier attachment: resume that delivery")
+        if self.is_incomplete or tag in self.earlier:
+            raise InvalidCommand("only resumed deliveries may go, or this one is to be resumed")
+        self._check_credit(waits=waits)
         delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
         self._start(delivery, pieces, more=more)
         return delivery
@@ -100,6 +96,7 @@ class SenderLink(Link):
         more: bool = False,
         message_format: int = 0,
         state: Any = None,
+        waits: bool = False,
     ) -> Delivery:
         """Go on with a delivery of an earlier attachment (2.6.13), else as `transfer`.
 
@@ -115,6 +112,7 @@ class SenderLink(Link):
             more: True if it goes on.
             message_format: 0 is AMQP's own.
             state: How the delivery stands here.
+            waits: Take it without credit, too: it goes when there is more.
 
         Raises:
             InvalidCommand: It is none of `earlier`, or as `transfer`.
@@ -123,8 +121,7 @@ class SenderLink(Link):
         self._check(tag, state)
         self._check_earlier(tag)
         is_free = not (more or any(map(len, pieces)))
-        if not (is_free or self._credit.available):
-            raise InvalidCommand(_NO_CREDIT)
+        self._check_credit(waits=waits or is_free)
         delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
         delivery.is_resumed = True
         self._start(delivery, pieces, more=more, is_free=is_free)
@@ -259,12 +256,16 @@ class SenderLink(Link):
 
     def _check(self, tag: bytes, state: Any) -> None:
         if self._current is not None:
-            raise InvalidCommand(_UNFINISHED)
+            raise InvalidCommand("another delivery of this link is unfinished: complete it first")
         if len(tag) > MAX_TAG_BYTES or tag in self.unsettled:
             raise InvalidCommand("a tag has at most 32 bytes and differs from all unsettled ones")
         if state is not None and len(write(state)) > MAX_STATE_BYTES:
             message = f"a state of more than {MAX_STATE_BYTES} bytes"
             raise InvalidCommand(message)
+
+    def _check_credit(self, *, waits: bool) -> None:
+        if not (self._credit.available or waits):
+            raise InvalidCommand("no credit: wait for the peer's flow")
 
     def _check_settled(self, *, settled: bool) -> None:
         mode = self.snd_settle_mode

@@ -149,24 +149,24 @@ class Program:
             options: Of some clients: `transacted`, all it does is in a transaction; `prefetch`.
         """
         again = {"reconnect": True} if isinstance(broker, Forwarder) else {}
-        self._tell("connect", host="127.0.0.1", port=broker.port, **again, **options)
+        self.tell("connect", host="127.0.0.1", port=broker.port, **again, **options)
 
     def disconnect(self) -> None:
         """Close its connection, whatever state that is in."""
-        self._tell("disconnect")
+        self.tell("disconnect")
 
     def send(self, address: str, *messages: Told) -> list[str]:
         """What became of each: "accepted", or "rejected" and why as far as the client knows."""
-        outcomes: list[str] = self._tell("send", address=address, messages=messages)["outcomes"]
+        outcomes: list[str] = self.tell("send", address=address, messages=messages)["outcomes"]
         return outcomes
 
     def open(self, address: str, count: int = 1) -> None:
         """Open a receiver with credit for just so many messages."""
-        self._tell("open", address=address, count=count)
+        self.tell("open", address=address, count=count)
 
     def wait(self, count: int = 1) -> list[Told]:
         """So many messages, which it holds until `settle` or `disconnect`."""
-        messages: list[Told] = self._tell("receive", count=count)["messages"]
+        messages: list[Told] = self.tell("receive", count=count)["messages"]
         return messages
 
     def receive(self, address: str, count: int = 1) -> list[Told]:
@@ -176,7 +176,7 @@ class Program:
 
     def settle(self, *outcomes: str) -> None:
         """Decide on what it holds, in order, then let the receiver go."""
-        self._tell("settle", outcomes=outcomes)
+        self.tell("settle", outcomes=outcomes)
 
     def take(self, address: str, count: int = 1) -> list[Told]:
         """Receive and accept."""
@@ -186,19 +186,19 @@ class Program:
 
     def commit(self) -> str:
         """Commit its transaction and begin another: "committed", or why not."""
-        outcome: str = self._tell("commit")["outcome"]
+        outcome: str = self.tell("commit")["outcome"]
         return outcome
 
     def rollback(self) -> None:
         """Roll its transaction back and begin another."""
-        self._tell("rollback")
+        self.tell("rollback")
 
     def move(self, source: str, *targets: str, batch: int, wait_ms: int) -> Told:
         """Take texts off a queue and send each to others, `batch` of them in one transaction.
 
         Until none comes for `wait_ms`, or the broker is gone: what it was told is committed.
         """
-        return self._tell("move", **{"from": source}, to=targets, batch=batch, wait_ms=wait_ms)
+        return self.tell("move", **{"from": source}, to=targets, batch=batch, wait_ms=wait_ms)
 
     def end(self) -> None:
         """Kill it; nothing of it is needed any more."""
@@ -206,7 +206,8 @@ class Program:
         self._process.communicate()
         self._errors.close()
 
-    def _tell(self, do: str, **arguments: Any) -> Told:
+    def tell(self, do: str, **arguments: Any) -> Told:
+        """Do a command of programs/README.md."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")

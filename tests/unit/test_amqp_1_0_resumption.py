@@ -193,8 +193,8 @@ def test_new_deliveries_wait_until_the_maps_are_complete(client: Client) -> None
     link = resumed(client, {b"%04d" % n: None for n in range(100)}, is_receiver=True)
     client.send(flow(0, 10))
     assert link.credit == 0
-    with pytest.raises(InvalidCommand, match="no credit"):
-        link.transfer(b"new", [b"x"])
+    with pytest.raises(InvalidCommand, match="only resumed"):
+        link.transfer(b"new", [b"x"], waits=True)
     assert link.resume(b"0000", [b"x"]).delivery_id == 0
 
 
@@ -206,12 +206,12 @@ def test_a_new_delivery_after_an_incomplete_map_ends_the_link(client: Client) ->
 
 def test_a_sender_resumes_what_it_told_and_nothing_else(client: Client) -> None:
     link = resumed(client, {b"t": None, b"u": None, b"v": None}, is_receiver=True)
-    client.send(flow(0, 2))
+    client.send(flow(0, 3))
     delivery = link.resume(b"t", [b"hello"], state=Received(0, 0))
     link.transfer(b"new", [b"x"])
     link.resume(b"u", state=Accepted()).dispose(Accepted(), settled=True)
     link.abort_earlier(b"v")
-    assert (link.credit, link.earlier) == (0, {})
+    assert (link.credit, link.earlier) == (1, {})
     told = [each for each in client.performatives() if not isinstance(each, Attach)]
     assert told == [
         Transfer(0, 0, b"t", 0, settled=False, resume=True, state=Received(0, 0)),
@@ -223,6 +223,9 @@ def test_a_sender_resumes_what_it_told_and_nothing_else(client: Client) -> None:
     client.send(Disposition(role=True, first=0, settled=True, state=Rejected()))
     assert client.events[-1].deliveries == (delivery,)  # type: ignore[union-attr]
     assert delivery.is_settled
+    client.send(flow(0, 3, echo=True))
+    (counted,) = client.performatives()
+    assert (counted.delivery_count, counted.link_credit) == (2, 1)
     with pytest.raises(InvalidCommand, match="earlier attachment"):
         link.resume(b"t")
 
@@ -232,7 +235,7 @@ def test_a_resumed_delivery_with_payload_waits_for_credit(client: Client) -> Non
     with pytest.raises(InvalidCommand, match="no credit"):
         link.resume(b"t", [b"x"])
     client.send(flow(0, 1))
-    with pytest.raises(InvalidCommand, match="resume that delivery"):
+    with pytest.raises(InvalidCommand, match="to be resumed"):
         link.transfer(b"t", [b"x"])
     link.resume(b"t", [b"x"], more=True)
     with pytest.raises(InvalidCommand, match="unfinished"):
