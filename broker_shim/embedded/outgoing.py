@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.amqp_1_0.composites import Accepted, Modified, Rejected, Released
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from broker_shim.completion import OnComplete
+from broker_shim.embedded.conditions import refusal_of
 from broker_shim.embedded.delivering import Delivering
+from broker_shim.embedded.links import Held
 from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
 from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.resuming import EarlierDelivery, Resumed, Resuming
+from broker_shim.embedded.retiring import Retiring
 from broker_shim.embedded.taking import Taken
 from broker_shim.errors import StoreError
+from broker_shim.links import LinkEndpoint, holder_of
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.selectors import Selector
+from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
 _log = logging.getLogger(__name__)
+
+AnyDelivery = Delivery | EarlierDelivery
 
 _BATCH = 100
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
@@ -37,6 +52,8 @@ class OutgoingLink:
     Attributes:
         holder: What the store knows it by.
         link: Of the protocol.
+        resuming: What it held when it was attached; None if nothing.
+        has_ended: True from `gone` on.
     """
 
     def __init__(
@@ -44,50 +61,56 @@ class OutgoingLink:
         connection: Connection,
         link: SenderLink,
         queue: QueueDispatch,
-        holder: str,
+        endpoint: LinkEndpoint,
         *,
         is_settled: bool,
-        is_temporary: bool,
         selector: Selector | None = None,
+        resumed: Resumed | None = None,
     ) -> None:
         self._connection = connection
         self.broker = connection.broker
         self.link = link
         self.queue = queue
-        self.holder = holder
+        self._terminus = endpoint.terminus
+        self.holder = holder_of(endpoint.terminus.key)
         self.now_us = connection.now_us
         self._is_settled = is_settled
-        self._is_temporary = is_temporary
         self._selector = selector
         self._unsettled: dict[Delivery, Taken] = {}
         self._delivering = Delivering(self, is_settled=is_settled)
+        self._retiring = Retiring(self)
+        self.resuming = None if resumed is None else Resuming(self, resumed)
         self.credit = 0
-        self._has_ended = False
+        self.has_ended = False
 
     @property
     def is_gone(self) -> bool:
         """True once nothing can be sent on it any more; `gone` follows."""
-        return self._has_ended or self.link.is_gone
+        return self.has_ended or self.link.is_gone
 
     def start(self) -> None:
         """Take a place at the queue."""
         self.queue.add(self, self._selector)
+        if self.resuming is not None:
+            self.resuming.start()
         self.on_flow()
 
     def gone(self) -> None:
-        """The link, its session or its connection ended: what it held is given back."""
-        self._has_ended = True
+        """The link, its session or its connection ended: what it held is given back or kept."""
+        self.has_ended = True
         self.credit = 0
         self.queue.discard(self)
-        held, self._unsettled = self._unsettled, {}
-        for taken in held.values():
-            taken.release()
         self._delivering.gone()
-        if self._is_temporary:
-            self.broker.destroy_queue(self.queue.name)
-            return
-        for taken in held.values():
-            self.give_back(taken.message_id, failed=True)
+        held = {} if self.resuming is None else self.resuming.left()
+        for delivery, taken in self._unsettled.items():
+            taken.release()
+            held[delivery.tag] = Held(taken.message_id, self.queue.name)
+        self._unsettled = {}
+        self.end_holding(held)
+
+    def end_holding(self, held: Mapping[bytes, Held]) -> None:
+        """See `Links.end_holding`."""
+        self.broker.links.end_holding(self._terminus, held)
 
     @property
     def room_bytes(self) -> int:
@@ -108,6 +131,12 @@ class OutgoingLink:
             return
         self._delivering.write()
         self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
+        if self.resuming is not None:
+            self.resuming.go_on()
+            room = min(self.link.resume_credit, _BATCH) - self._delivering.count
+            for message_id in self.resuming.take(room):
+                self.credit = max(0, self.credit - 1)
+                self._delivering.resume(message_id)
         self.broker.wanted(self.queue.name)
         if self.link.is_draining:
             self.broker.dispatch()
@@ -144,6 +173,10 @@ class OutgoingLink:
         """The peer decided, or settled without a decision, which releases."""
         taken = self._unsettled.get(delivery)
         if taken is None:
+            self._retiring.told(delivery)
+            return
+        if isinstance(delivery.remote_state, TransactionalState):
+            self._decided_within(delivery, taken)
             return
         decide = _DECISIONS.get(type(delivery.remote_state))
         if decide is None and delivery.is_settled:
@@ -156,30 +189,61 @@ class OutgoingLink:
             del self._unsettled[delivery]
             taken.release()
 
-    def _accepted(self, delivery: Delivery, message_id: int) -> None:
+    def decide_earlier(self, delivery: EarlierDelivery, message_id: int) -> None:
+        """The peer decided about a delivery while the link was not attached."""
+        _DECISIONS[type(delivery.remote_state)](self, delivery, message_id)
+
+    def _decided_within(self, delivery: Delivery, taken: Taken) -> None:
+        """It decided in a transaction: that has the delivery from now on."""
+        try:
+            transaction = self._connection.transactions.named_by(delivery.remote_state)
+        except TransactionRefused as refusal:
+            self._connection.detach(self.link, refusal_of(refusal))
+            return
+        if delivery.remote_state.outcome is None and not delivery.is_settled:
+            return
+        assert transaction is not None
+        del self._unsettled[delivery]  # first: it may come back at once
+        if self._delivering.decided(delivery):
+            transaction.spoil("it was decided about a message before all of it was sent")
+            self._broken_off(delivery, taken.message_id)
+            taken.release()
+        else:
+            self._retiring.retire(transaction, delivery, taken)
+
+    def unsettle(self, delivery: Delivery, taken: Taken) -> None:
+        """A transaction that had decided about a delivery is undone: the peer decides again."""
+        self._unsettled[delivery] = taken
+
+    def _accepted(self, delivery: AnyDelivery, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
             self.broker.metrics.accepted += error is None
             self.broker.calls.messages.forget(message_id)
             self._settle(delivery, ACCEPTED, error)
 
-        self.broker.settlement.remove(message_id, self.queue.name, self.holder, done)
+        self._remove(message_id, done)
 
-    def _rejected(self, delivery: Delivery, message_id: int) -> None:
+    def _rejected(self, delivery: AnyDelivery, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
             self.broker.metrics.rejected += error is None
             self._settle(delivery, REJECTED, error)
 
-        outcome = rejection(delivery)
+        self._remove(message_id, done, rejection(delivery.remote_state))
+
+    def _remove(
+        self, message_id: int, done: OnComplete, outcome: dict[str, str] | None = None
+    ) -> None:
+        done = self.broker.links.tracked(self._terminus, done)
         self.broker.settlement.remove(message_id, self.queue.name, self.holder, done, outcome)
 
-    def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
+    def _broken_off(self, _delivery: AnyDelivery, message_id: int) -> None:
         """It decided before it had all of it: whatever it said, it cannot have used the message."""
         self.give_back(message_id, failed=True)
 
-    def _released(self, delivery: Delivery, message_id: int) -> None:
+    def _released(self, delivery: AnyDelivery, message_id: int) -> None:
         self.give_back(message_id, failed=False, delivery=delivery, state=RELEASED)
 
-    def _modified(self, delivery: Delivery, message_id: int) -> None:
+    def _modified(self, delivery: AnyDelivery, message_id: int) -> None:
         """Message annotations of the outcome are not kept: stored messages are immutable."""
         remote: Modified = delivery.remote_state
         if remote.undeliverable_here:
@@ -192,19 +256,27 @@ class OutgoingLink:
         message_id: int,
         *,
         failed: bool,
-        delivery: Delivery | None = None,
+        delivery: AnyDelivery | None = None,
         state: object = None,
         delay_s: float = 0.0,
     ) -> None:
         """Make a message that this link holds available again; answer `delivery` with `state`."""
-        done = None if delivery is None else partial(self._settle, delivery, state)
+        done = None
+        if delivery is not None:
+            settle = partial(self._settle, delivery, state)
+            done = self.broker.links.tracked(self._terminus, settle)
         queue, holder = self.queue.name, self.holder
         give_back = self.broker.settlement.give_back
         give_back(message_id, queue, holder, failed=failed, on_done=done, delay_s=delay_s)
 
-    def _settle(self, delivery: Delivery, state: object, error: StoreError | None) -> None:
+    def _settle(self, delivery: AnyDelivery, state: object, error: StoreError | None) -> None:
         """Confirm to the peer, with its own outcome; after an error nothing is confirmed."""
-        if not self.is_gone and error is None:
+        if error is None:
+            self.confirm(delivery, state)
+
+    def confirm(self, delivery: AnyDelivery, state: object) -> None:
+        """Settle a delivery with the outcome that the peer chose, now that it is durable."""
+        if not self.is_gone:
             delivery.dispose(state)
             self._connection.has_output()
 
@@ -217,7 +289,7 @@ class OutgoingLink:
             self._connection.has_output()
 
 
-_DECISIONS: dict[type, Callable[[OutgoingLink, Delivery, int], None]] = {
+_DECISIONS: dict[type, Callable[[OutgoingLink, AnyDelivery, int], None]] = {
     Accepted: OutgoingLink._accepted,  # noqa: SLF001  # a table of this class's own methods
     Rejected: OutgoingLink._rejected,  # noqa: SLF001
     Released: OutgoingLink._released,  # noqa: SLF001

@@ -1,0 +1,100 @@
+"""How a link of tier 2 on which we receive answers: what was stored is stored once.
+
+A delivery's enqueue and the note that it is accepted are one transaction of the store, so after a
+crash a delivery that was stored is known as stored. A sender that attaches again names what it has
+not settled: what we know of it as accepted it settles without sending it, the rest it sends.
+
+When is the note forgotten?
+- As soon as the sender has provably read our answer (`broker_shim.links.proof`): dispositions that
+  wait are written before each flow, so the stream has them in that order.
+- When the sender settles, on a link of rcv-settle-mode second: we say accepted, unsettled; it
+  settles; only then do we forget. A sender that never settles runs out of credit.
+- When it attaches again and does not name the tag: it has settled it.
+
+Notes are forgotten some at a time: an entry too many costs a row, and a tag that the sender has
+settled is never asked for again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
+from broker_shim.completion import OnComplete
+from broker_shim.embedded.outcomes import ACCEPTED
+from broker_shim.embedded.store_calls import Operation
+from broker_shim.links import LinkEndpoint
+from broker_shim.links.proof import Answers
+from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.store.interface import MessageStore, TransactionContext
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.links import Links
+
+_ACCEPTED = {"outcome": "accepted"}
+_AT_ONCE = 32
+
+
+class Answering:
+    """See above. On the loop's thread only."""
+
+    def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:
+        self._links, self._endpoint, self._link = links, endpoint, link
+        self._answers = Answers()
+        self._to_forget: list[bytes] = []
+
+    @property
+    def waits_for_sender(self) -> bool:
+        """True if an answer settles nothing: the sender does."""
+        return self._link.rcv_settle_mode == ReceiverSettleMode.SECOND
+
+    def holds(self, delivery: Delivery) -> bool:
+        """Whether it was stored, and is remembered."""
+        return self._endpoint.terminus.unsettled.get(delivery.tag) is not None
+
+    def knows(self, delivery: Delivery) -> bool:
+        """Whether a delivery that is resumed was stored before."""
+        return delivery.is_resumed and self.holds(delivery)
+
+    def started(self) -> None:
+        """A delivery that takes credit has begun."""
+        self._answers.started()
+        self._forget(self._answers.proved())
+
+    def granted(self, credit: int) -> None:
+        """A flow is written next: what was answered goes before it."""
+        self._link.port.flush()
+        self._answers.granted(credit)
+
+    def noting(self, tag: bytes) -> Operation:
+        """Notes, in the transaction that enqueues it, that a delivery is accepted."""
+
+        def note(
+            _store: MessageStore, on_complete: OnComplete, transaction: TransactionContext
+        ) -> None:
+            self._links.registry.remember(self._endpoint, tag, _ACCEPTED, on_complete, transaction)
+
+        return note
+
+    def tracked(self, on_done: OnComplete) -> OnComplete:
+        """See `Links.tracked`."""
+        return self._links.tracked(self._endpoint.terminus, on_done)
+
+    def accept(self, delivery: Delivery) -> None:
+        """It is stored: say so."""
+        if self.waits_for_sender:
+            delivery.dispose(ACCEPTED, settled=False)
+            return
+        delivery.dispose(ACCEPTED)
+        self._answers.answered(delivery.tag)
+
+    def settled(self, delivery: Delivery) -> None:
+        """The sender has forgotten it."""
+        self._forget([delivery.tag])
+
+    def _forget(self, tags: list[bytes]) -> None:
+        self._to_forget += tags
+        if len(self._to_forget) >= _AT_ONCE:
+            self._links.registry.settle(self._endpoint, self._to_forget)
+            self._to_forget = []
