@@ -186,6 +186,13 @@ class Connection:
             link.refuse(error_of(refusal))
             self.has_output()
 
+    def leave(self, link: Link) -> None:
+        """Detach a link whose terminus lives on."""
+        self._served.end(link, closed=False)
+        if not link.is_gone:
+            link.detach(closed=False)
+            self.has_output()
+
     def lost(self) -> None:
         """All links are gone, as far as the broker goes; the peer may still be told."""
         self._served.lost()

@@ -67,7 +67,10 @@ class IncomingLink:
         self._end_receiving()
 
     def on_flow(self) -> None:
-        """The peer told how it stands: nothing to do here."""
+        """The peer told how it stands: how many it sent may be more than we knew."""
+        if not self.is_gone and self._link.is_answered:
+            self._give_credit()
+            self._connection.has_output()
 
     def on_disposition(self, delivery: Delivery) -> None:
         """A change of state of one that we have read and will answer, or did."""
@@ -77,8 +80,10 @@ class IncomingLink:
                 self._window.done()
                 self._give_credit()
 
-    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
+    def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave up what it was sending."""
+        if self._answering is not None and delivery.is_resumed:
+            self._answering.settled(delivery)
         self._end_receiving()
         self._give_credit()
 

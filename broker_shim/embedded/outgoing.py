@@ -20,7 +20,7 @@ from broker_shim.embedded.delivering import Delivering
 from broker_shim.embedded.links import Held
 from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
 from broker_shim.embedded.queue import QueueDispatch
-from broker_shim.embedded.resuming import EarlierDelivery, Resumed, Resuming
+from broker_shim.embedded.resuming import Resumed, Resuming
 from broker_shim.embedded.retiring import Retiring
 from broker_shim.embedded.taking import Taken
 from broker_shim.errors import StoreError
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
 _log = logging.getLogger(__name__)
-
-AnyDelivery = Delivery | EarlierDelivery
 
 _BATCH = 100
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
@@ -132,7 +130,6 @@ class OutgoingLink:
         self._delivering.write()
         self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
         if self.resuming is not None:
-            self.resuming.go_on()
             room = min(self.link.resume_credit, _BATCH) - self._delivering.count
             for message_id in self.resuming.take(room):
                 self.credit = max(0, self.credit - 1)
@@ -189,9 +186,13 @@ class OutgoingLink:
             del self._unsettled[delivery]
             taken.release()
 
-    def decide_earlier(self, delivery: EarlierDelivery, message_id: int) -> None:
-        """The peer decided about a delivery while the link was not attached."""
+    def decide(self, delivery: Delivery, message_id: int) -> None:
+        """The peer has decided about a delivery while the link was not attached."""
         _DECISIONS[type(delivery.remote_state)](self, delivery, message_id)
+
+    def leave(self) -> None:
+        """Detach, for the peer to attach again."""
+        self._connection.leave(self.link)
 
     def _decided_within(self, delivery: Delivery, taken: Taken) -> None:
         """It decided in a transaction: that has the delivery from now on."""
@@ -215,7 +216,7 @@ class OutgoingLink:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
         self._unsettled[delivery] = taken
 
-    def _accepted(self, delivery: AnyDelivery, message_id: int) -> None:
+    def _accepted(self, delivery: Delivery, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
             self.broker.metrics.accepted += error is None
             self.broker.calls.messages.forget(message_id)
@@ -223,7 +224,7 @@ class OutgoingLink:
 
         self._remove(message_id, done)
 
-    def _rejected(self, delivery: AnyDelivery, message_id: int) -> None:
+    def _rejected(self, delivery: Delivery, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
             self.broker.metrics.rejected += error is None
             self._settle(delivery, REJECTED, error)
@@ -236,14 +237,14 @@ class OutgoingLink:
         done = self.broker.links.tracked(self._terminus, done)
         self.broker.settlement.remove(message_id, self.queue.name, self.holder, done, outcome)
 
-    def _broken_off(self, _delivery: AnyDelivery, message_id: int) -> None:
+    def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
         """It decided before it had all of it: whatever it said, it cannot have used the message."""
         self.give_back(message_id, failed=True)
 
-    def _released(self, delivery: AnyDelivery, message_id: int) -> None:
+    def _released(self, delivery: Delivery, message_id: int) -> None:
         self.give_back(message_id, failed=False, delivery=delivery, state=RELEASED)
 
-    def _modified(self, delivery: AnyDelivery, message_id: int) -> None:
+    def _modified(self, delivery: Delivery, message_id: int) -> None:
         """Message annotations of the outcome are not kept: stored messages are immutable."""
         remote: Modified = delivery.remote_state
         if remote.undeliverable_here:
@@ -256,7 +257,7 @@ class OutgoingLink:
         message_id: int,
         *,
         failed: bool,
-        delivery: AnyDelivery | None = None,
+        delivery: Delivery | None = None,
         state: object = None,
         delay_s: float = 0.0,
     ) -> None:
@@ -269,16 +270,18 @@ class OutgoingLink:
         give_back = self.broker.settlement.give_back
         give_back(message_id, queue, holder, failed=failed, on_done=done, delay_s=delay_s)
 
-    def _settle(self, delivery: AnyDelivery, state: object, error: StoreError | None) -> None:
+    def _settle(self, delivery: Delivery, state: object, error: StoreError | None) -> None:
         """Confirm to the peer, with its own outcome; after an error nothing is confirmed."""
         if error is None:
             self.confirm(delivery, state)
 
-    def confirm(self, delivery: AnyDelivery, state: object) -> None:
+    def confirm(self, delivery: Delivery, state: object) -> None:
         """Settle a delivery with the outcome that the peer chose, now that it is durable."""
         if not self.is_gone:
             delivery.dispose(state)
             self._connection.has_output()
+            if self.resuming is not None:
+                self.resuming.end_if_worked_off()
 
     def caught_up(self) -> None:
         """See `Consumer.caught_up`: a drain is over, unless something is under way."""
@@ -289,7 +292,7 @@ class OutgoingLink:
             self._connection.has_output()
 
 
-_DECISIONS: dict[type, Callable[[OutgoingLink, AnyDelivery, int], None]] = {
+_DECISIONS: dict[type, Callable[[OutgoingLink, Delivery, int], None]] = {
     Accepted: OutgoingLink._accepted,  # noqa: SLF001  # a table of this class's own methods
     Rejected: OutgoingLink._rejected,  # noqa: SLF001
     Released: OutgoingLink._released,  # noqa: SLF001

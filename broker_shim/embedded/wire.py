@@ -67,7 +67,7 @@ class Wire:
     ) -> Delivery:
         """A new delivery, or the same one again if the link brought it from before."""
         if tag in self._link.earlier:
-            return self._link.resume(tag, pieces, settled=settled, more=more)
+            return self._link.resume(tag, pieces, settled=settled, more=more, waits=waits)
         return self._link.transfer(tag, pieces, settled=settled, more=more, waits=waits)
 
     def go_on(self, room_bytes: int) -> bool:
