@@ -78,7 +78,8 @@ class Broker:
         self.bulk = BulkOperations(self)
         self.scanning = Scanning(self)
         self.replacing = Replacing(self)
-        registry = registry or LinkRegistry(NoLinkStore(), MemoryUnsettledStore())
+        if registry is None:
+            registry = LinkRegistry(NoLinkStore(), MemoryUnsettledStore())
         self.links = Links(self, registry)
 
     @property
