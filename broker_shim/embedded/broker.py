@@ -78,7 +78,7 @@ class Broker:
         self.bulk = BulkOperations(self)
         self.scanning = Scanning(self)
         self.replacing = Replacing(self)
-        if registry is None:  # not `or`: an empty one is false
+        if registry is None:
             registry = LinkRegistry(NoLinkStore(), MemoryUnsettledStore())
         self.links = Links(self, registry)
 

@@ -257,12 +257,12 @@ class Connection:
         self.end_link(event.link, closed=False)
 
     def _session_ended(self, event: SessionEnded) -> None:
-        self._served.end_session(event.session.links)
+        self._served.end_session(event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
 
     def _session_failed(self, event: SessionFailed) -> None:
-        self._served.end_session(event.session.links)
+        self._served.end_session(event.session)
 
     def _closed(self, _event: Closed) -> None:
         self.lost()
