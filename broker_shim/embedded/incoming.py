@@ -76,9 +76,6 @@ class IncomingLink:
         """A change of state of one that we have read and will answer, or did."""
         if self._answering is not None and delivery.is_settled and self._answering.holds(delivery):
             self._answering.settled(delivery)
-            if self._answering.waits_for_sender:
-                self._window.done()
-                self._give_credit()
 
     def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave up what it was sending."""
@@ -229,8 +226,7 @@ class IncomingLink:
     def _accept(self, delivery: Delivery) -> None:
         """It is stored: say so."""
         answering = self._answering
-        if answering is None or delivery.is_settled or not answering.waits_for_sender:
-            self._window.done()
+        self._window.done()
         if self.is_gone:
             return
         if answering is None:
