@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,7 @@ class OutgoingLink:
     Attributes:
         holder: What the store knows it by.
         link: Of the protocol.
+        terminus: Our end of it, which may outlive this.
         resuming: What it held when it was attached; None if nothing.
         has_ended: True from `gone` on.
     """
@@ -69,8 +70,8 @@ class OutgoingLink:
         self.broker = connection.broker
         self.link = link
         self.queue = queue
-        self._terminus = endpoint.terminus
-        self.holder = holder_of(endpoint.terminus.key)
+        self.terminus = endpoint.terminus
+        self.holder = holder_of(self.terminus.key)
         self.now_us = connection.now_us
         self._is_settled = is_settled
         self._selector = selector
@@ -80,6 +81,7 @@ class OutgoingLink:
         self.resuming = None if resumed is None else Resuming(self, resumed)
         self.credit = 0
         self.has_ended = False
+        self._is_refresh_due = False
 
     @property
     def is_gone(self) -> bool:
@@ -104,11 +106,7 @@ class OutgoingLink:
             taken.release()
             held[delivery.tag] = Held(taken.message_id, self.queue.name)
         self._unsettled = {}
-        self.end_holding(held)
-
-    def end_holding(self, held: Mapping[bytes, Held]) -> None:
-        """See `Links.end_holding`."""
-        self.broker.links.end_holding(self._terminus, held)
+        self.broker.links.end_holding(self.terminus, held)
 
     @property
     def room_bytes(self) -> int:
@@ -128,12 +126,9 @@ class OutgoingLink:
             self.wait_for_room()
             return
         self._delivering.write()
-        self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
         if self.resuming is not None:
-            room = min(self.link.resume_credit, _BATCH) - self._delivering.count
-            for message_id in self.resuming.take(room):
-                self.credit = max(0, self.credit - 1)
-                self._delivering.resume(message_id)
+            self.resuming.go_on(self._delivering, _BATCH)
+        self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
         self.broker.wanted(self.queue.name)
         if self.link.is_draining:
             self.broker.dispatch()
@@ -147,8 +142,13 @@ class OutgoingLink:
     def refresh(self) -> None:
         """Take more well before all that is under way has come; a drain may be over."""
         is_due = self._delivering.count <= _BATCH // 2 or self.link.is_draining
-        if not self.is_gone and is_due:
-            self.on_flow()
+        if is_due and not self._is_refresh_due:
+            self._is_refresh_due = True  # once, for all that comes in this turn
+            self.broker.before_dispatch(self._refresh)
+
+    def _refresh(self) -> None:
+        self._is_refresh_due = False
+        self.on_flow()
 
     def sent(self, delivery: Delivery, taken: Taken) -> None:
         """A delivery is on its way to the peer, or begins to be."""
@@ -234,7 +234,7 @@ class OutgoingLink:
     def _remove(
         self, message_id: int, done: OnComplete, outcome: dict[str, str] | None = None
     ) -> None:
-        done = self.broker.links.tracked(self._terminus, done)
+        done = self.broker.links.tracked(self.terminus, done)
         self.broker.settlement.remove(message_id, self.queue.name, self.holder, done, outcome)
 
     def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
@@ -265,7 +265,7 @@ class OutgoingLink:
         done = None
         if delivery is not None:
             settle = partial(self._settle, delivery, state)
-            done = self.broker.links.tracked(self._terminus, settle)
+            done = self.broker.links.tracked(self.terminus, settle)
         queue, holder = self.queue.name, self.holder
         give_back = self.broker.settlement.give_back
         give_back(message_id, queue, holder, failed=failed, on_done=done, delay_s=delay_s)
