@@ -13,7 +13,7 @@ from proton import Delivery, Described, Endpoint, Message, symbol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.routing import DEFAULT_EXCHANGES
+from broker_shim.embedded.broker import recover
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.store.interface import MessageStore, Queue, TransactionContext
 from broker_shim.store.memory import MemoryMessageStore
@@ -41,14 +41,13 @@ class FailingCommits(MemoryMessageStore):
 
 
 class Client(Bench):
-    """A broker with a queue q, and a client with a coordinator, a sender and a receiver."""
+    """A broker that has started on a store, with a queue q; a client with a coordinator."""
 
     def __init__(self, store: MessageStore, **arguments: Any) -> None:
         super().__init__(store)
         self.store = store
+        recover(store, self.broker)
         self.broker.create_queue(Queue("q", arguments=arguments), lambda _error: None)
-        for name, kind in DEFAULT_EXCHANGES.items():
-            self.broker.router.add_exchange(name, kind)
         self.run()
         self._tags = 0
         self.coordinator = self.coordinate()
@@ -95,11 +94,12 @@ class Client(Bench):
         self.exchange()
         return delivery
 
-    def publish_one(self, body: object, **more: Any) -> None:
+    def publish_one(self, body: object, link: Any = None, **more: Any) -> None:
         """Send a message in no transaction."""
-        self.sender.delivery(self.tag())
-        self.sender.send(bytes(Message(body, durable=True, **more).encode()))
-        self.sender.advance()
+        link = link or self.sender
+        link.delivery(self.tag())
+        link.send(bytes(Message(body, durable=True, **more).encode()))
+        link.advance()
         self.exchange()
 
     def post(self, txn_id: bytes, body: object, link: Any = None, **more: Any) -> Delivery:
