@@ -29,6 +29,9 @@ FLAGS = st.booleans()
 STAGED_BYTES = 1000
 OUTCOMES = st.sampled_from(
     [
+        None,
+        None,
+        None,
         (Delivery.ACCEPTED, ()),
         (Delivery.ACCEPTED, ()),
         (Delivery.REJECTED, ()),
@@ -37,6 +40,9 @@ OUTCOMES = st.sampled_from(
     ]
 )
 Outcome = tuple[Any, tuple[bool, ...]]
+Step = tuple[int, Outcome | None, bool]
+"""A number to choose by; send, or this outcome; large, or settled."""
+PLANS = st.lists(st.tuples(NUMBERS, OUTCOMES, FLAGS), min_size=1, max_size=4)
 
 
 @dataclass(eq=False)
@@ -137,28 +143,37 @@ class TransactionMachine(RuleBasedStateMachine):
         self.collect()
 
     @precondition(lambda self: len(self.open) < 3)
-    @rule()
-    def declare(self) -> None:
+    @rule(plan=PLANS)
+    def declare(self, plan: list[Step]) -> None:
         self.open.append(Open(self.client.declare()))
+        self.operate(self.open[-1], plan)
 
     @precondition(lambda self: self.open)
-    @rule(which=NUMBERS, queue=st.sampled_from(QUEUES), is_large=FLAGS)
-    def post(self, which: int, queue: str, is_large: bool) -> None:
-        transaction, name = self.choose(which), self.new_name(is_large=is_large)
-        self.client.post(transaction.txn_id, self.body(name), self.senders[queue])
-        transaction.posted.append((queue, name))
+    @rule(which=NUMBERS, plan=PLANS)
+    def go_on(self, which: int, plan: list[Step]) -> None:
+        self.operate(self.choose(which), plan)
+
+    def operate(self, transaction: Open, plan: list[Step]) -> None:
+        """Send to a queue, or decide about a message that is in no transaction."""
+        for number, outcome, flag in plan:
+            if outcome is None:
+                self.post(transaction, QUEUES[number % 2], is_large=flag)
+            elif self.free():
+                self.retire(transaction, number, outcome, settled=flag)
         self.collect()
 
-    @precondition(lambda self: self.open and self.free())
-    @rule(which=NUMBERS, number=NUMBERS, outcome=OUTCOMES, settled=FLAGS)
-    def retire(self, which: int, number: int, outcome: Outcome, settled: bool) -> None:
-        transaction, (queue, name) = self.choose(which), self.free()[number % len(self.free())]
+    def post(self, transaction: Open, queue: str, *, is_large: bool) -> None:
+        name = self.new_name(is_large=is_large)
+        self.client.post(transaction.txn_id, self.body(name), self.senders[queue])
+        transaction.posted.append((queue, name))
+
+    def retire(self, transaction: Open, number: int, outcome: Outcome, *, settled: bool) -> None:
+        queue, name = self.free()[number % len(self.free())]
         delivery = self.deliveries[name]
         self.client.retire(transaction.txn_id, delivery, *outcome, settled=settled)
         transaction.retired[name] = queue, outcome, settled
         if settled:
             del self.deliveries[name]
-        self.collect()
 
     @precondition(lambda self: self.free())
     @rule(number=NUMBERS, accepted=FLAGS)
