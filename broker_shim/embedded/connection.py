@@ -58,20 +58,19 @@ class Connection:
     Attributes:
         identity: Who the peer is, as SASL says; "anonymous" if it was not asked.
         transactions: Of this peer.
-        unsent_bytes: Handed out by `output` and not yet `written`.
     """
 
     def __init__(
         self,
         broker: Broker,
-        has_output: Callable[[Connection], None],
+        has_output: Callable[[], None],
         access: Access = LOOPBACK,
     ) -> None:
         self.broker = broker
         self.now_us = now_us
         self.number = next(_numbers)
         self.identity = "anonymous"
-        self.unsent_bytes = 0
+        self._unsent_bytes = 0
         self._has_output = has_output
         self.transactions = Transactions(broker)
         self._links: dict[Link, LinkEndpoint] = {}
@@ -88,17 +87,27 @@ class Connection:
         return (remote.container_id if remote else "") or f"connection-{self.number}"
 
     @property
+    def is_open(self) -> bool:
+        """True once the peer has opened."""
+        return self._machine.remote is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing more can be said to the peer."""
+        return self._machine.is_closed or self._hangs_up
+
+    @property
     def is_over(self) -> bool:
         """True once nothing is read any more: write what waits, then hang up."""
         return self._machine.is_over or self._hangs_up
 
     def has_output(self) -> None:
         """Something is to be written."""
-        self._has_output(self)
+        self._has_output()
 
     def room_bytes(self, link: Link) -> int:
         """How much more of a link's session may wait to be written; negative if too much does."""
-        waiting = self._machine.pending_bytes + self.unsent_bytes + link.port.waiting_bytes
+        waiting = self._machine.pending_bytes + self._unsent_bytes + link.port.waiting_bytes
         return self.broker.settings.buffered_bytes - waiting
 
     def wait_for_room(self, endpoint: LinkEndpoint) -> None:
@@ -122,14 +131,12 @@ class Connection:
         self.has_output()
 
     def output(self) -> bytes:
-        """The next bytes to write; tell `written` when they are with the peer."""
-        encoded = b"".join(self._machine.data_to_send(now_s=time.monotonic()))
-        self.unsent_bytes += len(encoded)
-        return encoded
+        """The next bytes to write; then tell how many are `unsent`."""
+        return b"".join(self._machine.data_to_send(now_s=time.monotonic()))
 
-    def written(self, byte_count: int) -> None:
-        """So much of `output` is with the peer."""
-        self.unsent_bytes -= byte_count
+    def unsent(self, byte_count: int) -> None:
+        """So much of what `output` handed out is not with the peer yet; there may be room again."""
+        self._unsent_bytes = byte_count
         if self._waiting_for_room:
             waiting, self._waiting_for_room = self._waiting_for_room, []
             for endpoint in waiting:
