@@ -13,7 +13,7 @@ from proton.reactor import Container
 from tests.system.clients import is_empty, send, take
 from tests.system.conftest import StartBroker
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 class Relay(MessagingHandler, TransactionHandler):  # type: ignore[misc]  # proton has no types
