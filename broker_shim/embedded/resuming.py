@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Accepted
+from broker_shim.embedded.deciding import DECISIONS
 from broker_shim.embedded.links import Held
 from broker_shim.links.terminus import DeliveryState
 from broker_shim.protocol_1_0.link import Link
@@ -101,7 +102,7 @@ class Resuming:
                 outcome = (link.remote.unsettled or {})[tag]
                 delivery = link.resume(tag, state=outcome)
                 delivery.remote_state = outcome
-                self.owner.decide(delivery, held.message_id)
+                DECISIONS[type(outcome)](self.owner, delivery, held.message_id)
             elif step is Step.RESUME:
                 self.to_send[tag] = held
             else:
