@@ -87,8 +87,7 @@ def serve(
 
     metrics = Metrics()
     calls = StoreCalls(store, inbox, fatal)
-    registry = LinkRegistry(*link_stores_of(store))
-    broker = Broker(calls, settings, metrics, loop.later, registry)
+    broker = Broker(calls, settings, metrics, loop.later, LinkRegistry(*link_stores_of(store)))
     try:
         listening = listening_socket(address)
         recover(store, broker)
