@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cproton import (
-    PN_COORDINATOR,
-    PN_RCV_FIRST,
-    pn_link_is_sender,
-    pn_link_open,
-    pn_link_remote_snd_settle_mode,
-    pn_link_remote_target,
-    pn_link_set_max_message_size,
-    pn_link_set_rcv_settle_mode,
-    pn_link_set_snd_settle_mode,
-    pn_link_target,
-    pn_terminus_get_address,
-    pn_terminus_get_type,
-    pn_terminus_is_dynamic,
-    pn_terminus_set_address,
-    pn_terminus_set_dynamic,
-    pn_terminus_set_type,
-)
-
+from broker_shim.amqp_1_0.composites import Coordinator, Target
+from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.embedded.address import (
     AmbiguousNode,
     MalformedNode,
@@ -30,56 +13,50 @@ from broker_shim.embedded.address import (
 )
 from broker_shim.embedded.attach_source import attach_source
 from broker_shim.embedded.attaching import (
-    copy_source,
+    grant,
     refuse,
     refuse_node,
+    same_source,
     temporary_name,
     when_there,
 )
-from broker_shim.embedded.conditions import (
-    NOT_IMPLEMENTED,
-    Refusal,
-)
+from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal
 from broker_shim.embedded.incoming import IncomingLink
+from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.protocol_1_0.sender import SenderLink
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
-_PN_SOURCE, _PN_TARGET = 1, 2
 
-
-def attach(connection: Connection, link: Any) -> None:
+def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
     """Serve a link that the peer opened, or refuse it."""
-    if pn_link_is_sender(link):
+    if isinstance(link, SenderLink):
         attach_source(connection, link)
+    elif isinstance(link.remote.target, Coordinator):
+        refuse(connection, link, Refusal(NOT_IMPLEMENTED, "AMQP transactions are not served"))
     else:
         _attach_incoming(connection, link)
 
 
-def _attach_incoming(connection: Connection, link: Any) -> None:
-    remote = pn_link_remote_target(link)
-    if pn_terminus_get_type(remote) == PN_COORDINATOR:
-        refuse(connection, link, Refusal(NOT_IMPLEMENTED, "AMQP transactions are not served"))
-        return
-    dynamic = bool(pn_terminus_is_dynamic(remote))
-    address = None if dynamic else pn_terminus_get_address(remote)
-    name = temporary_name() if dynamic else address
+def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
+    remote: Target = link.remote.target or Target()
+    name = temporary_name() if remote.dynamic else remote.address
     destinations = connection.broker.destinations
-    node = QueueNode(name) if dynamic and name else destinations.node_of(name)
+    node = QueueNode(name) if remote.dynamic and name else destinations.node_of(name)
     if isinstance(node, AmbiguousNode | MalformedNode):
         refuse_node(connection, link, node)
         return
 
     def ready() -> None:
-        local = pn_link_target(link)
-        pn_terminus_set_type(local, _PN_TARGET)
-        pn_terminus_set_dynamic(local, dynamic)
-        pn_terminus_set_address(local, name)
-        copy_source(link)
-        pn_link_set_snd_settle_mode(link, pn_link_remote_snd_settle_mode(link))
-        pn_link_set_rcv_settle_mode(link, PN_RCV_FIRST)
-        pn_link_set_max_message_size(link, connection.broker.settings.max_message_bytes)
-        pn_link_open(link)
-        connection.attached(link, IncomingLink(connection, link, node))
+        grant(
+            connection,
+            link,
+            IncomingLink(connection, link, node),
+            source=same_source(link),
+            target=Target(name, dynamic=remote.dynamic),
+            rcv_settle_mode=ReceiverSettleMode.FIRST,
+            max_message_size=connection.broker.settings.max_message_bytes,
+        )
 
-    when_there(connection, link, node, ready, is_temporary=dynamic)
+    when_there(connection, link, node, ready, is_temporary=remote.dynamic)

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from cproton import (
-    PN_DIST_MODE_COPY,
-    PN_SND_SETTLED,
-    pn_link_name,
-    pn_link_open,
-    pn_link_remote_rcv_settle_mode,
-    pn_link_remote_snd_settle_mode,
-    pn_link_remote_source,
-    pn_link_set_rcv_settle_mode,
-    pn_link_set_snd_settle_mode,
-    pn_link_source,
-    pn_terminus_get_address,
-    pn_terminus_get_distribution_mode,
-    pn_terminus_is_dynamic,
-    pn_terminus_set_address,
-    pn_terminus_set_distribution_mode,
-    pn_terminus_set_dynamic,
-    pn_terminus_set_type,
-)
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.addressing.fqqn import BindingKey, name_of
+from broker_shim.amqp_1_0.composites import Source
+from broker_shim.amqp_1_0.definitions import SenderSettleMode, StdDistMode
 from broker_shim.embedded.address import (
     AddressNode,
     AmbiguousNode,
@@ -36,10 +18,11 @@ from broker_shim.embedded.address import (
 )
 from broker_shim.embedded.attaching import (
     answer,
-    copy_target,
     expect,
+    grant,
     refuse,
     refuse_node,
+    same_target,
     temporary_name,
     when_there,
 )
@@ -49,16 +32,14 @@ from broker_shim.embedded.conditions import (
     RESOURCE_LOCKED,
     Refusal,
 )
-from broker_shim.embedded.filters import Filters
+from broker_shim.embedded.filters import Filters, read_filters
 from broker_shim.embedded.outgoing import OutgoingLink
-from broker_shim.embedded.terminus_filters import filters_of, set_filters
+from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.selectors import InvalidSelector
 from sparkstore.queue_names import shown
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
-
-_PN_SOURCE, _PN_TARGET = 1, 2
 
 
 class Wanted(NamedTuple):
@@ -79,15 +60,14 @@ class Wanted(NamedTuple):
     is_subscription: bool = False
 
 
-def attach_source(connection: Connection, link: Any) -> None:
+def attach_source(connection: Connection, link: SenderLink) -> None:
     """Serve a link on which the peer receives, or refuse it."""
-    remote = pn_link_remote_source(link)
-    dynamic = bool(pn_terminus_is_dynamic(remote))
-    address = temporary_name() if dynamic else pn_terminus_get_address(remote)
+    remote: Source = link.remote.source or Source()
+    address = temporary_name() if remote.dynamic else remote.address
     destinations = connection.broker.destinations
-    node = QueueNode(address) if dynamic and address else destinations.source_of(address)
+    node = QueueNode(address) if remote.dynamic and address else destinations.source_of(address)
     try:
-        filters = filters_of(link)
+        filters = read_filters(remote.filter)
     except InvalidSelector as reason:
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
         return
@@ -97,16 +77,16 @@ def attach_source(connection: Connection, link: Any) -> None:
         case AmbiguousNode() | MalformedNode():
             refuse_node(connection, link, node)
         case QueueNode(queue):
-            wanted = Wanted(address, queue, filters, is_temporary=dynamic)
+            wanted = Wanted(address or queue, queue, filters, is_temporary=remote.dynamic)
             ready = partial(_outgoing_ready, connection, link, wanted)
-            when_there(connection, link, node, ready, is_temporary=dynamic)
+            when_there(connection, link, node, ready, is_temporary=remote.dynamic)
         case AddressNode() | ExchangeNode():
-            _subscribe(connection, link, address, node, filters)
+            _subscribe(connection, link, address or "", node, filters)
 
 
 def _subscribe(
     connection: Connection,
-    link: Any,
+    link: SenderLink,
     address: str,
     node: AddressNode | ExchangeNode,
     filters: Filters,
@@ -132,7 +112,7 @@ def _subscribe(
         broker.subscribe(queue, node, on_done)
 
 
-def _outgoing_ready(connection: Connection, link: Any, wanted: Wanted) -> None:
+def _outgoing_ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
     """Answer the attach with what is granted, and start to serve."""
     queue = connection.broker.queues[wanted.queue]
     is_browser = _is_browser(link, wanted)
@@ -140,38 +120,37 @@ def _outgoing_ready(connection: Connection, link: Any, wanted: Wanted) -> None:
         text = f"queue {shown(wanted.queue)} is exclusive, and has a consumer: try again later"
         refuse(connection, link, Refusal(RESOURCE_LOCKED, text))
         return
-    _answer_source(link, wanted)
-    pn_link_open(link)
-    if is_browser:
-        connection.attached(link, BrowsingLink(connection, link, queue, wanted.filters.selector))
-        return
+    endpoint: BrowsingLink | OutgoingLink
     selector = wanted.filters.selector
-    if wanted.is_subscription:
-        queue.only, selector = selector, None
-    endpoint = OutgoingLink(
-        connection,
-        link,
-        queue,
-        f"{connection.container}/{pn_link_name(link)}",
-        is_settled=pn_link_remote_snd_settle_mode(link) == PN_SND_SETTLED,
-        is_temporary=wanted.is_temporary,
-        selector=selector,
+    if is_browser:
+        endpoint = BrowsingLink(connection, link, queue, selector)
+    else:
+        if wanted.is_subscription:
+            queue.only, selector = selector, None
+        endpoint = OutgoingLink(
+            connection,
+            link,
+            queue,
+            f"{connection.container}/{link.name}",
+            is_settled=link.remote.snd_settle_mode == SenderSettleMode.SETTLED,
+            is_temporary=wanted.is_temporary,
+            selector=selector,
+        )
+    target = same_target(link)
+    grant(connection, link, endpoint, source=_source(link, wanted), target=target)
+
+
+def _is_browser(link: SenderLink, wanted: Wanted) -> bool:
+    source = link.remote.source
+    is_copy = source is not None and source.distribution_mode == StdDistMode.COPY
+    return is_copy and not wanted.is_temporary
+
+
+def _source(link: SenderLink, wanted: Wanted) -> Source:
+    remote: Source = link.remote.source or Source()
+    return Source(
+        wanted.address,
+        dynamic=remote.dynamic,
+        distribution_mode=remote.distribution_mode,
+        filter=wanted.filters.answer,
     )
-    connection.attached(link, endpoint)
-
-
-def _is_browser(link: Any, wanted: Wanted) -> bool:
-    mode = pn_terminus_get_distribution_mode(pn_link_remote_source(link))
-    return bool(mode == PN_DIST_MODE_COPY and not wanted.is_temporary)
-
-
-def _answer_source(link: Any, wanted: Wanted) -> None:
-    remote, local = pn_link_remote_source(link), pn_link_source(link)
-    pn_terminus_set_type(local, _PN_SOURCE)
-    pn_terminus_set_dynamic(local, pn_terminus_is_dynamic(remote))
-    pn_terminus_set_address(local, wanted.address)
-    pn_terminus_set_distribution_mode(local, pn_terminus_get_distribution_mode(remote))
-    set_filters(link, wanted.filters)
-    copy_target(link)
-    pn_link_set_snd_settle_mode(link, pn_link_remote_snd_settle_mode(link))
-    pn_link_set_rcv_settle_mode(link, pn_link_remote_rcv_settle_mode(link))

@@ -1,4 +1,4 @@
-"""What both sides of an attach need: waiting for what it names, and refusals.
+"""What both sides of an attach need: waiting for what it names, the answer, and refusals.
 
 A link is answered when all that it needs exists durably. A refused one is attached and detached
 with the reason (AMQP 1.0 section 2.6.3), so that the client's library reports it.
@@ -10,19 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from cproton import (
-    PN_UNSPECIFIED,
-    pn_link_is_sender,
-    pn_link_open,
-    pn_link_remote_source,
-    pn_link_remote_target,
-    pn_link_source,
-    pn_link_target,
-    pn_terminus_get_address,
-    pn_terminus_set_address,
-    pn_terminus_set_type,
-)
-
+from broker_shim.amqp_1_0.composites import Source, Target
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import (
     AmbiguousNode,
@@ -35,15 +23,21 @@ from broker_shim.embedded.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
     Refusal,
+    error_of,
     refusal_of,
 )
+from broker_shim.embedded.endpoints import LinkEndpoint
 from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.protocol_1_0.errors import InvalidCommand
+from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.store.interface import Queue
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
-_PN_SOURCE, _PN_TARGET = 1, 2
+AnyLink = ReceiverLink | SenderLink
 
 
 class _Pending:
@@ -62,13 +56,13 @@ class _Pending:
     def on_flow(self) -> None:
         """Read again when it starts."""
 
-    def on_delivery(self, delivery: Any) -> None:
-        """It has no credit."""
+    def on_disposition(self, delivery: Delivery) -> None:
+        """It has no deliveries."""
 
 
 def when_there(
     connection: Connection,
-    link: Any,
+    link: AnyLink,
     node: Node,
     ready: Callable[[], None],
     *,
@@ -86,7 +80,7 @@ def when_there(
         connection.broker.ensure_queue(node.queue, on_done)
 
 
-def expect(connection: Connection, link: Any) -> _Pending:
+def expect(connection: Connection, link: AnyLink) -> _Pending:
     """Remember a link that cannot be answered yet."""
     pending = _Pending()
     connection.expect(link, pending)
@@ -94,12 +88,12 @@ def expect(connection: Connection, link: Any) -> _Pending:
 
 
 def answer(
-    connection: Connection, link: Any, pending: _Pending, ready: Callable[[], None]
+    connection: Connection, link: AnyLink, pending: _Pending, ready: Callable[[], None]
 ) -> Callable[[StoreError | None], None]:
     """What to call when that was done, or not: `ready`, unless the link ended, or a refusal."""
 
     def on_done(error: StoreError | None) -> None:
-        if pending.is_gone:
+        if pending.is_gone or link.is_gone:
             return
         if error is None:
             ready()
@@ -112,19 +106,44 @@ def answer(
     return on_done
 
 
-def refuse(connection: Connection, link: Any, refusal: Refusal) -> None:
+def grant(
+    connection: Connection,
+    link: AnyLink,
+    endpoint: LinkEndpoint,
+    *,
+    source: Source | None,
+    target: Any,
+    **fields: Any,
+) -> None:
+    """Answer an attach with what is granted, and have `endpoint` serve the link.
+
+    Args:
+        connection: The link's.
+        link: Attached by the peer, not answered yet.
+        endpoint: Started once the answer is written.
+        source: Of the answer.
+        target: Of the answer: a `Target`, a `Coordinator` or None.
+        fields: As `Link.attach` takes them.
+    """
+    try:
+        link.attach(source=source, target=target, **fields)
+    except InvalidCommand as reason:  # an answer larger than the frames that the peer takes
+        refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
+        return
+    connection.attached(link, endpoint)
+
+
+def refuse(connection: Connection, link: AnyLink, refusal: Refusal) -> None:
     """Attach without a terminus, then detach with the reason.
 
-    Proton's own default is an empty terminus, which to Qpid JMS is a link that was attached and
-    then closed: its application is not told that the destination is wrong.
+    An answer with an empty terminus would be a link that was attached and then closed to Qpid JMS:
+    its application is not told that the destination is wrong.
     """
-    refused = pn_link_source(link) if pn_link_is_sender(link) else pn_link_target(link)
-    pn_terminus_set_type(refused, PN_UNSPECIFIED)
-    pn_link_open(link)
-    connection.detach(link, refusal)
+    link.refuse(error_of(refusal))
+    connection.has_output()
 
 
-def refuse_node(connection: Connection, link: Any, node: AmbiguousNode | MalformedNode) -> None:
+def refuse_node(connection: Connection, link: AnyLink, node: AmbiguousNode | MalformedNode) -> None:
     """Tell that a name names nothing.
 
     The candidates of an ambiguous one go to the broker's log: a client need not learn who else
@@ -136,18 +155,16 @@ def refuse_node(connection: Connection, link: Any, node: AmbiguousNode | Malform
     refuse(connection, link, Refusal(condition, described(node)))
 
 
-def copy_source(link: Any) -> None:
-    """Answer with the peer's own source."""
-    local = pn_link_source(link)
-    pn_terminus_set_type(local, _PN_SOURCE)
-    pn_terminus_set_address(local, pn_terminus_get_address(pn_link_remote_source(link)))
+def same_source(link: ReceiverLink) -> Source | None:
+    """The peer's own source, as far as we answer with it."""
+    remote = link.remote.source
+    return None if remote is None else Source(remote.address)
 
 
-def copy_target(link: Any) -> None:
-    """Answer with the peer's own target."""
-    local = pn_link_target(link)
-    pn_terminus_set_type(local, _PN_TARGET)
-    pn_terminus_set_address(local, pn_terminus_get_address(pn_link_remote_target(link)))
+def same_target(link: SenderLink) -> Target | None:
+    """The peer's own target, as far as we answer with it."""
+    remote = link.remote.target
+    return Target(remote.address) if isinstance(remote, Target) else None
 
 
 def temporary_name() -> str:

@@ -7,19 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-from cproton import (
-    pn_delivery_remote_state,
-    pn_delivery_settle,
-    pn_delivery_settled,
-    pn_link_credit,
-    pn_link_drained,
-    pn_link_get_drain,
-    pn_link_name,
-    pn_link_session,
-    pn_session_outgoing_bytes,
-)
+from itertools import count
+from typing import TYPE_CHECKING
 
 from broker_shim.embedded.backlog import Cursor
 from broker_shim.embedded.header_reader import Found
@@ -28,6 +17,8 @@ from broker_shim.embedded.scanning import BatchSize, headers_of
 from broker_shim.embedded.taking import InOrder, Taken
 from broker_shim.embedded.wire import Wire
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.selectors import Selector
 from broker_shim.store.interface import MessageHeader
 
@@ -51,7 +42,7 @@ class BrowsingLink:
     def __init__(
         self,
         connection: Connection,
-        link: Any,
+        link: SenderLink,
         queue: QueueDispatch,
         selector: Selector | None = None,
     ) -> None:
@@ -63,11 +54,17 @@ class BrowsingLink:
         self._cursor = Cursor()
         self._to_send: deque[int] = deque()
         self._size = BatchSize()
-        self._holder = f"browser {connection.container}/{pn_link_name(link)}"
+        self._holder = f"browser {connection.container}/{link.name}"
         self._line = InOrder(self._broker, self._is_here)
         self._wire = Wire(link)
+        self._tags = count(1)
         self._is_waiting = False
-        self.is_gone = False
+        self._has_ended = False
+
+    @property
+    def is_gone(self) -> bool:
+        """True once nothing can be sent on it any more; `gone` follows."""
+        return self._has_ended or self._link.is_gone
 
     def start(self) -> None:
         """Begin at the head of the queue."""
@@ -76,7 +73,7 @@ class BrowsingLink:
 
     def gone(self) -> None:
         """The link ended; it held nothing."""
-        self.is_gone = True
+        self._has_ended = True
         self._queue.browsers.remove(self)
         if self._wire.large is not None:
             self._wire.large.release()
@@ -90,7 +87,7 @@ class BrowsingLink:
             self._write()
             self.look()
 
-    def on_delivery(self, delivery: Any) -> None:
+    def on_disposition(self, delivery: Delivery) -> None:
         """What the peer decides changes nothing; of a copy that is being sent it wants no more."""
         if self._wire.is_sending(delivery):
             taken = self._wire.large
@@ -98,8 +95,8 @@ class BrowsingLink:
             self._wire.break_off()
             taken.release()
             self._line.go()
-        elif pn_delivery_remote_state(delivery) or pn_delivery_settled(delivery):
-            pn_delivery_settle(delivery)
+        elif delivery.remote_state is not None:
+            delivery.dispose(None)
 
     def look(self) -> None:
         """See `Browser.look`."""
@@ -114,11 +111,11 @@ class BrowsingLink:
     def _may_take(self) -> bool:
         """True if there is credit for one more, and not too much under way."""
         under_way = len(self._line) + (self._wire.large is not None)
-        return under_way < min(int(pn_link_credit(self._link)), _UNDER_WAY)
+        return under_way < min(self._link.credit, _UNDER_WAY)
 
     def _is_full(self) -> bool:
         """True if what is to be written has to be written first."""
-        if self._room_bytes() >= 0:
+        if self._connection.room_bytes(self._link) >= 0:
             return False
         self._connection.wait_for_room(self)
         return True
@@ -195,8 +192,19 @@ class BrowsingLink:
         self.look()
 
     def _copy(self, taken: Taken, header: MessageHeader) -> None:
-        failures = self._queue.delivery_count(taken.message_id)
-        self._wire.begin(taken, header, failures=failures, now_us=self._connection.now_us())
+        if not self._wire.takes(header):
+            text = "message %d of %r is larger than a browser takes: it is not shown there"
+            _log.info(text, taken.message_id, self._queue.name)
+            taken.release()
+            return
+        self._wire.begin(
+            next(self._tags).to_bytes(8, "big"),
+            taken,
+            header,
+            failures=self._queue.delivery_count(taken.message_id),
+            now_us=self._connection.now_us(),
+            waits=True,
+        )
         if taken.is_large:
             self._line.hold()
             self._broker.later(0.0, self.on_flow)
@@ -207,10 +215,10 @@ class BrowsingLink:
     def _write(self) -> None:
         """Go on with the large one, if there is one."""
         taken = self._wire.large
-        if taken is None:
+        if taken is None or self.is_gone:
             return
         try:
-            is_written = self._wire.go_on(self._room_bytes())
+            is_written = self._wire.go_on(self._connection.room_bytes(self._link))
         except StoreError as error:
             text = "message %d of %r cannot be read: %s"
             _log.error(text, taken.message_id, self._queue.name, error)
@@ -223,13 +231,9 @@ class BrowsingLink:
             self._connection.wait_for_room(self)
         self._connection.has_output()
 
-    def _room_bytes(self) -> int:
-        waiting_bytes = pn_session_outgoing_bytes(pn_link_session(self._link))
-        return int(self._broker.settings.buffered_bytes - waiting_bytes)
-
     def _end_drain(self) -> None:
-        if pn_link_get_drain(self._link) and pn_link_credit(self._link) > 0:
-            pn_link_drained(self._link)
+        if not self.is_gone and self._link.is_draining and self._link.credit > 0:
+            self._link.drained()
             self._connection.has_output()
 
     def _wait(self, delay_s: float, call: Callable[[], None]) -> None:

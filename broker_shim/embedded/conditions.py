@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker_shim.amqp_1_0.composites import Error
 from broker_shim.errors import (
     Closed,
     CorruptData,
@@ -54,3 +55,13 @@ def refusal_of(error: StoreError) -> Refusal:
         if isinstance(error, kind):
             return Refusal(condition, str(error))
     return Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+
+
+def error_of(refusal: Refusal) -> Error:
+    """The same as the protocol carries it: cut so that it fits the least frame a peer may take."""
+    description = refusal.description.encode()[:_MOST_DESCRIPTION_BYTES]
+    return Error(refusal.condition, description.decode(errors="ignore"))
+
+
+_MOST_DESCRIPTION_BYTES = 384
+"""A frame has at least 512; around a description are some 80."""

@@ -1,6 +1,7 @@
 """One AMQP connection: its sessions and links, and what their events mean to the broker.
 
-Whatever a peer does wrong ends its own connection and nothing else.
+Whatever a peer does wrong ends its own connection and nothing else. What an event is about may have
+ended since, by what came in the same bytes: nothing is commanded of what `is_gone`.
 """
 
 from __future__ import annotations
@@ -9,41 +10,34 @@ import logging
 import time
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
-from cproton import (
-    PN_CONNECTION_REMOTE_CLOSE,
-    PN_CONNECTION_REMOTE_OPEN,
-    PN_DELIVERY,
-    PN_LINK_FLOW,
-    PN_LINK_REMOTE_CLOSE,
-    PN_LINK_REMOTE_DETACH,
-    PN_LINK_REMOTE_OPEN,
-    PN_LOCAL_CLOSED,
-    PN_SESSION_REMOTE_CLOSE,
-    PN_SESSION_REMOTE_OPEN,
-    pn_condition_set_description,
-    pn_condition_set_name,
-    pn_delivery_link,
-    pn_event_delivery,
-    pn_event_link,
-    pn_event_session,
-    pn_event_type,
-    pn_link_close,
-    pn_link_condition,
-    pn_link_detach,
-    pn_link_free,
-    pn_link_session,
-    pn_link_state,
-    pn_session_close,
-    pn_session_free,
-    pn_session_open,
-    pn_session_set_incoming_capacity,
-)
-
+from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.attach import attach
-from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal
-from broker_shim.embedded.engine import Engine
+from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
+from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
+from broker_shim.protocol_1_0 import connection as protocol
+from broker_shim.protocol_1_0.errors import InvalidCommand
+from broker_shim.protocol_1_0.events import (
+    Authenticated,
+    AuthenticationFailed,
+    Closed,
+    ConnectionFailed,
+    DeliveryAborted,
+    DispositionReceived,
+    FlowReceived,
+    LinkAttached,
+    LinkDetached,
+    LinkFailed,
+    Lost,
+    Opened,
+    SessionBegun,
+    SessionEnded,
+    SessionFailed,
+    TransferPiece,
+)
+from broker_shim.protocol_1_0.link import Link
+from broker_shim.protocol_1_0.session import Session
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
@@ -52,53 +46,57 @@ _log = logging.getLogger(__name__)
 _numbers = count(1)
 
 
-class LinkEndpoint(Protocol):
-    """The live object at our end of an attached link."""
-
-    @property
-    def is_gone(self) -> bool:
-        """True once the link ended."""
-
-    def start(self) -> None:
-        """The link is attached on both sides."""
-
-    def gone(self) -> None:
-        """It ended; called once."""
-
-    def on_flow(self) -> None:
-        """Credit, a drain, or room to write again."""
-
-    def on_delivery(self, delivery: Any) -> None:
-        """A delivery came or changed."""
-
-
 def now_us() -> int:
     """The time, UTC µs."""
     return time.time_ns() // 1000
 
 
 class Connection:
-    """Proton's engine for one peer."""
+    """The protocol's state with one peer, and what serves each of its links.
 
-    def __init__(self, broker: Broker, has_output: Callable[[Connection], None]) -> None:
+    Attributes:
+        identity: Who the peer is, as SASL says; "anonymous" if it was not asked.
+        unsent_bytes: Handed out by `output` and not yet `written`.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        has_output: Callable[[Connection], None],
+        access: Access = LOOPBACK,
+    ) -> None:
         self.broker = broker
         self.now_us = now_us
         self.number = next(_numbers)
-        self.opened_at_s = time.monotonic()
-        self.is_open = False
+        self.identity = "anonymous"
+        self.unsent_bytes = 0
         self._has_output = has_output
-        self._links: dict[Any, LinkEndpoint] = {}
+        self._links: dict[Link, LinkEndpoint] = {}
         self._waiting_for_room: list[LinkEndpoint] = []
-        self.engine = Engine(broker.settings)
+        self._hangs_up = False
+        self._machine = protocol.Connection(
+            access.settings(broker.settings), access.mechanisms, now_s=time.monotonic()
+        )
 
     @property
     def container(self) -> str:
         """The peer's container id, or a name of ours if it gave none."""
-        return self.engine.container_id or f"connection-{self.number}"
+        remote = self._machine.remote
+        return (remote.container_id if remote else "") or f"connection-{self.number}"
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing is read any more: write what waits, then hang up."""
+        return self._machine.is_over or self._hangs_up
 
     def has_output(self) -> None:
         """Something is to be written."""
         self._has_output(self)
+
+    def room_bytes(self, link: Link) -> int:
+        """How much more of a link's session may wait to be written; negative if too much does."""
+        waiting = self._machine.pending_bytes + self.unsent_bytes + link.port.waiting_bytes
+        return self.broker.settings.buffered_bytes - waiting
 
     def wait_for_room(self, endpoint: LinkEndpoint) -> None:
         """Have `on_flow` called when less waits to be written."""
@@ -106,47 +104,53 @@ class Connection:
             self._waiting_for_room.append(endpoint)
 
     def receive(self, received: bytes) -> None:
-        """See `Engine.receive`."""
-        self.engine.receive(received)
+        """Bytes from the peer; none means that it sends no more."""
+        self._machine.receive_data(received, now_s=time.monotonic())
         self.handle_events()
 
     def handle_events(self) -> None:
-        """Act on everything that proton saw; a fault of ours ends this connection only."""
+        """Act on everything that happened; a fault of ours ends this connection only."""
         try:
-            self._handle_events()
+            for event in self._machine.events():
+                _HANDLERS[type(event)](self, event)
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("connection %d: an event failed", self.number)
             self.close(Refusal(INTERNAL_ERROR, "the broker failed on this connection: see its log"))
+        self.has_output()
+
+    def output(self) -> bytes:
+        """The next bytes to write; tell `written` when they are with the peer."""
+        encoded = b"".join(self._machine.data_to_send(now_s=time.monotonic()))
+        self.unsent_bytes += len(encoded)
+        return encoded
 
     def written(self, byte_count: int) -> None:
         """So much of `output` is with the peer."""
-        self.engine.written(byte_count)
+        self.unsent_bytes -= byte_count
         if self._waiting_for_room:
             waiting, self._waiting_for_room = self._waiting_for_room, []
             for endpoint in waiting:
                 endpoint.on_flow()
 
-    def tick(self, now_s: float) -> None:
-        """Heartbeats and the idle timeout; call it about once a second."""
-        self.engine.tick(now_s)
+    def tick(self, now_s: float) -> float:
+        """Heartbeats and timeouts; when to call again, at the latest."""
+        next_s = self._machine.tick(now_s=now_s)
         self.handle_events()
-        self.has_output()
+        return next_s
 
-    def detach(self, link: Any, refusal: Refusal) -> None:
+    def detach(self, link: Link, refusal: Refusal) -> None:
         """End a link for a reason."""
-        condition = pn_link_condition(link)
-        pn_condition_set_name(condition, refusal.condition)
-        pn_condition_set_description(condition, refusal.description)
-        pn_link_close(link)
-        self.has_output()
+        if not link.is_gone:
+            link.detach(error=error_of(refusal))
+            self.has_output()
 
-    def attached(self, link: Any, endpoint: LinkEndpoint) -> None:
+    def attached(self, link: Link, endpoint: LinkEndpoint) -> None:
         """A link is served from now on."""
         self._links[link] = endpoint
         endpoint.start()
         self.has_output()
 
-    def expect(self, link: Any, endpoint: LinkEndpoint) -> None:
+    def expect(self, link: Link, endpoint: LinkEndpoint) -> None:
         """A link whose attach is under way: remembered, so that its end is noticed."""
         self._links[link] = endpoint
 
@@ -161,93 +165,113 @@ class Connection:
         self._waiting_for_room.clear()
 
     def close(self, refusal: Refusal | None = None) -> None:
-        """End it from our side, politely."""
-        self.engine.close(refusal)
+        """End it from our side: politely, or where that cannot be said any more by hanging up."""
+        try:
+            self._machine.close(None if refusal is None else error_of(refusal))
+        except InvalidCommand:
+            self._hangs_up = True
         self.has_output()
 
     def close_forced(self, reason: str) -> None:
         """End it because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
-    def free(self) -> None:
-        """Let go of proton's memory; every link is told that it is gone before."""
-        self.lost()
-        self._note_failure()
-        self.engine.free()
+    def _authenticated(self, event: Authenticated) -> None:
+        self.identity = event.identity
 
-    def _handle_events(self) -> None:
-        for event in self.engine.events():
-            kind = pn_event_type(event)
-            if kind == PN_DELIVERY:
-                delivery = pn_event_delivery(event)
-                endpoint = self._links.get(pn_delivery_link(delivery))
-                if endpoint is not None:
-                    endpoint.on_delivery(delivery)
-            elif kind in _HANDLERS:
-                _HANDLERS[kind](self, event)
-        self.has_output()
+    def _not_authenticated(self, event: AuthenticationFailed) -> None:
+        text = "connection %d: not authenticated by %r: %s"
+        _log.warning(text, self.number, event.mechanism, event.reason)
 
-    def _opened(self, _event: Any) -> None:
-        self.is_open = True
-        self.engine.open()
+    def _opened(self, _event: Opened) -> None:
+        if not self._machine.is_closed:
+            self._machine.open()
 
-    def _session_opened(self, event: Any) -> None:
-        session = pn_event_session(event)
-        pn_session_set_incoming_capacity(session, self.broker.settings.session_bytes)
-        pn_session_open(session)
+    def _session_begun(self, event: SessionBegun) -> None:
+        if not event.session.is_gone:
+            event.session.begin()
 
-    def _link_opened(self, event: Any) -> None:
-        attach(self, pn_event_link(event))
+    def _link_attached(self, event: LinkAttached) -> None:
+        if not event.link.is_gone:
+            attach(self, event.link)
 
-    def _flow(self, event: Any) -> None:
-        endpoint = self._links.get(pn_event_link(event))
+    def _flow(self, event: FlowReceived) -> None:
+        endpoint = self._links.get(event.link)
         if endpoint is not None:
             endpoint.on_flow()
 
-    def _link_closed(self, event: Any) -> None:
-        link = pn_event_link(event)
-        self._end(link)
-        if not pn_link_state(link) & PN_LOCAL_CLOSED:
-            pn_link_close(link)
-        pn_link_free(link)
+    def _transfer(self, piece: TransferPiece) -> None:
+        endpoint = self._links.get(piece.delivery.link)
+        if endpoint is not None:  # only a receiver's link has such events
+            cast("ReceivingEndpoint", endpoint).on_transfer(piece)
 
-    def _link_detached(self, event: Any) -> None:
+    def _aborted(self, event: DeliveryAborted) -> None:
+        endpoint = self._links.get(event.delivery.link)
+        if endpoint is not None:
+            cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
+
+    def _disposition(self, event: DispositionReceived) -> None:
+        for delivery in event.deliveries:
+            endpoint = self._links.get(delivery.link)
+            if endpoint is not None:
+                endpoint.on_disposition(delivery)
+
+    def _link_detached(self, event: LinkDetached) -> None:
         """Links do not outlive a detach yet: what a consumer held is given back."""
-        link = pn_event_link(event)
-        self._end(link)
-        pn_link_detach(link)
-        pn_link_free(link)
+        self._end(event.link)
+        if not event.link.is_over and event.link.port.is_open:
+            event.link.detach(closed=event.is_closed)
 
-    def _session_closed(self, event: Any) -> None:
-        session = pn_event_session(event)
-        for link in [each for each in self._links if pn_link_session(each) == session]:
-            self._end(link)
-        pn_session_close(session)
-        pn_session_free(session)
+    def _link_failed(self, event: LinkFailed) -> None:
+        self._end(event.link)
 
-    def _closed(self, _event: Any) -> None:
+    def _session_ended(self, event: SessionEnded) -> None:
+        self._end_links(event.session)
+        if not event.session.is_over and not self._machine.is_closed:
+            event.session.end()
+
+    def _session_failed(self, event: SessionFailed) -> None:
+        self._end_links(event.session)
+
+    def _closed(self, _event: Closed) -> None:
         self.lost()
-        self.engine.close()
+        if not self._machine.is_over:
+            self._machine.close()
 
-    def _note_failure(self) -> None:
-        failure = self.engine.failure
-        if failure is not None:
-            self.broker.metrics.protocol_errors += 1
-            _log.info("connection %d ended: %s", self.number, failure)
+    def _failed(self, event: ConnectionFailed) -> None:
+        self.lost()
+        self.broker.metrics.protocol_errors += 1
+        text = ascii(f"{event.error.condition}: {event.error.description}"[:200])
+        _log.info("connection %d ended: %s", self.number, text)
 
-    def _end(self, link: Any) -> None:
+    def _hung_up(self, _event: Lost) -> None:
+        self.lost()
+
+    def _end_links(self, session: Session) -> None:
+        for link in session.links:
+            self._end(link)
+
+    def _end(self, link: Link) -> None:
         endpoint = self._links.pop(link, None)
         if endpoint is not None:
             endpoint.gone()
 
 
-_HANDLERS: dict[int, Callable[[Connection, Any], None]] = {
-    PN_CONNECTION_REMOTE_OPEN: Connection._opened,  # noqa: SLF001  # a table of its own methods
-    PN_CONNECTION_REMOTE_CLOSE: Connection._closed,  # noqa: SLF001
-    PN_SESSION_REMOTE_OPEN: Connection._session_opened,  # noqa: SLF001
-    PN_SESSION_REMOTE_CLOSE: Connection._session_closed,  # noqa: SLF001
-    PN_LINK_REMOTE_OPEN: Connection._link_opened,  # noqa: SLF001
-    PN_LINK_REMOTE_CLOSE: Connection._link_closed,  # noqa: SLF001
-    PN_LINK_REMOTE_DETACH: Connection._link_detached,  # noqa: SLF001
-    PN_LINK_FLOW: Connection._flow,  # noqa: SLF001
+_HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
+    Authenticated: Connection._authenticated,  # noqa: SLF001  # a table of its own methods
+    AuthenticationFailed: Connection._not_authenticated,  # noqa: SLF001
+    Opened: Connection._opened,  # noqa: SLF001
+    SessionBegun: Connection._session_begun,  # noqa: SLF001
+    SessionEnded: Connection._session_ended,  # noqa: SLF001
+    SessionFailed: Connection._session_failed,  # noqa: SLF001
+    LinkAttached: Connection._link_attached,  # noqa: SLF001
+    LinkDetached: Connection._link_detached,  # noqa: SLF001
+    LinkFailed: Connection._link_failed,  # noqa: SLF001
+    FlowReceived: Connection._flow,  # noqa: SLF001
+    TransferPiece: Connection._transfer,  # noqa: SLF001
+    DeliveryAborted: Connection._aborted,  # noqa: SLF001
+    DispositionReceived: Connection._disposition,  # noqa: SLF001
+    Closed: Connection._closed,  # noqa: SLF001
+    ConnectionFailed: Connection._failed,  # noqa: SLF001
+    Lost: Connection._hung_up,  # noqa: SLF001
 }

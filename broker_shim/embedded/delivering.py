@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_shim.embedded.taking import InOrder, Taken
 from broker_shim.embedded.wire import Wire
 from broker_shim.errors import CorruptData, StoreError, Unavailable
+from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.store.interface import MessageHeader
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Delivering:
     def write(self) -> None:
         """There is room again: go on with the large message that is being sent, if any."""
         taken = self._wire.large
-        if taken is None:
+        if taken is None or self._owner.is_gone:
             return
         try:
             is_written = self._wire.go_on(self._owner.room_bytes)
@@ -82,7 +83,7 @@ class Delivering:
             self._owner.wait_for_room()
         self._owner.has_output()
 
-    def decided(self, delivery: Any) -> bool:
+    def decided(self, delivery: Delivery) -> bool:
         """The peer decided about a delivery; True if it was not sent whole, and is broken off."""
         if not self._wire.is_sending(delivery):
             return False
@@ -90,7 +91,7 @@ class Delivering:
         self.count -= 1
         return True
 
-    def _break_off(self) -> Any:
+    def _break_off(self) -> Delivery:
         self._broker.later(0.0, self._line.go)
         return self._wire.break_off()
 
@@ -115,11 +116,16 @@ class Delivering:
         elif taken.expires_at is not None and taken.expires_at <= self._owner.now_us():
             self._broker.metrics.expired += 1
             self._put_back(taken)  # from the queue it goes as the queue says
+        elif not self._wire.takes(header):
+            self._queue.refuse(taken.message_id, self._owner)
+            self._put_back(taken)
         elif self._is_settled:
             done = partial(self._dequeued, taken, header)
             calls, name = self._broker.calls, self._queue.name
             calls.dequeue(taken.message_id, name, self._owner.holder, done)
             return
+        elif not self._owner.link.credit:  # the peer has taken it back
+            self._put_back(taken)
         else:
             self._deliver_or_not(taken, header)
         self._owner.refresh()
@@ -145,9 +151,13 @@ class Delivering:
             self._left_held(taken, error)
 
     def _deliver(self, taken: Taken, header: MessageHeader) -> None:
-        failures = self._queue.delivery_count(taken.message_id)
-        now_us = self._owner.now_us()
-        delivery = self._wire.begin(taken, header, failures=failures, now_us=now_us)
+        tag = taken.message_id.to_bytes(8, "big")
+        failures, now_us = self._queue.delivery_count(taken.message_id), self._owner.now_us()
+        # What is off its queue already cannot be given back: it waits if there is no credit.
+        waits = self._is_settled
+        delivery = self._wire.begin(
+            tag, taken, header, failures=failures, now_us=now_us, waits=waits
+        )
         self._owner.sent(delivery, taken)
         if taken.is_large:
             self._line.hold()

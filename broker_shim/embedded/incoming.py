@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cproton import (
-    PN_ACCEPTED,
-    PN_REJECTED,
-    isnull,
-    pn_condition_set_description,
-    pn_condition_set_name,
-    pn_delivery_aborted,
-    pn_delivery_local,
-    pn_delivery_partial,
-    pn_delivery_pending,
-    pn_delivery_settle,
-    pn_delivery_settled,
-    pn_delivery_update,
-    pn_disposition_condition,
-    pn_link_advance,
-    pn_link_credit,
-    pn_link_current,
-    pn_link_flow,
-    pn_link_recv,
-)
-
+from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.embedded.address import Node, described
 from broker_shim.embedded.amqp_types import DecodeError
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
-    MESSAGE_SIZE_EXCEEDED,
     NOT_FOUND,
     Refusal,
+    error_of,
     refusal_of,
 )
 from broker_shim.embedded.credit import CreditWindow
+from broker_shim.embedded.outcomes import ACCEPTED
 from broker_shim.embedded.receiving import Receiving
 from broker_shim.errors import StoreError, Unavailable
+from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.protocol_1_0.events import TransferPiece
+from broker_shim.protocol_1_0.receiver import ReceiverLink
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -46,11 +30,11 @@ class IncomingLink:
     """Our receiving end.
 
     A delivery is settled when the store's completion has fired and never before; one that came
-    settled is not answered at all. A delivery's pointer is proton's and lives until it is settled
-    or the link is freed, which is why nothing is touched once `is_gone`.
+    settled is not answered at all. While the store has to catch up with a large message, the
+    session's window stays shut: the peer waits, and what it had sent by then is taken.
     """
 
-    def __init__(self, connection: Connection, link: Any, node: Node) -> None:
+    def __init__(self, connection: Connection, link: ReceiverLink, node: Node) -> None:
         self._connection = connection
         self._broker = connection.broker
         self._link = link
@@ -58,6 +42,7 @@ class IncomingLink:
         self._receiving: Receiving | None = None
         self._window = CreditWindow(self._broker.settings.credit)
         self._is_refused = False
+        self._holds_back = False
         self.is_gone = False
 
     def start(self) -> None:
@@ -67,73 +52,68 @@ class IncomingLink:
     def gone(self) -> None:
         """The link, its session or its connection ended."""
         self.is_gone = True
-        self._receiving = None
+        self._end_receiving()
 
     def on_flow(self) -> None:
         """The peer told how it stands: nothing to do here."""
 
-    def on_delivery(self, delivery: Any) -> None:
-        """Bytes of a delivery came, or its end, or its state changed."""
-        if delivery != pn_link_current(self._link):
-            return  # a change of state of one that we have read and will answer
-        if pn_delivery_aborted(delivery):
-            self._receiving = None
-            pn_delivery_settle(delivery)
-            self._give_credit()
+    def on_disposition(self, delivery: Delivery) -> None:
+        """A change of state of one that we have read and will answer."""
+
+    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
+        """The peer gave up what it was sending."""
+        self._end_receiving()
+        self._give_credit()
+
+    def on_transfer(self, piece: TransferPiece) -> None:
+        """Bytes of a delivery."""
+        if self._is_refused:
             return
         receiving = self._receiving
         if receiving is None:
-            receiving = self._receiving = self._begin()
-        if receiving.is_full and not self._is_refused:
-            return  # the session's window holds the sender back until `_read_on`
-        pending = pn_delivery_pending(delivery)
-        if pending:
-            # A copy of our own: the bytes that proton shows are gone after this event.
-            self._take_piece(receiving, bytes(pn_link_recv(self._link, pending)[1]))
-        if pn_delivery_partial(delivery):
-            return
-        self._receiving = None
-        pn_link_advance(self._link)
-        if not self._is_refused and not self._broker.is_stopping:
-            self._window.used()
-            self._broker.metrics.received += 1
-            self._publish(delivery, receiving)
-
-    def _begin(self) -> Receiving:
-        return Receiving(self._broker, self._node, self._connection.now_us)
-
-    def _take_piece(self, receiving: Receiving, piece: bytes) -> None:
-        """Keep it, unless the message is too large: proton leaves counting to us."""
-        if self._is_refused:
-            return
-        limit = self._broker.settings.max_message_bytes
-        if receiving.byte_count + len(piece) > limit:
-            text = f"message larger than {limit} bytes"
-            self._end_link(Refusal(MESSAGE_SIZE_EXCEEDED, text))
-            return
+            receiving = self._receiving = Receiving(
+                self._broker, self._node, self._connection.now_us
+            )
         try:
-            receiving.add(piece, self._read_on)
+            receiving.add(piece.payload, self._read_on)
         except DecodeError as reason:
             self._end_link(Refusal(DECODE_ERROR, str(reason)))
+            return
         except StoreError as error:
             self._end_link(refusal_of(error))
+            return
+        if not piece.is_last:
+            self._hold_back(is_full=receiving.is_full)
+            return
+        self._end_receiving()
+        if not self._broker.is_stopping:
+            self._window.used()
+            self._broker.metrics.received += 1
+            self._publish(piece.delivery, receiving)
+
+    def _end_receiving(self) -> None:
+        self._receiving = None
+        self._hold_back(is_full=False)
+
+    def _hold_back(self, *, is_full: bool) -> None:
+        """Shut the session's window while the store has to catch up, or open it again."""
+        if is_full != self._holds_back:
+            self._holds_back = is_full
+            self._link.port.hold_back(is_held=is_full)
 
     def _end_link(self, refusal: Refusal) -> None:
         """A message that cannot be taken is not read to its end to tell so."""
         self._is_refused = True
-        self._receiving = None
+        self._end_receiving()
         self._connection.detach(self._link, refusal)
 
     def _read_on(self) -> None:
-        """The store has caught up with a large message: read what the peer has sent meanwhile."""
-        if self.is_gone:
-            return
-        current = pn_link_current(self._link)
-        if not isnull(current):
-            self.on_delivery(current)
+        """The store has caught up with a large message: the peer may go on."""
+        if not self.is_gone and self._receiving is not None:
+            self._hold_back(is_full=self._receiving.is_full)
             self._connection.has_output()
 
-    def _publish(self, delivery: Any, receiving: Receiving) -> None:
+    def _publish(self, delivery: Delivery, receiving: Receiving) -> None:
         try:
             header, enqueue = receiving.finish()
         except DecodeError as reason:
@@ -153,7 +133,7 @@ class IncomingLink:
 
         enqueue(queues, done)
 
-    def _stored(self, delivery: Any, error: StoreError | None) -> None:
+    def _stored(self, delivery: Delivery, error: StoreError | None) -> None:
         if error is not None:
             if isinstance(error, Unavailable):
                 if not self._window.is_held_back:
@@ -166,23 +146,16 @@ class IncomingLink:
         self._window.done()
         if self.is_gone:
             return
-        if not pn_delivery_settled(delivery):
-            pn_delivery_update(delivery, PN_ACCEPTED)
-        pn_delivery_settle(delivery)
+        delivery.dispose(ACCEPTED)
         self._give_credit()
         self._connection.has_output()
 
-    def _refuse(self, delivery: Any, refusal: Refusal) -> None:
+    def _refuse(self, delivery: Delivery, refusal: Refusal) -> None:
         self._window.refused()
         self._broker.metrics.refused += 1
         if self.is_gone:
             return
-        if not pn_delivery_settled(delivery):
-            condition = pn_disposition_condition(pn_delivery_local(delivery))
-            pn_condition_set_name(condition, refusal.condition)
-            pn_condition_set_description(condition, refusal.description)
-            pn_delivery_update(delivery, PN_REJECTED)
-        pn_delivery_settle(delivery)
+        delivery.dispose(Rejected(error_of(refusal)))
         self._give_credit()
         self._connection.has_output()
 
@@ -193,6 +166,8 @@ class IncomingLink:
             self._connection.has_output()
 
     def _give_credit(self) -> None:
-        more = self._window.to_give(pn_link_credit(self._link))
-        if more and not self._is_refused and not self._broker.is_stopping:
-            pn_link_flow(self._link, more)
+        credit = self._link.credit
+        more = self._window.to_give(credit)
+        may_give = not (self._is_refused or self._broker.is_stopping or self._link.is_gone)
+        if more and may_give:
+            self._link.flow(credit + more)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from cproton import (
-    pn_delivery,
-    pn_delivery_abort,
-    pn_link_advance,
-    pn_link_send,
-)
-
 from broker_shim.errors import CorruptData
 from broker_shim.messages.header import FramingHeader
 from broker_shim.messages.message import Message
+from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.protocol_1_0.sender import SenderLink
 
 _PIECE_BYTES = 1 << 18
 
@@ -22,15 +15,17 @@ class LargeDelivery:
     """A delivery whose content is read from where it is while it is sent.
 
     Attributes:
-        delivery: Proton's.
+        delivery: Of the protocol.
     """
 
-    def __init__(self, link: Any, tag: int, message: Message, framing: FramingHeader) -> None:
+    def __init__(
+        self, link: SenderLink, delivery: Delivery, message: Message, framing: FramingHeader
+    ) -> None:
+        """Go on with a delivery whose lead was sent."""
         self._link, self._message, self._framing = link, message, framing
         self._buffer = memoryview(bytearray(_PIECE_BYTES))
         self._offset = 0
-        self.delivery = pn_delivery(link, tag.to_bytes(8, "big"))
-        pn_link_send(link, framing.lead)
+        self.delivery = delivery
 
     def write(self, room_bytes: int) -> bool:
         """Write about as much as there is room for; True when all of it is written.
@@ -46,14 +41,14 @@ class LargeDelivery:
             if count == 0:
                 message = f"content of {self._framing.body_bytes} bytes ends at {self._offset}"
                 raise CorruptData(message)
-            pn_link_send(self._link, bytes(self._buffer[:count]))
+            # A copy: the buffer is used again before this is written.
+            self._link.transfer_more((bytes(self._buffer[:count]),), more=True)
             self._offset += count
             written += count
-        if self._framing.tail:
-            pn_link_send(self._link, self._framing.tail)
-        pn_link_advance(self._link)
+        self._link.transfer_more((self._framing.tail,))
         return True
 
     def abort(self) -> None:
         """Tell the peer that the rest will not come."""
-        pn_delivery_abort(self.delivery)
+        if not self._link.is_gone:
+            self._link.abort()

@@ -19,7 +19,7 @@ from broker_shim.embedded.inbox import Inbox
 _log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 16
-_WRITE_BYTES = 1 << 18
+_MOST_UNSENT_BYTES = 8 << 20
 _READS_IN_TURN = 8
 _TICK_S = 1.0
 _FAREWELL_S = 2.0
@@ -191,18 +191,14 @@ class Listener:
         with suppress(KeyError, ValueError):
             self._selector.unregister(peer.socket)
         peer.socket.close()
-        self._contain(peer, peer.connection.free)
+        self._contain(peer, peer.connection.lost)
         self._to_write.discard(peer.connection)
 
     def _tick(self) -> None:
         assert self._broker is not None
         now_s = time.monotonic()
         for connection, peer in list(self._peers.items()):
-            self._contain(peer, partial(connection.tick, now_s))
-            age_s = now_s - connection.opened_at_s
-            if not connection.is_open and age_s > self._broker.settings.handshake_timeout_s:
-                _log.info("connection %d did not open in time", connection.number)
-                self._drop(peer)
+            self._contain(peer, partial(_beat, connection, now_s))
         self._timers.add(now_s + _TICK_S, self._tick)
 
     def _stop_listening(self) -> None:
@@ -240,6 +236,10 @@ class Listener:
             self._is_ended = True
 
 
+def _beat(connection: Connection, now_s: float) -> None:
+    connection.tick(now_s)
+
+
 class Peer:
     """A socket and the connection it carries."""
 
@@ -249,52 +249,45 @@ class Peer:
         self.interest = selectors.EVENT_READ
         self.registered = selectors.EVENT_READ
         self.is_over = False
-        self._has_ended = False
+        self._unsent = memoryview(b"")
 
     def read(self) -> None:
         """Take what has come, a few turns at most: other peers wait."""
-        if self._has_ended:
-            self.interest &= ~selectors.EVENT_READ
-            return
         for _ in range(_READS_IN_TURN):
-            room = self.connection.engine.room_bytes
-            if room <= 0:
-                self._has_ended = room < 0  # proton takes no more: the peer broke the protocol
-                self.interest &= ~selectors.EVENT_READ
-                return
-            wanted = min(room, _READ_BYTES)
+            if self.connection.unsent_bytes > _MOST_UNSENT_BYTES:
+                return  # a peer that asks and does not read would have us gather answers
             try:
-                received = self.socket.recv(wanted)
+                received = self.socket.recv(_READ_BYTES)
             except BlockingIOError:
                 return
             except OSError:
                 self.is_over = True
                 return
             self.connection.receive(received)
-            if len(received) < wanted:
-                self._has_ended = not received
+            if len(received) < _READ_BYTES:
                 return
 
     def write(self) -> None:
         """Write as much as the socket takes."""
-        self.interest &= ~selectors.EVENT_WRITE
         while not self.is_over:
-            output = self.connection.engine.output(_WRITE_BYTES)
-            if output is None:
-                self.is_over = True
-                return
-            if not output:
-                # A peer that sends no more can settle nothing: when it has all, it is done with.
-                self.is_over = self._has_ended
+            if not self._unsent:
+                self._unsent = memoryview(self.connection.output())
+            if not self._unsent:
+                self.is_over = self.connection.is_over
                 break
             try:
-                sent = self.socket.send(output)
+                sent = self.socket.send(self._unsent)
             except BlockingIOError:
-                self.interest |= selectors.EVENT_WRITE
                 break
             except OSError:
                 self.is_over = True
                 return
+            self._unsent = self._unsent[sent:]
             self.connection.written(sent)
-        if self.connection.engine.room_bytes > 0 and not self._has_ended:
+        self._wait_for()
+
+    def _wait_for(self) -> None:
+        self.interest = selectors.EVENT_WRITE if self._unsent else 0
+        is_read = self.connection.unsent_bytes <= _MOST_UNSENT_BYTES
+        if is_read and not self.connection.is_over:
             self.interest |= selectors.EVENT_READ

@@ -1,28 +1,21 @@
-"""What a consumer said about a delivery, as the JSON that history keeps."""
+"""Outcomes of deliveries: what we say, and what a consumer said as the JSON that history keeps."""
 
 from __future__ import annotations
 
-from typing import Any
+from broker_shim.amqp_1_0.composites import Accepted, Modified, Rejected, Released
+from broker_shim.protocol_1_0.deliveries import Delivery
 
-from cproton import (
-    pn_condition_get_description,
-    pn_condition_get_name,
-    pn_delivery_remote,
-    pn_disposition_condition,
-)
-
-from broker_shim.embedded.engine import text_from
+ACCEPTED, REJECTED, RELEASED, MODIFIED = Accepted(), Rejected(), Released(), Modified()
+"""One object each: dispositions of the same object are the quickest to put together."""
 
 
-def rejection(delivery: Any) -> dict[str, str]:
+def rejection(delivery: Delivery) -> dict[str, str]:
     """The outcome of a rejected delivery, with the peer's reason if it gave one."""
-    condition = pn_disposition_condition(pn_delivery_remote(delivery))
     outcome = {"outcome": "rejected"}
-    for name, read in (
-        ("condition", pn_condition_get_name),
-        ("description", pn_condition_get_description),
-    ):
-        text = text_from(read, condition)
-        if text:
-            outcome[name] = text
+    error = delivery.remote_state.error
+    if error is not None:
+        for name in ("condition", "description"):
+            text = getattr(error, name)
+            if text:
+                outcome[name] = str(text)
     return outcome

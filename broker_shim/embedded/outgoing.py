@@ -5,32 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cproton import (
-    PN_ACCEPTED,
-    PN_MODIFIED,
-    PN_REJECTED,
-    PN_RELEASED,
-    pn_delivery_remote,
-    pn_delivery_remote_state,
-    pn_delivery_settle,
-    pn_delivery_settled,
-    pn_delivery_update,
-    pn_disposition_is_failed,
-    pn_disposition_is_undeliverable,
-    pn_link_credit,
-    pn_link_drained,
-    pn_link_get_drain,
-    pn_link_session,
-    pn_session_outgoing_bytes,
-)
-
+from broker_shim.amqp_1_0.composites import Accepted, Modified, Rejected, Released
 from broker_shim.embedded.delivering import Delivering
-from broker_shim.embedded.outcomes import rejection
+from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.taking import Taken
 from broker_shim.errors import StoreError
+from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.selectors import Selector
 
 if TYPE_CHECKING:
@@ -52,13 +36,13 @@ class OutgoingLink:
 
     Attributes:
         holder: What the store knows it by.
-        link: Proton's.
+        link: Of the protocol.
     """
 
     def __init__(
         self,
         connection: Connection,
-        link: Any,
+        link: SenderLink,
         queue: QueueDispatch,
         holder: str,
         *,
@@ -75,10 +59,15 @@ class OutgoingLink:
         self._is_settled = is_settled
         self._is_temporary = is_temporary
         self._selector = selector
-        self._unsettled: dict[Any, Taken] = {}
+        self._unsettled: dict[Delivery, Taken] = {}
         self._delivering = Delivering(self, is_settled=is_settled)
         self.credit = 0
-        self.is_gone = False
+        self._has_ended = False
+
+    @property
+    def is_gone(self) -> bool:
+        """True once nothing can be sent on it any more; `gone` follows."""
+        return self._has_ended or self.link.is_gone
 
     def start(self) -> None:
         """Take a place at the queue."""
@@ -87,7 +76,7 @@ class OutgoingLink:
 
     def gone(self) -> None:
         """The link, its session or its connection ended: what it held is given back."""
-        self.is_gone = True
+        self._has_ended = True
         self.credit = 0
         self.queue.discard(self)
         held, self._unsettled = self._unsettled, {}
@@ -103,8 +92,7 @@ class OutgoingLink:
     @property
     def room_bytes(self) -> int:
         """How much more may wait to be written to the peer."""
-        waiting_bytes = pn_session_outgoing_bytes(pn_link_session(self.link))
-        return int(self.broker.settings.buffered_bytes - waiting_bytes)
+        return self._connection.room_bytes(self.link)
 
     def wait_for_room(self) -> None:
         """Have `on_flow` called when there is room again."""
@@ -119,9 +107,9 @@ class OutgoingLink:
             self.wait_for_room()
             return
         self._delivering.write()
-        self.credit = max(0, min(pn_link_credit(self.link), _BATCH) - self._delivering.count)
+        self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
         self.broker.wanted(self.queue.name)
-        if pn_link_get_drain(self.link):
+        if self.link.is_draining:
             self.broker.dispatch()
             self.caught_up()
 
@@ -132,20 +120,19 @@ class OutgoingLink:
 
     def refresh(self) -> None:
         """Take more well before all that is under way has come; a drain may be over."""
-        is_due = self._delivering.count <= _BATCH // 2 or pn_link_get_drain(self.link)
+        is_due = self._delivering.count <= _BATCH // 2 or self.link.is_draining
         if not self.is_gone and is_due:
             self.on_flow()
 
-    def sent(self, delivery: Any, taken: Taken) -> None:
+    def sent(self, delivery: Delivery, taken: Taken) -> None:
         """A delivery is on its way to the peer, or begins to be."""
         if self._is_settled:
-            pn_delivery_settle(delivery)
             taken.release()
         else:
             self._unsettled[delivery] = taken
         self.has_output()
 
-    def drop(self, delivery: Any) -> None:
+    def drop(self, delivery: Delivery) -> None:
         """A delivery was broken off: nothing is to be decided about it any more."""
         self._unsettled.pop(delivery, None)
 
@@ -153,15 +140,14 @@ class OutgoingLink:
         """Something is to be written."""
         self._connection.has_output()
 
-    def on_delivery(self, delivery: Any) -> None:
+    def on_disposition(self, delivery: Delivery) -> None:
         """The peer decided, or settled without a decision, which releases."""
         taken = self._unsettled.get(delivery)
         if taken is None:
             return
-        state = pn_delivery_remote_state(delivery)
-        decide: Callable[[OutgoingLink, Any, int], None] | None = _DECISIONS.get(state)
-        if decide is None and pn_delivery_settled(delivery):
-            state, decide = PN_RELEASED, OutgoingLink._released
+        decide = _DECISIONS.get(type(delivery.remote_state))
+        if decide is None and delivery.is_settled:
+            decide = OutgoingLink._released
         if decide is not None:
             if self._delivering.decided(delivery):
                 decide = OutgoingLink._broken_off
@@ -170,44 +156,44 @@ class OutgoingLink:
             del self._unsettled[delivery]
             taken.release()
 
-    def _accepted(self, delivery: Any, message_id: int) -> None:
+    def _accepted(self, delivery: Delivery, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
             self.broker.metrics.accepted += error is None
             self.broker.calls.messages.forget(message_id)
-            self._settle(delivery, PN_ACCEPTED, error)
+            self._settle(delivery, ACCEPTED, error)
 
         self.broker.settlement.remove(message_id, self.queue.name, self.holder, done)
 
-    def _rejected(self, delivery: Any, message_id: int) -> None:
+    def _rejected(self, delivery: Delivery, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
             self.broker.metrics.rejected += error is None
-            self._settle(delivery, PN_REJECTED, error)
+            self._settle(delivery, REJECTED, error)
 
         outcome = rejection(delivery)
         self.broker.settlement.remove(message_id, self.queue.name, self.holder, done, outcome)
 
-    def _broken_off(self, _delivery: Any, message_id: int) -> None:
+    def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
         """It decided before it had all of it: whatever it said, it cannot have used the message."""
         self.give_back(message_id, failed=True)
 
-    def _released(self, delivery: Any, message_id: int) -> None:
-        self.give_back(message_id, failed=False, delivery=delivery, state=PN_RELEASED)
+    def _released(self, delivery: Delivery, message_id: int) -> None:
+        self.give_back(message_id, failed=False, delivery=delivery, state=RELEASED)
 
-    def _modified(self, delivery: Any, message_id: int) -> None:
+    def _modified(self, delivery: Delivery, message_id: int) -> None:
         """Message annotations of the outcome are not kept: stored messages are immutable."""
-        remote = pn_delivery_remote(delivery)
-        if pn_disposition_is_undeliverable(remote):
+        remote: Modified = delivery.remote_state
+        if remote.undeliverable_here:
             self.queue.refuse(message_id, self)
-        failed = bool(pn_disposition_is_failed(remote))
-        self.give_back(message_id, failed=failed, delivery=delivery, state=PN_MODIFIED)
+        failed = remote.delivery_failed is True
+        self.give_back(message_id, failed=failed, delivery=delivery, state=MODIFIED)
 
     def give_back(
         self,
         message_id: int,
         *,
         failed: bool,
-        delivery: Any = None,
-        state: int = 0,
+        delivery: Delivery | None = None,
+        state: object = None,
         delay_s: float = 0.0,
     ) -> None:
         """Make a message that this link holds available again; answer `delivery` with `state`."""
@@ -216,26 +202,24 @@ class OutgoingLink:
         give_back = self.broker.settlement.give_back
         give_back(message_id, queue, holder, failed=failed, on_done=done, delay_s=delay_s)
 
-    def _settle(self, delivery: Any, state: int, error: StoreError | None) -> None:
+    def _settle(self, delivery: Delivery, state: object, error: StoreError | None) -> None:
         """Confirm to the peer, with its own outcome; after an error nothing is confirmed."""
-        if self.is_gone or error is not None:
-            return
-        pn_delivery_update(delivery, state)
-        pn_delivery_settle(delivery)
-        self._connection.has_output()
+        if not self.is_gone and error is None:
+            delivery.dispose(state)
+            self._connection.has_output()
 
     def caught_up(self) -> None:
         """See `Consumer.caught_up`: a drain is over, unless something is under way."""
         is_over = self._delivering.count == 0 and self.queue.has_caught_up(self)
-        if is_over and pn_link_get_drain(self.link) and pn_link_credit(self.link) > 0:
-            pn_link_drained(self.link)
+        if is_over and not self.is_gone and self.link.is_draining and self.link.credit > 0:
+            self.link.drained()
             self.credit = 0
             self._connection.has_output()
 
 
-_DECISIONS = {
-    PN_ACCEPTED: OutgoingLink._accepted,  # noqa: SLF001  # a table of this class's own methods
-    PN_REJECTED: OutgoingLink._rejected,  # noqa: SLF001
-    PN_RELEASED: OutgoingLink._released,  # noqa: SLF001
-    PN_MODIFIED: OutgoingLink._modified,  # noqa: SLF001
+_DECISIONS: dict[type, Callable[[OutgoingLink, Delivery, int], None]] = {
+    Accepted: OutgoingLink._accepted,  # noqa: SLF001  # a table of this class's own methods
+    Rejected: OutgoingLink._rejected,  # noqa: SLF001
+    Released: OutgoingLink._released,  # noqa: SLF001
+    Modified: OutgoingLink._modified,  # noqa: SLF001
 }

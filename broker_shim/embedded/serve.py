@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cproton import pn_sasl_extended, pn_ssl_present
-
 from broker_shim.embedded.bind_address import ListenAddress, listening_socket, parse_listen
 from broker_shim.embedded.broker import Broker, recover
 from broker_shim.embedded.control import ControlServer
@@ -76,7 +74,6 @@ def serve(
     doors: Doors | None = None,
 ) -> int:
     """Serve a store, which is closed at the end; the exit code."""
-    _log_what_is_missing()
     inbox, timers = Inbox(), Timers()
     listener = Listener(inbox, timers)
     failures: list[StoreError] = []
@@ -225,13 +222,6 @@ def _serve_members(
     if failure is not None:
         return _complain(f"stopped: {type(failure).__name__}: {failure}", EXIT_FAILED)
     return EXIT_OK
-
-
-def _log_what_is_missing() -> None:
-    if not pn_ssl_present():
-        _log.warning("proton was built without OpenSSL: no TLS; install its headers, build again")
-    if not pn_sasl_extended():
-        _log.info("proton was built without Cyrus SASL: ANONYMOUS only, which loopback needs")
 
 
 def _complain(line: str, code: int) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import count
-from typing import Any
-
-from broker_shim.embedded.engine import send
+from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.embedded.headers import HEADERS, Amqp10Session
 from broker_shim.embedded.large_delivery import LargeDelivery
 from broker_shim.embedded.taking import Taken
+from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.store.interface import MessageHeader
+
+_AROUND_BYTES = 64
+"""What framing adds to a message as it came, at most: a header section."""
 
 
 class Wire:
@@ -19,25 +21,46 @@ class Wire:
         large: What is being sent in pieces: nothing else may be begun meanwhile.
     """
 
-    def __init__(self, link: Any) -> None:
+    def __init__(self, link: SenderLink) -> None:
         self._link = link
-        self._tags = count(1)
         self._delivery: LargeDelivery | None = None
         self.large: Taken | None = None
 
-    def begin(self, taken: Taken, header: MessageHeader, *, failures: int, now_us: int) -> Any:
-        """Send a message whose content is here, or begin a large one; the delivery."""
+    def takes(self, header: MessageHeader) -> bool:
+        """Whether the peer takes a message so large."""
+        most = self._link.remote.max_message_size
+        return not most or header.header_bytes + header.body_bytes + _AROUND_BYTES <= most
+
+    def begin(
+        self,
+        tag: bytes,
+        taken: Taken,
+        header: MessageHeader,
+        *,
+        failures: int,
+        now_us: int,
+        waits: bool = False,
+    ) -> Delivery:
+        """Send a message whose content is here, or begin a large one.
+
+        Raises:
+            InvalidCommand: The link has ended; or there is no credit, unless it `waits` for more.
+        """
         if taken.expires_at != header.expires_at:
             header = header._replace(expires_at=taken.expires_at)
         around = HEADERS.of(header).for_session(Amqp10Session(failures, now_us))
+        settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
         if taken.is_large:
+            first = self._link.transfer(
+                tag, (around.lead,), settled=settled, more=True, waits=waits
+            )
+            self._delivery = LargeDelivery(self._link, first, taken.message, around)
             self.large = taken
-            self._delivery = LargeDelivery(self._link, next(self._tags), taken.message, around)
-            return self._delivery.delivery
+            return first
         content = taken.message.content_now()
         assert content is not None
-        encoded = b"".join((around.lead, content.body, around.tail))
-        delivery = send(self._link, next(self._tags), encoded)
+        pieces = (around.lead, content.body, around.tail)
+        delivery = self._link.transfer(tag, pieces, settled=settled, waits=waits)
         taken.sent()
         return delivery
 
@@ -53,11 +76,11 @@ class Wire:
         self.large = self._delivery = None
         return True
 
-    def is_sending(self, delivery: Any) -> bool:
+    def is_sending(self, delivery: Delivery) -> bool:
         """True if this delivery is begun and not written whole."""
-        return self._delivery is not None and self._delivery.delivery == delivery
+        return self._delivery is not None and self._delivery.delivery is delivery
 
-    def break_off(self) -> Any:
+    def break_off(self) -> Delivery:
         """Tell the peer that the rest of the large one will not come; its delivery."""
         assert self._delivery is not None
         broken = self._delivery

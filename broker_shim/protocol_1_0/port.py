@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import Begin, Composite, Flow
@@ -32,6 +32,7 @@ class SessionPort:
         handles: Ours.
         is_answered: True once our begin was written, which goes before all else on the channel.
         is_open: True until either side ended the session, or the connection is over.
+        waiting_bytes: Payload that was handed over and waits for the session's window, or credit.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class SessionPort:
         self.outgoing = OutgoingWindow(begin.incoming_window)
         self.is_answered = False
         self.is_open = True
+        self.waiting_bytes = 0
+        self._held_back = 0
         self._output = output
         self._waiting: deque[Outgoing] = deque()
         self._batch = DispositionBatch()
@@ -67,23 +70,34 @@ class SessionPort:
         for disposition in self._batch.take():
             self._output.frame(disposition, self.channel)
 
+    def hold_back(self, *, is_held: bool) -> None:
+        """Leave the peer with the window that it has, until all who held it back let go."""
+        self._held_back += 1 if is_held else -1
+
+    def open_window(self) -> None:
+        """Tell the peer of more window if it may run short."""
+        if self.incoming.is_low and not self._held_back:
+            self.flow()
+
     def flow(self, **link_fields: Any) -> None:
         """Tell how the session stands, and one of its links if `link_fields` say so."""
+        if not self._held_back:
+            self.incoming.reopen()
         self._output.frame(
             Flow(
                 next_incoming_id=self.incoming.next_id,
-                incoming_window=self.incoming.size,
+                incoming_window=self.incoming.left,
                 next_outgoing_id=self.outgoing.next_id,
                 outgoing_window=OUTGOING_WINDOW,
                 **link_fields,
             ),
             self.channel,
         )
-        self.incoming.reopen()
 
     def enqueue(self, outgoing: Outgoing) -> None:
         """Send a piece of a delivery as soon as the session's window has room."""
         self._waiting.append(outgoing)
+        self.waiting_bytes += outgoing.size
         self.pump()
 
     def pump(self) -> None:
@@ -107,7 +121,7 @@ class SessionPort:
 
     def withdraw(self, delivery: Delivery) -> None:
         """Drop what waits of a delivery."""
-        self._waiting = deque(each for each in self._waiting if each.delivery is not delivery)
+        self._keep(each for each in self._waiting if each.delivery is not delivery)
 
     def begin_incoming(self, delivery: Delivery, delivery_id: int) -> None:
         """A delivery's first frame came.
@@ -164,7 +178,7 @@ class SessionPort:
 
     def forget_link(self, link: Link) -> None:
         """It ended: its deliveries stay known to it (`unsettled`), and to nobody else."""
-        self._waiting = deque(each for each in self._waiting if each.delivery.link is not link)
+        self._keep(each for each in self._waiting if each.delivery.link is not link)
         for delivery in link.unsettled.values():
             if delivery.delivery_id is not None:
                 known = self._received if delivery.is_incoming else self._sent
@@ -173,9 +187,13 @@ class SessionPort:
     def close(self) -> None:
         """The session ended: nothing is sent any more."""
         self.is_open = False
-        self._waiting.clear()
+        self._keep(())
         self._sent.clear()
         self._received.clear()
+
+    def _keep(self, waiting: Iterable[Outgoing]) -> None:
+        self._waiting = deque(waiting)
+        self.waiting_bytes = sum(each.size for each in self._waiting)
 
     def _send_frame(self, outgoing: Outgoing) -> None:
         """Send one frame; ids are given with the first one: peers expect them without gaps."""
@@ -187,5 +205,7 @@ class SessionPort:
                 self._sent[delivery.delivery_id] = delivery
             outgoing.credit.sent()
         self.outgoing.take()
+        size = outgoing.size
         if outgoing.send_frame(self._output, self.channel):
             self._waiting.popleft()
+        self.waiting_bytes -= size - outgoing.size

@@ -55,6 +55,7 @@ class SenderLink(Link):
         more: bool = False,
         message_format: int = 0,
         state: Any = None,
+        waits: bool = False,
     ) -> Delivery:
         """Start a delivery; complete unless `more` is to come by `transfer_more`.
 
@@ -65,12 +66,16 @@ class SenderLink(Link):
             more: True if it goes on.
             message_format: 0 is AMQP's own.
             state: What is known of it, as a transactional state.
+            waits: Take it without credit, too: it goes when there is more.
 
         Raises:
-            InvalidCommand: No credit, another delivery is not complete, or one of the above.
+            InvalidCommand: No credit, unless it waits; another delivery is not complete; or one of
+                the above.
         """
         self._after(EndpointStep.USED)
         self._check(tag, state, settled=settled)
+        if not (self._credit.available or waits):
+            raise InvalidCommand("no credit: wait for the peer's flow")
         delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
         self._check_size(delivery, pieces)
         self._credit.waiting += 1
@@ -175,8 +180,6 @@ class SenderLink(Link):
         mode = self.snd_settle_mode
         if self._current is not None:
             raise InvalidCommand("another delivery of this link is unfinished: complete it first")
-        if not self._credit.available:
-            raise InvalidCommand("no credit: wait for the peer's flow")
         if len(tag) > MAX_TAG_BYTES or tag in self.unsettled:
             raise InvalidCommand("a tag has at most 32 bytes and differs from all unsettled ones")
         if mode is not SenderSettleMode.MIXED and settled != (mode == SenderSettleMode.SETTLED):

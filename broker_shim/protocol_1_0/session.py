@@ -131,8 +131,7 @@ class Session:
         """
         if self._port.is_open and self._port.is_answered:
             self._port.flush()
-            if self._port.incoming.is_low:
-                self._port.flow()
+            self._port.open_window()
 
     def lost(self) -> None:
         """Its connection is over."""

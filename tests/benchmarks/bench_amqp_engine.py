@@ -64,7 +64,6 @@ from cproton import (
 )
 
 from broker_shim.amqp_1_0.composites import Accepted, Begin, Disposition, Open, SaslInit, Transfer
-from broker_shim.embedded.engine import Engine, send
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.composites import read_performative
@@ -80,6 +79,7 @@ from broker_shim.protocol_1_0.mechanisms import Anonymous
 from broker_shim.protocol_1_0.settings import Settings
 from tests.amqp_1_0 import attach, flow
 from tests.benchmarks.machine import describe, median
+from tests.benchmarks.proton_engine import Engine, send
 
 PAYLOAD = bytes(range(256)) * 4
 CHUNK_BYTES = 65_536

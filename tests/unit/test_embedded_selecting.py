@@ -120,7 +120,7 @@ def links_end() -> Iterator[None]:
     yield
     while CLIENTS:
         client = CLIENTS.pop()
-        client.ours.free()
+        client.ours.lost()
         client.run()
 
 

@@ -1,8 +1,8 @@
-"""Proton's engine for one peer: bytes in, events, bytes out. No socket, no broker.
+"""Proton's engine for one peer, as the first listener drove it: bytes in, events, bytes out.
 
-Its raw events are looked at without proton's Python wrappers (see the package's decision). The
-pointers it hands out are proton's: a link's lives until it is freed, a delivery's until it is
-settled or its link is freed, all of them until `free`.
+Its raw events are looked at without proton's Python wrappers. The pointers it hands out are
+proton's: a link's lives until it is freed, a delivery's until it is settled or its link is freed,
+all of them until `free`.
 """
 
 from __future__ import annotations
