@@ -17,6 +17,7 @@ from broker_shim.errors import (
 )
 
 NOT_FOUND = "amqp:not-found"
+UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 INVALID_FIELD = "amqp:invalid-field"
 DECODE_ERROR = "amqp:decode-error"
 NOT_IMPLEMENTED = "amqp:not-implemented"

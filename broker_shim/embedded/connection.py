@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.attach import attach
-from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
+from broker_shim.embedded.conditions import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    Refusal,
+    error_of,
+)
 from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
+from broker_shim.embedded.login import Login
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.events import (
@@ -38,6 +44,7 @@ from broker_shim.protocol_1_0.events import (
 )
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.session import Session
+from broker_shim.security.permissions import Principal
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
@@ -55,7 +62,8 @@ class Connection:
     """The protocol's state with one peer, and what serves each of its links.
 
     Attributes:
-        identity: Who the peer is, as SASL says; "anonymous" if it was not asked.
+        access: How the peer got in.
+        login: Who it is.
         unsent_bytes: Handed out by `output` and not yet `written`.
     """
 
@@ -68,7 +76,8 @@ class Connection:
         self.broker = broker
         self.now_us = now_us
         self.number = next(_numbers)
-        self.identity = "anonymous"
+        self.access = access
+        self.login = Login(access, broker.later, self.has_output)
         self.unsent_bytes = 0
         self._has_output = has_output
         self._links: dict[Link, LinkEndpoint] = {}
@@ -79,6 +88,11 @@ class Connection:
         )
 
     @property
+    def principal(self) -> Principal:
+        """Who the peer is."""
+        return self.login.principal
+
+    @property
     def container(self) -> str:
         """The peer's container id, or a name of ours if it gave none."""
         remote = self._machine.remote
@@ -87,7 +101,7 @@ class Connection:
     @property
     def is_over(self) -> bool:
         """True once nothing is read any more: write what waits, then hang up."""
-        return self._machine.is_over or self._hangs_up
+        return (self._machine.is_over and not self.login.is_waiting) or self._hangs_up
 
     def has_output(self) -> None:
         """Something is to be written."""
@@ -103,8 +117,15 @@ class Connection:
         if endpoint not in self._waiting_for_room:
             self._waiting_for_room.append(endpoint)
 
+    @property
+    def is_half_open(self) -> bool:
+        """True until the peer has opened and was let in, or is gone."""
+        return not (self.login.is_in or self.is_over)
+
     def receive(self, received: bytes) -> None:
         """Bytes from the peer; none means that it sends no more."""
+        if self.login.is_waiting and not received:
+            self._hangs_up = True  # the machine reads nothing any more: nobody else would see it
         self._machine.receive_data(received, now_s=time.monotonic())
         self.handle_events()
 
@@ -120,6 +141,8 @@ class Connection:
 
     def output(self) -> bytes:
         """The next bytes to write; tell `written` when they are with the peer."""
+        if self.login.is_waiting:
+            return b""
         encoded = b"".join(self._machine.data_to_send(now_s=time.monotonic()))
         self.unsent_bytes += len(encoded)
         return encoded
@@ -163,6 +186,7 @@ class Connection:
             except Exception:  # noqa: BLE001  # one link must not keep what the others held
                 _log.exception("connection %d: a link could not be ended", self.number)
         self._waiting_for_room.clear()
+        self.login.gone()
 
     def close(self, refusal: Refusal | None = None) -> None:
         """End it from our side: politely, or where that cannot be said any more by hanging up."""
@@ -177,15 +201,19 @@ class Connection:
         self.close(Refusal(CONNECTION_FORCED, reason))
 
     def _authenticated(self, event: Authenticated) -> None:
-        self.identity = event.identity
+        self.login.passed(event)
 
     def _not_authenticated(self, event: AuthenticationFailed) -> None:
-        text = "connection %d: not authenticated by %r: %s"
-        _log.warning(text, self.number, event.mechanism, event.reason)
+        self.login.failed(event)
 
     def _opened(self, _event: Opened) -> None:
-        if not self._machine.is_closed:
+        if self._machine.is_closed:
+            return
+        refusal = self.login.opens(self.broker.settings.max_connections_per_user)
+        if refusal is None:
             self._machine.open()
+        else:
+            self.close(refusal)
 
     def _session_begun(self, event: SessionBegun) -> None:
         if not event.session.is_gone:

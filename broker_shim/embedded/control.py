@@ -21,7 +21,8 @@ from typing import Any
 
 from broker_shim.embedded.broker import Broker
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.service.listening import is_our_user
+from broker_shim.security.audit import Audit, AuditEvent, write_audit
+from broker_shim.service.listening import is_our_user, process_of
 from sparkstore import control_wire as wire
 from sparkstore.bulk import Answer
 from sparkstore.control import SocketAddress
@@ -39,7 +40,12 @@ class ControlServer:
     """Listens beside the broker's AMQP socket, until `close`."""
 
     def __init__(
-        self, selector: selectors.BaseSelector, broker: Broker, folder: Path, root_id: str
+        self,
+        selector: selectors.BaseSelector,
+        broker: Broker,
+        folder: Path,
+        root_id: str,
+        audit: Audit = write_audit,
     ) -> None:
         """Bind `<root>/control.sock`; what a killed broker left there is replaced.
 
@@ -53,6 +59,7 @@ class ControlServer:
         self._clients: set[_Client] = set()
         self._requests: deque[tuple[_Client, Callable[[_Client], None]]] = deque()
         self._is_busy = False
+        self._audit = audit
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)
         try:
@@ -149,12 +156,13 @@ class ControlServer:
                 refusal = f"a message is longer than {limit} bytes"
                 raise InvalidRequest(refusal)
             return lambda client: self._broker.bulk.put(
-                queue, messages, partial(self._answer, client)
+                queue, messages, self._audited(client, "put", queue, len(messages))
             )
         if "holders" in content:
             return partial(self._tell_holders, wire.holders_limit(content))
         request = wire.request_of(content)
-        return lambda client: self._broker.bulk.run(request, partial(self._answer, client))
+        asked = (request.action, request.queue, len(request.message_ids), request.to)
+        return lambda client: self._broker.bulk.run(request, self._audited(client, *asked))
 
     def _next(self) -> None:
         while self._requests and not self._is_busy:
@@ -170,6 +178,26 @@ class ControlServer:
     def _tell_holders(self, limit: int, client: _Client) -> None:
         self._is_busy = False
         self._say(client, wire.held_line(_held(self._broker, limit)))
+
+    def _audited(
+        self, client: _Client, act: str, queue: str, count: int, to: str | None = None
+    ) -> Callable[[StoreError | None, Answer], None]:
+        """What answers a client, and writes down what it did; who may connect may do everything."""
+
+        def answer(error: StoreError | None, answer: Answer) -> None:
+            self._audit(
+                AuditEvent.ADMINISTRATION,
+                peer=client.name,
+                act=act,
+                queue=queue,
+                to=to,
+                messages=count,
+                done=None if error else answer.done,
+                error=error,
+            )
+            self._answer(client, error, answer)
+
+        return answer
 
     def _answer(self, client: _Client, error: StoreError | None, answer: Answer) -> None:
         self._is_busy = False
@@ -219,6 +247,7 @@ class _Client:
 
     def __init__(self, peer: socket.socket) -> None:
         self.peer = peer
+        self.name = process_of(peer)
         self.received = bytearray()
         self.to_send = bytearray()
         self.has_greeted = False

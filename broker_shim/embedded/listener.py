@@ -12,9 +12,13 @@ from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 
+from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.inbox import Inbox
+from broker_shim.security.guard import Guard
+from broker_shim.security.guard import Peer as RemotePeer
+from broker_shim.security.limits import refusal_of_newcomer
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +66,7 @@ class Listener:
         self._to_write: set[Connection] = set()
         self._listening: socket.socket | None = None
         self._broker: Broker | None = None
+        self._guard = LOOPBACK.guard
         self._is_ended = False
         self._stopping_since_s = 0.0
         self._is_stop_asked = False
@@ -72,9 +77,10 @@ class Listener:
         """What the loop waits on, for other sockets; each is registered with what to call."""
         return self._selector
 
-    def listen(self, broker: Broker, address: socket.socket) -> None:
-        """Serve connections that come to a listening socket."""
+    def listen(self, broker: Broker, address: socket.socket, guard: Guard = LOOPBACK.guard) -> None:
+        """Serve connections that come to a listening socket; without a guard, of anybody."""
         self._broker = broker
+        self._guard = guard
         self._listening = address
         address.setblocking(False)  # noqa: FBT003  # the library's signature
         self._selector.register(address, selectors.EVENT_READ, self._accept)
@@ -119,22 +125,35 @@ class Listener:
         assert self._listening is not None
         assert self._broker is not None
         try:
-            accepted, _address = self._listening.accept()
+            accepted, address = self._listening.accept()
         except (BlockingIOError, ConnectionAbortedError):  # gone again
             return
         except OSError as reason:  # no descriptor left, say: the others go on
             _log.warning("a connection was not accepted: %s", reason)
             self._pause_accepting()
             return
-        if len(self._peers) >= self._broker.settings.max_connections:
-            _log.warning("a connection was refused: %d are open", len(self._peers))
+        access = Access(self._guard, RemotePeer(*address[:2]))
+        if self._refuses(access):
             accepted.close()
             return
         try:
-            self._serve(accepted)
+            self._serve(accepted, access)
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("a connection could not be served")
             accepted.close()
+
+    def _refuses(self, access: Access) -> bool:
+        """True if there are too many."""
+        assert self._broker is not None
+        reason = refusal_of_newcomer(
+            access.peer.host,
+            ((each.access.peer.host, each.is_half_open) for each in self._peers),
+            most=self._broker.settings.max_connections,
+            most_half_open=self._broker.settings.max_half_open,
+        )
+        if reason is not None:
+            access.guard.connection_refused(access.peer, reason)
+        return reason is not None
 
     def _pause_accepting(self) -> None:
         assert self._listening is not None
@@ -145,11 +164,11 @@ class Listener:
         if self._listening is not None:
             self._selector.register(self._listening, selectors.EVENT_READ, self._accept)
 
-    def _serve(self, accepted: socket.socket) -> None:
+    def _serve(self, accepted: socket.socket, access: Access) -> None:
         assert self._broker is not None
         accepted.setblocking(False)  # noqa: FBT003
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(self._broker, self._to_write.add)
+        connection = Connection(self._broker, self._to_write.add, access)
         peer = Peer(accepted, connection)
         self._peers[connection] = peer
         self._broker.metrics.connections += 1

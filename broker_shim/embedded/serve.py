@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker_shim.embedded.bind_address import ListenAddress, listening_socket, parse_listen
+from broker_shim.embedded.bind_address import listening_socket, parse_loopback
 from broker_shim.embedded.broker import Broker, recover
 from broker_shim.embedded.control import ControlServer
+from broker_shim.embedded.entrance import Entrance, entrance_of
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.embedded.listener import Listener, Timers
 from broker_shim.embedded.metrics import Metrics
@@ -22,6 +23,7 @@ from broker_shim.embedded.options import parser, settings_of
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.errors import InvalidRequest, Locked, StoreError
+from broker_shim.security.audit import AuditEvent
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
 from sparkstore.config import StoreConfig
@@ -46,13 +48,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        address = parse_listen(options.listen)
         settings, config = settings_of(options)
         doors = doors_of(options)
         if doors is not None and doors.listen is not None:
-            parse_listen(doors.listen, "--store-listen")
+            parse_loopback(doors.listen, "--store-listen")
+        entrance = entrance_of(options)
     except InvalidRequest as reason:
         return _complain(str(reason), EXIT_USAGE)
+    try:
+        return _open(options, settings, config, entrance, doors)
+    finally:
+        entrance.close()
+
+
+def _open(
+    options: argparse.Namespace,
+    settings: BrokerSettings,
+    config: StoreConfig,
+    entrance: Entrance,
+    doors: Doors | None,
+) -> int:
+    """Open the store and serve it; the exit code."""
     try:
         store = _store(options, config)
     except InvalidRequest as reason:
@@ -63,13 +79,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     if options.no_amqp and doors is not None:
         return _serve_members(store, doors, config, options)
-    return serve(store, settings, address, options, doors)
+    return serve(store, settings, entrance, options, doors)
 
 
 def serve(
     store: MessageStore,
     settings: BrokerSettings,
-    address: ListenAddress,
+    entrance: Entrance,
     options: argparse.Namespace,
     doors: Doors | None = None,
 ) -> int:
@@ -82,29 +98,31 @@ def serve(
         failures.append(error)
         listener.end()
 
-    metrics = Metrics()
+    entrance.guard.counts = metrics = Metrics()
     calls = StoreCalls(store, inbox, fatal)
     broker = Broker(calls, settings, metrics, _later(timers))
     try:
-        listening = listening_socket(address)
+        listening = listening_socket(entrance.address)
         recover(store, broker)
         service = None if doors is None else _service(store, doors, settings.max_message_bytes)
     except (OSError, StoreError, TimeoutError) as reason:
         store.close()
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     tune_process()
-    listener.listen(broker, listening)
-    _handle_signals(listener, metrics)
+    listener.listen(broker, listening, entrance.guard)
+    _handle_signals(listener, metrics, lambda: inbox.post(entrance.reload, options))
     _report(timers, metrics, options.metrics_file)
     _probe(timers, calls)
-    port = listening.getsockname()[1]
     control = _control(options, listener, broker)
-    _announce([f"amqp://{address.url_host}:{port}", *(service.urls if service else [])], options)
+    url = entrance.url(listening.getsockname()[1])
+    entrance.guard.audit(AuditEvent.STARTED, listen=url)
+    _announce([url, *(service.urls if service else [])], options)
     listener.run()
     for served in (service, control):
         if served is not None:
             served.close()
     listener.close()
+    entrance.guard.audit(AuditEvent.STOPPED, listen=url)
     return _end(store, failures, metrics, options.metrics_file)
 
 
@@ -153,13 +171,14 @@ def _later(timers: Timers) -> Callable[[float, Callable[[], None]], None]:
     return lambda delay_s, call: timers.add(time.monotonic() + delay_s, call)
 
 
-def _handle_signals(listener: Listener, metrics: Metrics) -> None:
+def _handle_signals(listener: Listener, metrics: Metrics, reload: Callable[[], None]) -> None:
     def stop(number: int, _frame: object) -> None:
         _log.info("%s: stopping", signal.Signals(number).name)
         listener.stop()
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGHUP, lambda _number, _frame: reload())
     signal.signal(signal.SIGUSR1, lambda _number, _frame: _log.info("%s", metrics.line()))
 
 
@@ -202,7 +221,7 @@ def _service(
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
     assert isinstance(store, DeltaMessageStore)
-    opened = doors.open(lambda text: listening_socket(parse_listen(text, "--store-listen")))
+    opened = doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
     return Service(store, opened, max_message_bytes, is_shared=is_shared)
 
 

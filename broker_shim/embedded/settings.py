@@ -65,7 +65,8 @@ class BrokerSettings:
         max_sessions: Sessions of one connection, at most 65,535.
         max_connections: More are closed as they come.
         max_connections_per_user: Of one user; anonymous clients are one user.
-        max_half_open: Connections that have not opened yet; more are closed as they come.
+        max_half_open: Connections that have not opened yet; more are closed as they come. A quarter
+            of them may be one address', unless that is this machine.
         idle_timeout_s: A connection that is silent for so long is closed.
         handshake_timeout_s: A connection that has not opened after so long is closed.
         buffered_bytes: A session with more than this to write gets no further deliveries.
@@ -86,7 +87,7 @@ class BrokerSettings:
     max_sessions: int = 256
     max_connections: int = 1000
     max_connections_per_user: int = 1000
-    max_half_open: int = 200
+    max_half_open: int = 500
     idle_timeout_s: float = 60.0
     handshake_timeout_s: float = 10.0
     buffered_bytes: int = 4 * _MIB

@@ -1,6 +1,6 @@
 """The guard at the door: what the listener asks about a peer, from the first byte to each attach.
 
-On the loop's thread only. It keeps no connections: who is connected is the listener's to know.
+On the loop's thread only. It counts connections; which they are is the listener's to know.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from broker_shim.protocol_1_0.sasl import Mechanism
 from broker_shim.protocol_1_0.scram import Scram, ScramSecret
 from broker_shim.security.attempts import FailedLogins
 from broker_shim.security.audit import Audit, AuditEvent, write_audit
+from broker_shim.security.limits import Counts
 from broker_shim.security.passwords import ITERATIONS, Passwords
 from broker_shim.security.permissions import Act, Permissions, Place, Principal
 from broker_shim.security.settings import SecuritySettings
@@ -50,13 +51,15 @@ class SecurityCounts:
     """Counters since the start.
 
     Attributes:
-        logins: That succeeded.
+        logins: That succeeded; of anonymous clients, too.
         failed_logins: That did not.
+        refused_connections: Closed because there were too many.
         refused_permissions: Attaches and messages that no rule allows.
     """
 
     logins: int = 0
     failed_logins: int = 0
+    refused_connections: int = 0
     refused_permissions: int = 0
 
 
@@ -98,6 +101,7 @@ class Guard:
         self._decoy_key = secrets.token_bytes(32)
         self._permissions = Permissions(settings.permissions)
         self._failures = FailedLogins(settings.failed_login_delay_s)
+        self._of_user = Counts()
 
     @property
     def users(self) -> Users:
@@ -130,13 +134,39 @@ class Guard:
         )
         return self._failures.failed(peer.host, now_s)
 
+    def opens(self, peer: Peer, principal: Principal, most: int) -> bool:
+        """Somebody who was let in opens a connection; False if it has `most` already.
+
+        One that was counted is told of by `closes` once it is over.
+        """
+        if self._of_user.opened(principal.name, most):
+            return True
+        self.connection_refused(peer, f"{most} connections of this user", principal)
+        return False
+
+    def closes(self, principal: Principal) -> None:
+        """A connection that was counted is over."""
+        self._of_user.closed(principal.name)
+
+    def connection_refused(
+        self, peer: Peer, reason: str, principal: Principal | None = None
+    ) -> None:
+        """Write down that a connection was one too many."""
+        self.counts.refused_connections += 1
+        name = None if principal is None else principal.name
+        self.audit(AuditEvent.CONNECTION_REFUSED, peer=peer, user=name, reason=reason)
+
     def allows(self, principal: Principal, act: Act, place: Place) -> bool:
         """True if this is allowed; nothing is written down."""
         return self._permissions.allow(principal, act, place)
 
-    def refused(self, peer: Peer, principal: Principal, act: Act, place: Place) -> None:
-        """Write down that this was not allowed."""
+    def refused(
+        self, peer: Peer, principal: Principal, act: Act, place: Place, *, is_told: bool = False
+    ) -> None:
+        """Count that this was not allowed, and write it down unless that `is_told` already."""
         self.counts.refused_permissions += 1
+        if is_told:
+            return
         self.audit(
             AuditEvent.PERMISSION_REFUSED,
             peer=peer,
