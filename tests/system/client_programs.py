@@ -133,10 +133,16 @@ class Program:
             env={**os.environ, **language.environment, **environment},
         )
 
-    def connect(self, broker: BrokerProcess | Forwarder) -> None:
-        """Open its connection; to a forwarder, one that the library itself opens again."""
+    def connect(self, broker: BrokerProcess | Forwarder, **security: object) -> None:
+        """Open its connection; to a forwarder, one that the library itself opens again.
+
+        Args:
+            broker: Where to.
+            security: `ca`, `certificate`, `key`, `mechanism`, `user`, `password`.
+        """
         again = {"reconnect": True} if isinstance(broker, Forwarder) else {}
-        self._tell("connect", host="127.0.0.1", port=broker.port, **again)
+        told = {name: str(value) for name, value in security.items()}
+        self._tell("connect", host="127.0.0.1", port=broker.port, **again, **told)
 
     def disconnect(self) -> None:
         """Close its connection, whatever state that is in."""
