@@ -46,6 +46,21 @@ PROTOCOL = "amqp-1.0"
 DEFAULT_PRIORITY = 4
 MAX_PRIORITY = 9
 
+_DEFAULTS: list[object] = [*MessageHeader(PROTOCOL, durable=False)]
+_REST, _DURABLE, _PRIORITY, _CREATED_AT, _EXPIRES_AT, _MESSAGE_TYPE, _GROUP_ID = map(
+    MessageHeader._fields.index,
+    ("header", "durable", "priority", "created_at", "expires_at", "message_type", "group_id"),
+)
+_HEADER_BYTES, _BODY_BYTES, _PROPERTIES = map(
+    MessageHeader._fields.index, ("header_bytes", "body_bytes", "properties")
+)
+_PROPERTY_COLUMNS = [
+    MessageHeader._fields.index(name)
+    for name in (
+        *("amqp_message_id", "user_id", "to", "subject", "reply_to", "correlation_id"),
+        *("content_type", "content_encoding"),
+    )
+]
 _BINARY, _STRING = frozenset({0xA0, 0xB0}), frozenset({0xA1, 0xB1})
 _LEAST_AT_US, _MOST_AT_US = -62_135_596_800_000_000, 253_402_300_799_000_000
 """Years 1 to 9999: what a timestamp column can show."""
@@ -83,33 +98,27 @@ def parse_around(rest: bytes, content: LongContent, *, now_us: int) -> MessageHe
     return _header(rest, content.message_type, content.length, columns)
 
 
-def _columns(encoded: bytes, sections: list[Section], now_us: int) -> dict[str, object]:
-    columns: dict[str, object] = {}
-    expiries = []
+def _columns(encoded: bytes, sections: list[Section], now_us: int) -> list[object]:
+    """The columns of a `MessageHeader`, in their order: those that are read from sections."""
+    columns = _DEFAULTS.copy()
     for section in sections:
-        items = items_of(encoded, section.code, section.value)
-        if section.code == HEADER:
-            expiries.append(_read_header(items, columns, now_us))
-        elif section.code == PROPERTIES:
-            expiries.append(_read_properties(items, columns))
-        elif section.code == APPLICATION_PROPERTIES:
-            columns["properties"] = _as_text(items)
-    columns["expires_at"] = min((at for at in expiries if at is not None), default=None)
+        code = section.code
+        items = items_of(encoded, code, section.value)
+        if code == HEADER:
+            _read_header(items, columns, now_us)
+        elif code == PROPERTIES:
+            _read_properties(items, columns)
+        elif code == APPLICATION_PROPERTIES:
+            columns[_PROPERTIES] = _as_text(items)
     return columns
 
 
 def _header(
-    rest: bytes, message_type: str, body_bytes: int, columns: dict[str, object]
+    rest: bytes, message_type: str, body_bytes: int, columns: list[object]
 ) -> MessageHeader:
-    return MessageHeader(
-        protocol=PROTOCOL,
-        header=rest,
-        durable=bool(columns.pop("durable", False)),
-        message_type=message_type,
-        header_bytes=len(rest),
-        body_bytes=body_bytes,
-        **columns,  # type: ignore[arg-type]  # each was read by the rule of its own column
-    )
+    columns[_REST], columns[_MESSAGE_TYPE] = rest, message_type
+    columns[_HEADER_BYTES], columns[_BODY_BYTES] = len(rest), body_bytes
+    return MessageHeader._make(columns)  # each was read by the rule of its own column
 
 
 def restore(header: MessageHeader, body: bytes) -> bytes:
@@ -183,42 +192,35 @@ def _cut(header: MessageHeader) -> tuple[int, bytes, list[Section]]:
     return next(s.end for s in sections if s.code in BODY), rest, sections
 
 
-def _read_header(items: list[Value], columns: dict[str, object], now_us: int) -> int | None:
-    """Fill in durable and priority; when its time to live ends."""
+def _read_header(items: list[Value], columns: list[object], now_us: int) -> None:
+    """Fill in durable and priority, and when its time to live ends."""
     durable, priority, ttl = _three(items)
-    columns["durable"] = durable is True
+    columns[_DURABLE] = durable is True
     if isinstance(priority, int):
-        columns["priority"] = min(int(priority), MAX_PRIORITY)
-    return _in_range(now_us + int(ttl) * 1000) if isinstance(ttl, int) else None
+        columns[_PRIORITY] = min(int(priority), MAX_PRIORITY)
+    if isinstance(ttl, int):
+        columns[_EXPIRES_AT] = _in_range(now_us + int(ttl) * 1000)
 
 
-_PROPERTY_COLUMNS = (
-    "amqp_message_id",
-    "user_id",
-    "to",
-    "subject",
-    "reply_to",
-    "correlation_id",
-    "content_type",
-    "content_encoding",
-)
-
-
-def _read_properties(items: list[Value], columns: dict[str, object]) -> int | None:
-    """Fill in the columns of the properties section; its absolute expiry time."""
-    for name, value in zip(_PROPERTY_COLUMNS, items, strict=False):
+def _read_properties(items: list[Value], columns: list[object]) -> None:
+    """Fill in the columns of the properties section; the earlier of two ends of its life."""
+    for column, value in zip(_PROPERTY_COLUMNS, items, strict=False):
         if value is not None:
-            columns[name] = text_of(value)
+            columns[column] = text_of(value)
     expiry, created, group = _three(items[8:])
     if isinstance(created, Timestamp):
-        columns["created_at"] = _in_range(created * 1000)
+        columns[_CREATED_AT] = _in_range(created * 1000)
     if group is not None:
-        columns["group_id"] = text_of(group)
-    return _in_range(expiry * 1000) if isinstance(expiry, Timestamp) else None
+        columns[_GROUP_ID] = text_of(group)
+    if isinstance(expiry, Timestamp):
+        ends = (columns[_EXPIRES_AT], _in_range(expiry * 1000))
+        columns[_EXPIRES_AT] = min((at for at in ends if isinstance(at, int)), default=None)
 
 
 def _three(items: list[Value]) -> tuple[Value, Value, Value]:
     """The first three fields of a list; those left out at its end are null."""
+    if len(items) == 3:
+        return items[0], items[1], items[2]
     first, second, third, *_ = [*items, None, None, None]
     return first, second, third
 

@@ -22,6 +22,8 @@ _NAMES = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": FOOTER,
 }
+_USUAL = b"\x00\x53"
+"""How a section begins: described, and a small number says as what."""
 _LONG_TYPES = {(DATA, 0xB0): "data", (VALUE, 0xB0): "binary", (VALUE, 0xB1): "text"}
 
 
@@ -43,7 +45,10 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[Section]:
     sections: list[Section] = []
     at, size, last = 0, len(encoded), 0
     while at < size:
-        code, value = _descriptor(encoded, at)
+        if encoded.startswith(_USUAL, at) and size > at + 2 and HEADER <= encoded[at + 2] <= FOOTER:
+            code, value = encoded[at + 2], at + 3
+        else:
+            code, value = _descriptor(encoded, at)
         if code < last or (code == last and code not in _REPEATABLE):
             message = f"section 0x{code:02x} at byte {at} is out of order"
             raise DecodeError(message)

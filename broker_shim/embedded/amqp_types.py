@@ -40,9 +40,20 @@ class Encoded(bytes):
 Value = None | bool | int | float | str | bytes | UUID | Timestamp | Symbol | Encoded
 
 _MAX_DESCRIPTORS = 8
-_FIXED_BYTES = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-_LENGTH_1 = frozenset({0xA, 0xC, 0xE})
-_LENGTH_4 = frozenset({0xB, 0xD, 0xF})
+_LENGTH_1, _LENGTH_4, _UNKNOWN = -1, -4, -9
+_BY_NIBBLE = {
+    0x4: 0,
+    0x5: 1,
+    0x6: 2,
+    0x7: 4,
+    0x8: 8,
+    0x9: 16,
+    **dict.fromkeys((0xA, 0xC, 0xE), _LENGTH_1),
+    **dict.fromkeys((0xB, 0xD, 0xF), _LENGTH_4),
+}
+_WIDTHS = tuple(_BY_NIBBLE.get(constructor >> 4, _UNKNOWN) for constructor in range(256))
+"""Bytes of content, or what tells their number, by constructor."""
+_CONSTANTS: dict[int, bool | int | None] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -61,11 +72,6 @@ def _utf8(content: bytes) -> str:
 
 
 _READ: dict[int, Callable[[bytes], Value]] = {
-    0x40: lambda _: None,
-    0x41: lambda _: True,
-    0x42: lambda _: False,
-    0x43: lambda _: 0,
-    0x44: lambda _: 0,
     0x50: _fixed(">B"),
     0x51: _fixed(">b"),
     0x52: _fixed(">B"),
@@ -91,7 +97,7 @@ _READ: dict[int, Callable[[bytes], Value]] = {
     0xB1: _utf8,
     0xB3: lambda content: Symbol(str(content, "ascii")),
 }
-"""What a primitive says, by constructor; one that is not here stays `Encoded`."""
+"""What a primitive with content says, by constructor; others stay `Encoded`."""
 
 
 def content_at(encoded: bytes, start: int) -> tuple[int, int]:
@@ -103,16 +109,16 @@ def content_at(encoded: bytes, start: int) -> tuple[int, int]:
     size = len(encoded)
     if start >= size:
         raise DecodeError("a value is missing at the end")
-    nibble = encoded[start] >> 4
+    width = _WIDTHS[encoded[start]]
     first = start + 1
-    if nibble in _LENGTH_1:
+    if width >= 0:
+        end = first + width
+    elif width == _LENGTH_1:
         first += 1
         end = first + (encoded[start + 1] if first <= size else size)
-    elif nibble in _LENGTH_4:
+    elif width == _LENGTH_4:
         first += 4
         end = first + int.from_bytes(encoded[start + 1 : first], "big")
-    elif nibble in _FIXED_BYTES:
-        end = first + _FIXED_BYTES[nibble]
     else:
         message = f"no such constructor: 0x{encoded[start]:02x}"
         raise DecodeError(message)
@@ -128,6 +134,8 @@ def skip(encoded: bytes, start: int) -> int:
     Raises:
         DecodeError: As `content_at`; more than eight descriptors on one value.
     """
+    if start >= len(encoded) or encoded[start]:
+        return content_at(encoded, start)[1]
     missing = 1
     for _ in range(2 * _MAX_DESCRIPTORS):
         if start < len(encoded) and encoded[start] == 0:
@@ -147,11 +155,14 @@ def value_at(encoded: bytes, start: int) -> tuple[Value, int]:
     Raises:
         DecodeError: As `skip`; text that is not UTF-8.
     """
-    if start < len(encoded) and encoded[start] == 0:
+    constructor = encoded[start] if start < len(encoded) else 0xFF
+    if constructor in _CONSTANTS:
+        return _CONSTANTS[constructor], start + 1
+    if constructor == 0:
         end = skip(encoded, start)
         return Encoded(encoded[start:end]), end
     first, end = content_at(encoded, start)
-    read = _READ.get(encoded[start])
+    read = _READ.get(constructor)
     if read is None:
         return Encoded(encoded[start:end]), end
     try:

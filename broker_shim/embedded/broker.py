@@ -47,11 +47,14 @@ def selecting(
 ) -> tuple[str, ...]:
     """Of the queues that a message is routed to, those that do not refuse it by a selector."""
     routed = tuple(names)
-    choosy = {each: only for each in routed if each in queues and (only := queues[each].only)}
-    if not choosy:
+    if all(each not in queues or queues[each].only is None for each in routed):
         return routed
     get = HEADERS.of(header).common.get
-    return tuple(each for each in routed if each not in choosy or choosy[each].fits(get))
+    return tuple(
+        each
+        for each in routed
+        if each not in queues or (only := queues[each].only) is None or only.fits(get)
+    )
 
 
 class Broker:
@@ -99,23 +102,34 @@ class Broker:
         if not names:
             on_done(None)
             return
-        may_stage = self.all_keep(names)
         values = self.replacing.values(header, names)
+        put = partial(self._put, header, content, names, values, on_done)
+        if values:
+            self.replacing.begin(values, put)
+        else:
+            put([])
 
-        def go_on(replaced: Replaced) -> None:
-            def done(error: StoreError | None, message_id: int) -> None:
-                if error is None:
-                    self.metrics.enqueued += len(names)
-                    for name in names:
-                        self._waits(name, message_id, header.priority)
+    def _put(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        names: tuple[str, ...],
+        values: dict[str, str],
+        on_done: OnComplete,
+        replaced: Replaced,
+    ) -> None:
+        def done(error: StoreError | None, message_id: int) -> None:
+            if error is None:
+                self.metrics.enqueued += len(names)
+                for name in names:
+                    self._waits(name, message_id, header.priority)
+            if values:
                 self.replacing.end(values, replaced, message_id, error)
-                on_done(error)
+            on_done(error)
 
-            self.calls.puts.put(
-                header, content, names, done, may_stage=may_stage, replacing=replaced
-            )
-
-        self.replacing.begin(values, go_on)
+        self.calls.puts.put(
+            header, content, names, done, all_keep=self.all_keep, replacing=replaced
+        )
 
     def all_keep(self, queues: Iterable[str]) -> bool:
         """True if every one of some queues keeps its messages."""

@@ -44,10 +44,10 @@ class Puts:
         self,
         header: MessageHeader,
         content: bytes | Staged,
-        queues: Iterable[str],
+        names: Sequence[str],
         on_done: OnPut,
         *,
-        may_stage: bool,
+        all_keep: Callable[[Iterable[str]], bool],
         replacing: Sequence[tuple[int, str]] = (),
     ) -> None:
         """Put a new message on queues, all or none.
@@ -55,16 +55,15 @@ class Puts:
         Args:
             header: Of it.
             content: Whole, or what `stage` began and has been given all of it.
-            queues: Names.
+            names: Of the queues.
             on_done: Called when it is durable.
-            may_stage: Every one of the queues keeps messages. Pieces are in the log only, where a
-                queue that keeps nothing cannot have them: then a large body goes in one call.
+            all_keep: Tells whether all of these queues keep messages. Pieces are in the log only,
+                where a queue that keeps nothing cannot have them: then a large body goes whole.
             replacing: (message id, queue) of what leaves its queue in the same transaction.
         """
-        names = list(queues)
         try:
             if not isinstance(content, Staged):
-                if len(content) <= STAGED_BYTES or not may_stage:
+                if len(content) <= STAGED_BYTES or not all_keep(names):
                     message = self._store.message(header, content)
                     self._enqueue(message, names, on_done, replacing)
                     return
@@ -95,7 +94,7 @@ class Puts:
         self,
         staged: Staged,
         header: MessageHeader,
-        names: list[str],
+        names: Sequence[str],
         on_done: OnPut,
         replacing: Sequence[tuple[int, str]],
     ) -> None:
@@ -135,8 +134,8 @@ class Puts:
     def _enqueue(
         self,
         message: Message,
-        queues: list[str],
-        on_done: Callable[[StoreError | None, int], None],
+        queues: Sequence[str],
+        on_done: OnPut,
         replacing: Sequence[tuple[int, str]],
     ) -> None:
         message_id = message.message_id

@@ -83,7 +83,8 @@ class LocalMessageStore(ReadCalls):
 
     def message(self, header: MessageHeader, body: bytes = b"") -> Message:
         """See `MessageStore.message`; raises StoreError if no records are taken now."""
-        with self._holding():
+        with self._lock:  # as hot as `enqueue`
+            self._check_open()
             message, steps = self._ledger.message(header, body)
             if steps:
                 self._take(steps, _nothing)
