@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from broker_shim.embedded.broker import Broker, recover
 from broker_shim.embedded.control import ControlServer
 from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.listener import Listener, Timers
+from broker_shim.embedded.listener import Listener
+from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
@@ -32,16 +32,14 @@ class ServedRoot:
     """A broker over a root, its loop on a thread; AMQP on a free port, control in the root."""
 
     def __init__(self, path: Path, held: Sequence[tuple[str, int]] = ()) -> None:
-        self.inbox, timers = Inbox(), Timers()
+        self.inbox = Inbox()
+        loop = Loop(self.inbox)
         self.store = DeltaMessageStore(path, DELTA_CONFIG)
-        self._listener = Listener(self.inbox, timers)
+        self._listener = Listener(loop)
         self.failures: list[Any] = []
         calls = StoreCalls(self.store, self.inbox, self.failures.append)
 
-        def later(delay_s: float, call: Callable[[], None]) -> None:
-            timers.add(time.monotonic() + delay_s, call)
-
-        self.broker = Broker(calls, BrokerSettings(), Metrics(), later)
+        self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later)
         recover(self.store, self.broker)
         for queue, message_id in held:
             done(self.store.acquire, message_id, queue, "live")
@@ -51,7 +49,7 @@ class ServedRoot:
         listening.listen()
         self._listener.listen(self.broker, listening)
         root_id = open_root(path).identity.root_id
-        self.control = ControlServer(self._listener.selector, self.broker, path, root_id)
+        self.control = ControlServer(loop, self.broker, path, root_id)
         self._thread = threading.Thread(target=self._listener.run)
         self._thread.start()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from dataclasses import dataclass, field
 
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.protocol_1_0.sasl import Mechanisms
 from broker_shim.protocol_1_0.settings import Settings
-from broker_shim.security.guard import Guard, Peer
+from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.tls import certificate_name
 
 _CONTAINER_ID = "sparkstore"
 _LEAST_WINDOW = 16
@@ -24,12 +27,12 @@ class Access:
     """
 
     guard: Guard = field(default_factory=lambda: Guard(SecuritySettings()))
-    peer: Peer = field(default_factory=Peer)
+    remote: Remote = field(default_factory=Remote)
 
     @property
     def mechanisms(self) -> Mechanisms:
         """Offered to it, in the order of preference."""
-        return self.guard.mechanisms(self.peer)
+        return self.guard.mechanisms(self.remote)
 
     def settings(self, settings: BrokerSettings) -> Settings:
         """The limits of one connection, in the protocol's terms: a session's bytes are frames."""
@@ -44,6 +47,14 @@ class Access:
             handshake_timeout_s=settings.handshake_timeout_s,
             requires_sasl=self.guard.requires_login,
         )
+
+
+def identified(remote: Remote, transport: asyncio.Transport) -> Remote:
+    """The same with what TLS tells, once its handshake is over."""
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    if tls is None:
+        return remote
+    return remote._replace(tls=tls.version(), certificate_name=certificate_name(tls.getpeercert()))
 
 
 LOOPBACK = Access()

@@ -45,10 +45,10 @@ def refusal_of_act(
         is_told: The audit log has been told of one like it: a million messages of one link that
             are refused are one line, and a counter.
     """
-    place, access = place_of(node), connection.access
-    if place is None or access.guard.allows(connection.principal, act, place):
+    place, access, principal = place_of(node), connection.access, connection.login.principal
+    if place is None or access.guard.allows(principal, act, place):
         return None
-    access.guard.refused(access.peer, connection.principal, act, place, is_told=is_told)
+    access.guard.refused(access.remote, principal, act, place, is_told=is_told)
     name = node.queue if isinstance(node, QueueNode) else place.address
-    text = f"{shown(connection.principal.name)} has no permission to {act} {shown(name)}"
+    text = f"{shown(principal.name)} has no permission to {act} {shown(name)}"
     return Refusal(UNAUTHORIZED_ACCESS, text)

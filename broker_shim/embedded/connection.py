@@ -44,7 +44,6 @@ from broker_shim.protocol_1_0.events import (
 )
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.session import Session
-from broker_shim.security.permissions import Principal
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
@@ -64,13 +63,12 @@ class Connection:
     Attributes:
         access: How the peer got in.
         login: Who it is.
-        unsent_bytes: Handed out by `output` and not yet `written`.
     """
 
     def __init__(
         self,
         broker: Broker,
-        has_output: Callable[[Connection], None],
+        has_output: Callable[[], None],
         access: Access = LOOPBACK,
     ) -> None:
         self.broker = broker
@@ -78,7 +76,7 @@ class Connection:
         self.number = next(_numbers)
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
-        self.unsent_bytes = 0
+        self._unsent_bytes = 0
         self._has_output = has_output
         self._links: dict[Link, LinkEndpoint] = {}
         self._waiting_for_room: list[LinkEndpoint] = []
@@ -88,15 +86,20 @@ class Connection:
         )
 
     @property
-    def principal(self) -> Principal:
-        """Who the peer is."""
-        return self.login.principal
-
-    @property
     def container(self) -> str:
         """The peer's container id, or a name of ours if it gave none."""
         remote = self._machine.remote
         return (remote.container_id if remote else "") or f"connection-{self.number}"
+
+    @property
+    def is_open(self) -> bool:
+        """True once the peer has opened."""
+        return self._machine.remote is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing more can be said to the peer."""
+        return self._machine.is_closed or self._hangs_up
 
     @property
     def is_over(self) -> bool:
@@ -105,22 +108,17 @@ class Connection:
 
     def has_output(self) -> None:
         """Something is to be written."""
-        self._has_output(self)
+        self._has_output()
 
     def room_bytes(self, link: Link) -> int:
         """How much more of a link's session may wait to be written; negative if too much does."""
-        waiting = self._machine.pending_bytes + self.unsent_bytes + link.port.waiting_bytes
+        waiting = self._machine.pending_bytes + self._unsent_bytes + link.port.waiting_bytes
         return self.broker.settings.buffered_bytes - waiting
 
     def wait_for_room(self, endpoint: LinkEndpoint) -> None:
         """Have `on_flow` called when less waits to be written."""
         if endpoint not in self._waiting_for_room:
             self._waiting_for_room.append(endpoint)
-
-    @property
-    def is_half_open(self) -> bool:
-        """True until the peer has opened and was let in, or is gone."""
-        return not (self.login.is_in or self.is_over)
 
     def receive(self, received: bytes) -> None:
         """Bytes from the peer; none means that it sends no more."""
@@ -140,16 +138,14 @@ class Connection:
         self.has_output()
 
     def output(self) -> bytes:
-        """The next bytes to write; tell `written` when they are with the peer."""
+        """The next bytes to write; then tell how many are `unsent`."""
         if self.login.is_waiting:
             return b""
-        encoded = b"".join(self._machine.data_to_send(now_s=time.monotonic()))
-        self.unsent_bytes += len(encoded)
-        return encoded
+        return b"".join(self._machine.data_to_send(now_s=time.monotonic()))
 
-    def written(self, byte_count: int) -> None:
-        """So much of `output` is with the peer."""
-        self.unsent_bytes -= byte_count
+    def unsent(self, byte_count: int) -> None:
+        """So much of what `output` handed out is not with the peer yet; there may be room again."""
+        self._unsent_bytes = byte_count
         if self._waiting_for_room:
             waiting, self._waiting_for_room = self._waiting_for_room, []
             for endpoint in waiting:

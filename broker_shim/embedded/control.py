@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
-import selectors
 import socket
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from broker_shim.embedded.broker import Broker
+from broker_shim.embedded.loop import Loop
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.security.audit import Audit, AuditEvent, write_audit
 from broker_shim.service.listening import is_our_user, process_of
@@ -41,7 +40,7 @@ class ControlServer:
 
     def __init__(
         self,
-        selector: selectors.BaseSelector,
+        loop: Loop,
         broker: Broker,
         folder: Path,
         root_id: str,
@@ -54,7 +53,7 @@ class ControlServer:
         Raises:
             OSError: The folder cannot be written.
         """
-        self._selector, self._broker = selector, broker
+        self._loop, self._broker = loop, broker
         self._path, self._root_id = folder / wire.SOCKET_NAME, root_id
         self._clients: set[_Client] = set()
         self._requests: deque[tuple[_Client, Callable[[_Client], None]]] = deque()
@@ -71,18 +70,17 @@ class ControlServer:
             self._listening.close()
             raise
         self._listening.setblocking(False)  # noqa: FBT003  # the library's signature
-        selector.register(self._listening, selectors.EVENT_READ, self._accept)
+        loop.on_readable(self._listening, self._accept)
 
     def close(self) -> None:
         """Stop listening, before the writer's lock is let go of: whoever finds nobody takes it."""
         self._path.unlink(missing_ok=True)
         for client in list(self._clients):
             self._drop(client)
-        with suppress(KeyError, ValueError):
-            self._selector.unregister(self._listening)
+        self._loop.forget(self._listening)
         self._listening.close()
 
-    def _accept(self, _mask: int) -> None:
+    def _accept(self) -> None:
         try:
             accepted, _address = self._listening.accept()
         except OSError:
@@ -93,23 +91,17 @@ class ControlServer:
             return
         client = _Client(accepted)
         self._clients.add(client)
-        self._selector.register(
-            accepted, selectors.EVENT_READ, lambda mask: self._contain(client, mask)
-        )
+        self._loop.on_readable(accepted, partial(self._contain, self._read, client))
 
-    def _contain(self, client: _Client, mask: int) -> None:
-        """A fault in one client's connection must not end the loop."""
+    def _contain(self, step: Callable[[_Client], None], client: _Client) -> None:
+        """A fault in one client's connection ends it, and nothing else."""
         try:
-            self._io(client, mask)
+            step(client)
         except Exception:  # noqa: BLE001
             _log.exception("a control connection failed and is ended")
             self._drop(client)
 
-    def _io(self, client: _Client, mask: int) -> None:
-        if mask & selectors.EVENT_WRITE:
-            self._write(client)
-        if not mask & selectors.EVENT_READ or client not in self._clients:
-            return
+    def _read(self, client: _Client) -> None:
         try:
             received = client.peer.recv(_READ_BYTES)
         except BlockingIOError:
@@ -218,17 +210,17 @@ class ControlServer:
             self._drop(client)
             return
         del client.to_send[:sent]
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.to_send else 0)
-        key = self._selector.get_key(client.peer)
-        if key.events != wanted:
-            self._selector.modify(client.peer, wanted, key.data)
+        if bool(client.to_send) != client.is_watched:
+            client.is_watched = bool(client.to_send)
+            more = partial(self._contain, self._write, client) if client.to_send else None
+            self._loop.on_writable(client.peer, more)
 
     def _drop(self, client: _Client) -> None:
         """Forget a client; what it asked for and the store has, is done all the same."""
         if client in self._clients:
             self._clients.discard(client)
             self._requests = deque(each for each in self._requests if each[0] is not client)
-            self._selector.unregister(client.peer)
+            self._loop.forget(client.peer)
             client.peer.close()
 
 
@@ -250,6 +242,7 @@ class _Client:
         self.name = process_of(peer)
         self.received = bytearray()
         self.to_send = bytearray()
+        self.is_watched = False
         self.has_greeted = False
         self._searched_bytes = 0
 

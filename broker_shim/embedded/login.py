@@ -38,8 +38,8 @@ class Login:
 
     def failed(self, event: AuthenticationFailed) -> None:
         """SASL says that it is not who it says."""
-        guard, peer = self._access.guard, self._access.peer
-        delay_s = guard.login_failed(peer, event.mechanism, event.reason, time.monotonic())
+        guard, remote = self._access.guard, self._access.remote
+        delay_s = guard.login_failed(remote, event.mechanism, event.reason, time.monotonic())
         if delay_s:
             self.is_waiting = True
             self._later(delay_s, self._answer)
@@ -52,7 +52,7 @@ class Login:
         """
         if not self._is_known:
             self._known("", ANONYMOUS)
-        if self._access.guard.opens(self._access.peer, self.principal, most):
+        if self._access.guard.opens(self._access.remote, self.principal, most):
             self.is_in = True
             return None
         text = f"{most} connections of {shown(self.principal.name)} are open, and no more may be"
@@ -66,7 +66,7 @@ class Login:
 
     def _known(self, mechanism: str, name: str) -> None:
         self._is_known = True
-        self.principal = self._access.guard.let_in(self._access.peer, mechanism, name)
+        self.principal = self._access.guard.let_in(self._access.remote, mechanism, name)
 
     def _answer(self) -> None:
         self.is_waiting = False

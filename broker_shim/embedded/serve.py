@@ -7,7 +7,6 @@ import json
 import logging
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,8 @@ from broker_shim.embedded.broker import Broker, recover
 from broker_shim.embedded.control import ControlServer
 from broker_shim.embedded.entrance import Entrance, entrance_of
 from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.listener import Listener, Timers
+from broker_shim.embedded.listener import Listener
+from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.options import parser, settings_of
 from broker_shim.embedded.settings import BrokerSettings
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sparkstore.serve")
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
-_PROBE_S = 1.0
+_PROBE_S, _REPORT_S = 1.0, 5.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,8 +90,9 @@ def serve(
     doors: Doors | None = None,
 ) -> int:
     """Serve a store, which is closed at the end; the exit code."""
-    inbox, timers = Inbox(), Timers()
-    listener = Listener(inbox, timers)
+    inbox = Inbox()
+    loop = Loop(inbox)
+    listener = Listener(loop)
     failures: list[StoreError] = []
 
     def fatal(error: StoreError) -> None:
@@ -100,7 +101,7 @@ def serve(
 
     entrance.guard.counts = metrics = Metrics()
     calls = StoreCalls(store, inbox, fatal)
-    broker = Broker(calls, settings, metrics, _later(timers))
+    broker = Broker(calls, settings, metrics, loop.later)
     try:
         listening = listening_socket(entrance.address)
         recover(store, broker)
@@ -110,10 +111,10 @@ def serve(
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     tune_process()
     listener.listen(broker, listening, entrance.guard)
-    _handle_signals(listener, metrics, lambda: inbox.post(entrance.reload, options))
-    _report(timers, metrics, options.metrics_file)
-    _probe(timers, calls)
-    control = _control(options, listener, broker)
+    _handle_signals(loop, listener, metrics, lambda: entrance.reload(options))
+    _report(loop, metrics, options.metrics_file)
+    _probe(loop, calls)
+    control = _control(options, loop, broker)
     url = entrance.url(listening.getsockname()[1])
     entrance.guard.audit(AuditEvent.STARTED, listen=url)
     _announce([url, *(service.urls if service else [])], options)
@@ -153,36 +154,32 @@ def _store(options: argparse.Namespace, config: StoreConfig) -> MessageStore:
     return DeltaMessageStore(options.root, config)
 
 
-def _control(
-    options: argparse.Namespace, listener: Listener, broker: Broker
-) -> ControlServer | None:
+def _control(options: argparse.Namespace, loop: Loop, broker: Broker) -> ControlServer | None:
     """Listen for bulk operations; AMQP is served even if that is not possible."""
     if options.memory:
         return None
     try:
         root = open_root(options.root)
-        return ControlServer(listener.selector, broker, root.path, root.identity.root_id)
+        return ControlServer(loop, broker, root.path, root.identity.root_id)
     except (OSError, StoreError) as reason:
         _log.warning("no control socket, so no bulk operations while this runs: %s", reason)
         return None
 
 
-def _later(timers: Timers) -> Callable[[float, Callable[[], None]], None]:
-    return lambda delay_s, call: timers.add(time.monotonic() + delay_s, call)
-
-
-def _handle_signals(listener: Listener, metrics: Metrics, reload: Callable[[], None]) -> None:
-    def stop(number: int, _frame: object) -> None:
-        _log.info("%s: stopping", signal.Signals(number).name)
+def _handle_signals(
+    loop: Loop, listener: Listener, metrics: Metrics, reload: Callable[[], None]
+) -> None:
+    def stop(number: signal.Signals) -> None:
+        _log.info("%s: stopping", number.name)
         listener.stop()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGHUP, lambda _number, _frame: reload())
-    signal.signal(signal.SIGUSR1, lambda _number, _frame: _log.info("%s", metrics.line()))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.asyncio.add_signal_handler(number, stop, number)
+    loop.asyncio.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", metrics.line()))
+    loop.asyncio.add_signal_handler(signal.SIGHUP, reload)
 
 
-def _report(timers: Timers, metrics: Metrics, file: Path | None) -> None:
+def _report(loop: Loop, metrics: Metrics, file: Path | None) -> None:
     if file is None:
         return
 
@@ -191,15 +188,15 @@ def _report(timers: Timers, metrics: Metrics, file: Path | None) -> None:
             metrics.write(file)
         except OSError as reason:  # counting is not worth an outage
             _log.warning("counters were not written: %s", reason)
-        timers.add(time.monotonic() + 5, write)
+        loop.later(_REPORT_S, write)
 
     write()
 
 
-def _probe(timers: Timers, calls: StoreCalls) -> None:
+def _probe(loop: Loop, calls: StoreCalls) -> None:
     """A store that was fenced while nothing is sent must end the broker all the same."""
     calls.probe()
-    timers.add(time.monotonic() + _PROBE_S, lambda: _probe(timers, calls))
+    loop.later(_PROBE_S, lambda: _probe(loop, calls))
 
 
 def _announce(urls: Sequence[str], options: argparse.Namespace) -> None:

@@ -27,7 +27,7 @@ from broker_shim.security.users import SECRET_KINDS, Users
 from broker_shim.security.users_file import UsersFile
 
 
-class Peer(NamedTuple):
+class Remote(NamedTuple):
     """Who is at the other end of a socket, before it has said anything.
 
     Attributes:
@@ -108,40 +108,45 @@ class Guard:
         """Users as the file has them now."""
         return {} if self._file is None else self._file.users
 
-    def mechanisms(self, peer: Peer) -> Mapping[str, Callable[[], Mechanism]]:
+    def mechanisms(self, remote: Remote) -> Mapping[str, Callable[[], Mechanism]]:
         """What a peer is offered: EXTERNAL only with a certificate, if there is anything else."""
-        has_name = peer.certificate_name is not None
+        has_name = remote.certificate_name is not None
         return {
-            name: self._mechanism(name, peer)
+            name: self._mechanism(name, remote)
             for name in self._names
             if name != "EXTERNAL" or has_name or self._names == ("EXTERNAL",)
         }
 
-    def let_in(self, peer: Peer, mechanism: str, name: str) -> Principal:
+    def let_in(self, remote: Remote, mechanism: str, name: str) -> Principal:
         """Somebody logged in, or may stay anonymous without SASL (`mechanism` is empty)."""
         self.counts.logins += 1
         user = self.users.get(name)
         self.audit(
-            AuditEvent.LOGIN, peer=peer, user=name, mechanism=mechanism or None, tls=peer.tls
+            AuditEvent.LOGIN, peer=remote, user=name, mechanism=mechanism or None, tls=remote.tls
         )
         return Principal(name, frozenset() if user is None else user.roles)
 
-    def login_failed(self, peer: Peer, mechanism: str, reason: str, now_s: float) -> float:
+    def login_failed(self, remote: Remote, mechanism: str, reason: str, now_s: float) -> float:
         """Somebody did not; for how long the answer has to wait, in seconds."""
         self.counts.failed_logins += 1
         self.audit(
-            AuditEvent.LOGIN_FAILED, peer=peer, mechanism=mechanism, tls=peer.tls, reason=reason
+            AuditEvent.LOGIN_FAILED, peer=remote, mechanism=mechanism, tls=remote.tls, reason=reason
         )
-        return self._failures.failed(peer.host, now_s)
+        return self._failures.failed(remote.host, now_s)
 
-    def opens(self, peer: Peer, principal: Principal, most: int) -> bool:
+    def handshake_failed(self, remote: Remote, reason: str) -> None:
+        """TLS was not agreed: no certificate that anybody vouches for, or no TLS at all."""
+        self.counts.failed_logins += 1
+        self.audit(AuditEvent.LOGIN_FAILED, peer=remote, mechanism="TLS", reason=reason)
+
+    def opens(self, remote: Remote, principal: Principal, most: int) -> bool:
         """Somebody who was let in opens a connection; False if it has `most` already.
 
         One that was counted is told of by `closes` once it is over.
         """
         if self._of_user.opened(principal.name, most):
             return True
-        self.connection_refused(peer, f"{most} connections of this user", principal)
+        self.connection_refused(remote, f"{most} connections of this user", principal)
         return False
 
     def closes(self, principal: Principal) -> None:
@@ -149,19 +154,19 @@ class Guard:
         self._of_user.closed(principal.name)
 
     def connection_refused(
-        self, peer: Peer, reason: str, principal: Principal | None = None
+        self, remote: Remote, reason: str, principal: Principal | None = None
     ) -> None:
         """Write down that a connection was one too many."""
         self.counts.refused_connections += 1
         name = None if principal is None else principal.name
-        self.audit(AuditEvent.CONNECTION_REFUSED, peer=peer, user=name, reason=reason)
+        self.audit(AuditEvent.CONNECTION_REFUSED, peer=remote, user=name, reason=reason)
 
     def allows(self, principal: Principal, act: Act, place: Place) -> bool:
         """True if this is allowed; nothing is written down."""
         return self._permissions.allow(principal, act, place)
 
     def refused(
-        self, peer: Peer, principal: Principal, act: Act, place: Place, *, is_told: bool = False
+        self, remote: Remote, principal: Principal, act: Act, place: Place, *, is_told: bool = False
     ) -> None:
         """Count that this was not allowed, and write it down unless that `is_told` already."""
         self.counts.refused_permissions += 1
@@ -169,7 +174,7 @@ class Guard:
             return
         self.audit(
             AuditEvent.PERMISSION_REFUSED,
-            peer=peer,
+            peer=remote,
             user=principal.name,
             act=act,
             address=place.address,
@@ -192,7 +197,7 @@ class Guard:
         self._tls, self.context = settings.tls, context
         self.audit(AuditEvent.SECURITY_RELOADED, permissions=len(settings.permissions))
 
-    def _mechanism(self, name: str, peer: Peer) -> Callable[[], Mechanism]:
+    def _mechanism(self, name: str, remote: Remote) -> Callable[[], Mechanism]:
         if name in SECRET_KINDS:
             return partial(
                 Scram,
@@ -204,7 +209,7 @@ class Guard:
         if name == "PLAIN":
             return partial(Plain, self._passwords.is_password_of)
         if name == "EXTERNAL":
-            return partial(External, peer.certificate_name)
+            return partial(External, remote.certificate_name)
         return Anonymous
 
     def _secret(self, kind: str, name: str) -> ScramSecret | None:

@@ -26,7 +26,7 @@ from tests.system.conftest import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-PASSWORD = "a pässword, long"
+PASSWORD = "a password, = long"
 PERMISSIONS = """
 [security]
 failed_login_delay_s = 0.1

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from broker_shim.embedded.backlog import Cursor
 from broker_shim.embedded.credit import CreditWindow
 from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.listener import Timers
 from broker_shim.embedded.queue import QueueDispatch
 
 
@@ -188,12 +187,3 @@ def test_many_posts_are_one_wake_up() -> None:
     assert os.eventfd_read(inbox.fileno()) == 1
     assert inbox.drain() == 5
     inbox.close()
-
-
-def test_timers_run_in_order_when_they_are_due() -> None:
-    timers, ran = Timers(), []
-    timers.add(2.0, lambda: ran.append("two"))
-    timers.add(1.0, lambda: ran.append("one"))
-    assert timers.run(0.5) == 0.5
-    timers.run(2.0)
-    assert ran == ["one", "two"]

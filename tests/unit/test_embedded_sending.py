@@ -79,7 +79,7 @@ class Bench:
             self.calls, settings, Metrics(), lambda _delay_s, call: self.delayed.append(call)
         )
         self.on_the_way = b""
-        self.ours = Connection(self.broker, lambda _connection: None)
+        self.ours = Connection(self.broker, lambda: None)
         self.theirs, self.transport = proton.Connection(), proton.Transport()
         self.transport.bind(self.theirs)
         self.theirs.open()
@@ -118,7 +118,7 @@ class Bench:
         self.on_the_way = self.on_the_way[len(some) :]
         if some:
             self.transport.push(some)
-            self.ours.written(len(some))
+            self.ours.unsent(len(self.on_the_way))
         return len(some)
 
     def exchange(self) -> None:

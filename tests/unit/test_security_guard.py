@@ -21,7 +21,7 @@ from broker_shim.security.audit import (
     remove_audit_file,
     write_audit,
 )
-from broker_shim.security.guard import Guard, Peer
+from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.permissions import Act, Place, rule_of
 from broker_shim.security.settings import (
@@ -35,7 +35,7 @@ from broker_shim.security.users import LEAST_ITERATIONS, User
 from broker_shim.security.users_file import changing_users
 from tests.certificates import Authority, Pair
 
-PEER = Peer("10.0.0.7", 40312, "TLSv1.3")
+PEER = Remote("10.0.0.7", 40312, "TLSv1.3")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,171 @@
+"""A socket and the connection it carries: bytes ↔ the protocol, on asyncio's transports."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from broker_shim.embedded.connection import Connection
+from broker_shim.embedded.loop import Loop
+
+_log = logging.getLogger(__name__)
+
+_FAREWELL_S = 2.0
+"""For a peer that is told that it is over, to take that and to hang up."""
+
+
+class Peer(asyncio.BufferedProtocol):
+    """See above.
+
+    Room to write. Deliveries stop when a connection's `buffered_bytes` wait; who is held up by that
+    waits at the connection until it hears of room. It hears whenever something was written
+    (`unsent`), and once more when a full socket has taken nearly all (`resume_writing`): either
+    what filled the room was handed to the transport since, or the transport has it and empties.
+    Answers are not held up, so while too many of them wait no more is read: a peer that asks and
+    does not read has us gather no more than that.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        connect: Callable[[Callable[[], None], asyncio.Transport], Connection],
+        buffer: memoryview,
+        *,
+        on_begin: Callable[[Peer], None],
+        on_output: Callable[[Peer], None],
+        on_end: Callable[[Peer], None],
+    ) -> None:
+        """Begin.
+
+        Args:
+            loop: The loop.
+            connect: Makes the connection, given what to call when it has output, and the
+                transport; not before TLS has told who the peer is.
+            buffer: Where bytes are read to; free for others when `buffer_updated` returns.
+            on_begin: Called once, when it is connected.
+            on_output: Have `write` called at the end of this turn.
+            on_end: Called once, when the socket is gone.
+        """
+        self._loop, self._buffer = loop, buffer
+        self._on_begin, self._on_end = on_begin, on_end
+        self._connect = partial(connect, lambda: on_output(self))
+        self.connection: Connection
+        self._buffered_bytes = 0
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_begun = False
+        self._is_leaving = False
+        self._is_open = False
+        self._is_reading = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is connected, after TLS if there is any."""
+        self._transport = cast("asyncio.Transport", transport)
+        try:
+            self.connection = self._connect(self._transport)
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("a connection could not be served")
+            self._transport.abort()
+            return
+        self._is_begun = True
+        self._buffered_bytes = self.connection.broker.settings.buffered_bytes
+        high_bytes = self._buffered_bytes // 4
+        self._transport.set_write_buffer_limits(high_bytes, high_bytes // 4)
+        self._on_begin(self)
+        self._tick()
+
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        """Where to read to; the bytes are copied before anybody else reads."""
+        return self._buffer
+
+    def buffer_updated(self, byte_count: int) -> None:
+        """So many bytes came."""
+        received = bytes(self._buffer[:byte_count])
+        self._contain(lambda: self.connection.receive(received))
+        if self.connection.is_open and not self._is_open:
+            self._is_open = True
+            self._tick()  # the peer has said how often it wants to hear of us
+        is_gathering = self._transport.get_write_buffer_size() > 2 * self._buffered_bytes
+        if is_gathering and self._is_reading and not self._transport.is_closing():
+            self._is_reading = False
+            self._transport.pause_reading()
+        self._loop.wake()
+
+    def eof_received(self) -> None:
+        """The peer sends no more, so it can settle nothing: when it has all, it is done with."""
+        self._contain(lambda: self.connection.receive(b""))
+        self.write()
+
+    def resume_writing(self) -> None:
+        """Nearly all of what waited was taken."""
+        self._contain(lambda: self.connection.unsent(self._transport.get_write_buffer_size()))
+        if not self._is_reading and not self._transport.is_closing():
+            self._is_reading = True
+            self._transport.resume_reading()
+        self._loop.wake()
+
+    def connection_lost(self, _reason: Exception | None) -> None:
+        """The socket is gone."""
+        if not self._is_begun:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._contain(self.connection.lost)
+        self._on_end(self)
+        self._loop.wake()
+
+    def write(self) -> None:
+        """Hand what waits to the transport; hang up if that was all there will ever be."""
+        self._contain(self._write)
+        if self._transport.is_closing():
+            return
+        if self.connection.is_closed and not self._is_leaving:
+            self._is_leaving = True
+            self._loop.later(_FAREWELL_S, self._transport.abort)
+        if self.connection.is_over:
+            self._transport.close()  # once it has written all
+
+    def say_goodbye(self, reason: str) -> None:
+        """Tell the peer that this is the end; it hangs up, or is hung up on."""
+        self._contain(lambda: self.connection.close_forced(reason))
+
+    def close(self) -> None:
+        """Hang up at once."""
+        self._transport.abort()
+
+    def _write(self) -> None:
+        encoded = self.connection.output()
+        if encoded:
+            self._transport.write(encoded)
+        self.connection.unsent(self._transport.get_write_buffer_size())
+
+    def _tick(self) -> None:
+        """Do what is due by the clock, and come again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        now_s = time.monotonic()
+        next_s = now_s + _FAREWELL_S
+        try:
+            next_s = self.connection.tick(now_s)
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            self._failed()
+        self._timer = self._loop.asyncio.call_later(max(0.0, next_s - now_s), self._tick)
+        self._loop.wake()
+
+    def _contain(self, step: Callable[[], None]) -> None:
+        """Make one step of the connection: a fault in it ends this connection and no other.
+
+        What ends the store is not raised here: it ends the loop (see `StoreCalls`).
+        """
+        try:
+            step()
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            self._failed()
+
+    def _failed(self) -> None:
+        _log.exception("connection %d failed and is ended", self.connection.number)
+        self._transport.abort()
