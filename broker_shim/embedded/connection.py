@@ -196,12 +196,6 @@ class Connection:
         """End it because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
-    def _authenticated(self, event: Authenticated) -> None:
-        self.login.passed(event)
-
-    def _not_authenticated(self, event: AuthenticationFailed) -> None:
-        self.login.failed(event)
-
     def _opened(self, _event: Opened) -> None:
         if self._machine.is_closed:
             return
@@ -282,9 +276,9 @@ class Connection:
 
 
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
-    Authenticated: Connection._authenticated,  # noqa: SLF001  # a table of its own methods
-    AuthenticationFailed: Connection._not_authenticated,  # noqa: SLF001
-    Opened: Connection._opened,  # noqa: SLF001
+    Authenticated: lambda connection, event: connection.login.passed(event),
+    AuthenticationFailed: lambda connection, event: connection.login.failed(event),
+    Opened: Connection._opened,  # noqa: SLF001  # a table of its own methods
     SessionBegun: Connection._session_begun,  # noqa: SLF001
     SessionEnded: Connection._session_ended,  # noqa: SLF001
     SessionFailed: Connection._session_failed,  # noqa: SLF001

@@ -10,7 +10,7 @@ from pathlib import Path
 from broker_shim.embedded.bind_address import ListenAddress, parse_listen
 from broker_shim.embedded.options import LISTEN, LISTEN_TLS
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.audit import add_audit_file, remove_audit_file
+from broker_shim.security.audit import AuditEvent, add_audit_file, remove_audit_file
 from broker_shim.security.guard import Guard
 from broker_shim.security.options import security_of
 from broker_shim.security.settings import SecuritySettings, offered_mechanisms
@@ -18,24 +18,28 @@ from broker_shim.security.settings import SecuritySettings, offered_mechanisms
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entrance:
-    """Checked; nothing listens yet.
+    """Checked; nothing listens before `open`.
 
     Attributes:
         address: Where to listen.
         guard: Who is asked.
         audit: Where audit lines go beside the log; None: nowhere.
+        url: What clients connect to; empty until it is open.
     """
 
     address: ListenAddress
     guard: Guard
     audit: logging.Handler | None = None
+    url: str = ""
 
-    def url(self, port: int) -> str:
-        """What clients connect to."""
+    def open(self, port: int) -> str:
+        """Clients may come, at this port; the URL."""
         scheme = "amqp" if self.guard.context is None else "amqps"
-        return f"{scheme}://{self.address.url_host}:{port}"
+        self.url = f"{scheme}://{self.address.url_host}:{port}"
+        self.guard.audit(AuditEvent.STARTED, listen=self.url)
+        return self.url
 
     def reload(self, options: argparse.Namespace) -> None:
         """Take certificates and permissions anew (SIGHUP); a slip in a file changes nothing."""
@@ -48,7 +52,9 @@ class Entrance:
             _log.info("SIGHUP: certificates and permissions were read again")
 
     def close(self) -> None:
-        """No more audit lines go to the file."""
+        """No more clients, and no more audit lines to the file."""
+        if self.url:
+            self.guard.audit(AuditEvent.STOPPED, listen=self.url)
         if self.audit is not None:
             remove_audit_file(self.audit)
 

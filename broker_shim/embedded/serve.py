@@ -23,7 +23,6 @@ from broker_shim.embedded.options import parser, settings_of
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.errors import InvalidRequest, Locked, StoreError
-from broker_shim.security.audit import AuditEvent
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
 from sparkstore.config import StoreConfig
@@ -115,15 +114,13 @@ def serve(
     _report(loop, metrics, options.metrics_file)
     _probe(loop, calls)
     control = _control(options, loop, broker)
-    url = entrance.url(listening.getsockname()[1])
-    entrance.guard.audit(AuditEvent.STARTED, listen=url)
+    url = entrance.open(listening.getsockname()[1])
     _announce([url, *(service.urls if service else [])], options)
     listener.run()
     for served in (service, control):
         if served is not None:
             served.close()
     listener.close()
-    entrance.guard.audit(AuditEvent.STOPPED, listen=url)
     return _end(store, failures, metrics, options.metrics_file)
 
 

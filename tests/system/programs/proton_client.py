@@ -202,7 +202,7 @@ class Client:
         if "ca" in security:
             scheme, domain = "amqps", SSLDomain(SSLDomain.MODE_CLIENT)
             domain.set_trusted_ca_db(security["ca"])
-            domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+            domain.set_peer_authentication(SSLDomain.VERIFY_PEER)  # by name it takes no IP
             if "certificate" in security:
                 domain.set_credentials(security["certificate"], security["key"], None)
             found["ssl_domain"] = domain
