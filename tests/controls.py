@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from broker_shim.embedded.broker import Broker, recover
+from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.control import ControlServer
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.embedded.listener import Listener
 from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.metrics import Metrics
+from broker_shim.embedded.recovering import recover
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.store.delta import DeltaMessageStore

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_shim.embedded.bind_address import listening_socket, parse_loopback
-from broker_shim.embedded.broker import Broker, recover
+from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.control import ControlServer
 from broker_shim.embedded.entrance import Entrance, entrance_of
 from broker_shim.embedded.inbox import Inbox
@@ -20,6 +20,7 @@ from broker_shim.embedded.listener import Listener
 from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.options import parser, settings_of
+from broker_shim.embedded.recovering import recover
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.errors import InvalidRequest, Locked, StoreError

@@ -73,6 +73,11 @@ class QpidServer:
         """Of its AMQP listener."""
         return self._port("BRK-1002 : Starting : Listening on TCP port ([0-9]+)")
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def _port(self, pattern: str) -> int:
         found = re.search(pattern, self._said)
         assert found is not None, self.log

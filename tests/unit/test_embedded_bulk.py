@@ -12,8 +12,8 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded import bulk as embedded_bulk
 from broker_shim.embedded.backlog import Cursor
-from broker_shim.embedded.broker import recover
 from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.recovering import recover
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.store.interface import Queue
 from sparkstore.bulk import Action, Answer, Request

@@ -134,7 +134,7 @@ def test_a_fault_in_any_step_of_a_connection_ends_that_connection_only(
     def client() -> None:
         with served.connect() as peer:
             peer.sendall(AMQP)
-            with suppress(OSError):  # it may have been ended at once
+            with suppress(OSError):  # it may have been hung up on already
                 peer.shutdown(socket.SHUT_WR)
             exhaust(peer)
         with served.connect() as peer:

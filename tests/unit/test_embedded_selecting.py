@@ -11,8 +11,8 @@ import pytest
 
 from broker_shim.embedded import scanning
 from broker_shim.embedded.amqp_message import parse
-from broker_shim.embedded.broker import recover
 from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.recovering import recover
 from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.store.interface import Exchange, MessageStore, Queue
 from broker_shim.store.memory import MemoryMessageStore

@@ -1,0 +1,225 @@
+"""AMQP 1.0 clients that cost next to nothing: bytes prepared once, answers counted, not decoded.
+
+A sender's transfers all have one length, so what credit and window allow is one slice of one
+buffer. A receiver looks at the header of each frame and accepts what it got in ranges. What tells
+credit or windows is decoded; there are few such frames.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Composite,
+    Disposition,
+    Flow,
+    Open,
+    SaslInit,
+    Source,
+    Target,
+    Transfer,
+)
+from broker_shim.protocol_1_0.composites import read_performative
+from broker_shim.protocol_1_0.frames import (
+    AMQP_HEADER,
+    SASL_FRAME,
+    SASL_HEADER,
+    encoded_frame,
+    transfer_frame,
+)
+
+WINDOW = (1 << 31) - 1
+CREDIT = 1_000
+_READ_BYTES = 1 << 18
+_DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
+"""A header section: durable."""
+
+
+def message(size: int) -> bytes:
+    """A durable message with `size` bytes of data."""
+    return _DURABLE + b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
+
+
+def transfers(count: int, payload: bytes) -> bytes:
+    """So many deliveries from id 0, each of the same length."""
+    return b"".join(
+        transfer_frame(0, Transfer(0, n, n.to_bytes(8, "big"), 0, settled=False), len(payload))
+        + payload
+        for n in range(count)
+    )
+
+
+class RawPeer:
+    """One connection with one session, open and begun."""
+
+    def __init__(self, port: int, name: str = "load") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received = b""
+        self.socket.sendall(SASL_HEADER.encoded())
+        self._header()
+        self._until("sasl-mechanisms")
+        self.socket.sendall(encoded_frame(SaslInit("ANONYMOUS"), kind=SASL_FRAME))
+        self._until("sasl-outcome")
+        self.socket.sendall(AMQP_HEADER.encoded())
+        self._header()
+        begin = Begin(next_outgoing_id=0, incoming_window=WINDOW, outgoing_window=WINDOW)
+        self.send(Open(name, hostname="127.0.0.1", max_frame_size=1 << 16), begin)
+        self._until("begin")
+
+    def send(self, *performatives: Composite) -> None:
+        """Frames without payload."""
+        self.socket.sendall(b"".join(map(encoded_frame, performatives)))
+
+    def frames(self) -> Iterator[tuple[bytes, int, int]]:
+        """Wait for bytes; the frames that are whole: bytes, where the body starts, where it ends.
+
+        Raises:
+            ConnectionError: The broker hung up.
+        """
+        received = self.socket.recv(_READ_BYTES)
+        if not received:
+            raise ConnectionError("the broker hung up")
+        encoded, at = self._received + received, 0
+        while len(encoded) - at >= 4:
+            end = at + int.from_bytes(encoded[at : at + 4], "big")
+            if end > len(encoded):
+                break
+            if end - at > 8:
+                yield encoded, at + 8, end
+            at = end
+        self._received = encoded[at:]
+
+    def close(self) -> None:
+        """Say goodbye and wait until the broker has."""
+        self.send(Close())
+        with suppress(OSError):
+            while self.socket.recv(_READ_BYTES):
+                pass
+        self.socket.close()
+
+    def _header(self) -> None:
+        assert self.socket.recv(8, socket.MSG_WAITALL)[:4] == b"AMQP"
+
+    def _until(self, name: str) -> Composite:
+        while True:
+            for encoded, start, end in self.frames():
+                found = read_performative(encoded, start, end)[0]
+                if name == found.NAME:
+                    return found
+
+
+class LoadSender:
+    """Sends what was prepared, as fast as it may.
+
+    Attributes:
+        settled: Deliveries that the broker has settled.
+    """
+
+    def __init__(self, port: int, address: str, stream: bytes, count: int) -> None:
+        self.peer = RawPeer(port)
+        self._stream, self._count = memoryview(stream), count
+        self._size = len(stream) // count
+        self._sent = self._limit = self._window = self.settled = 0
+        source, target = Source("load"), Target(address)
+        self.peer.send(
+            Attach("s", 0, False, source=source, target=target, initial_delivery_count=0)
+        )
+
+    @property
+    def is_done(self) -> bool:
+        """True once everything is settled."""
+        return self.settled >= self._count
+
+    def step(self) -> None:
+        """Read what came, send what may go."""
+        for encoded, start, end in self.peer.frames():
+            told = read_performative(encoded, start, end)[0]
+            if isinstance(told, Disposition):
+                assert isinstance(told.state, Accepted), told
+                self.settled += (told.first if told.last is None else told.last) - told.first + 1
+            elif isinstance(told, Flow):
+                self._window = (told.next_incoming_id or 0) + told.incoming_window
+                if told.handle is not None:
+                    self._limit = (told.delivery_count or 0) + (told.link_credit or 0)
+            else:
+                assert isinstance(told, Attach), told
+        until = min(self._limit, self._window, self._count)
+        if until > self._sent:
+            self.peer.socket.sendall(self._stream[self._sent * self._size : until * self._size])
+            self._sent = until
+
+
+def send_all(port: int, address: str, streams: Sequence[bytes], count: int) -> float:
+    """Send each stream of `count` deliveries on a connection of its own; seconds until settled."""
+    senders = [LoadSender(port, address, stream, count) for stream in streams]
+    with selectors.DefaultSelector() as selector:
+        for sender in senders:
+            selector.register(sender.peer.socket, selectors.EVENT_READ, sender)
+        started = time.perf_counter()
+        while not all(sender.is_done for sender in senders):
+            for key, _ in selector.select(60):
+                key.data.step()
+        took = time.perf_counter() - started
+    for sender in senders:
+        sender.peer.close()
+    return took
+
+
+def receive_all(port: int, address: str, count: int) -> float:
+    """Receive and accept so many; seconds from the credit to the last."""
+    peer = RawPeer(port)
+    source, target = Source(address), Target("load")
+    peer.send(Attach("r", 0, True, source=source, target=target))
+    started, got, told = time.perf_counter(), 0, 0
+    peer.send(_credit(0))
+    while got < count:
+        first = None
+        before = got
+        for encoded, start, end in peer.frames():
+            if encoded[start + 2] == Transfer.CODE:
+                if first is None:
+                    first = read_performative(encoded, start, end)[0].delivery_id
+                got += 1
+        if first is not None:
+            last = first + got - before - 1
+            peer.send(Disposition(True, first, last, settled=True, state=Accepted()))
+        if got - told >= CREDIT // 2:
+            peer.send(_credit(got))
+            told = got
+    took = time.perf_counter() - started
+    peer.close()
+    return took
+
+
+def _credit(count: int) -> Flow:
+    return Flow(
+        next_incoming_id=count,
+        incoming_window=WINDOW,
+        next_outgoing_id=0,
+        outgoing_window=WINDOW,
+        handle=0,
+        delivery_count=count,
+        link_credit=CREDIT,
+    )
+
+
+def attach_idle(port: int, links: int, address: str) -> RawPeer:
+    """A connection with so many links that receive, and no credit."""
+    peer = RawPeer(port)
+    for number in range(links):
+        source = Source(address)
+        peer.send(Attach(f"idle-{number}", number, True, source=source, target=Target("load")))
+    attached = 0
+    while attached < links:
+        for encoded, start, _end in peer.frames():
+            attached += encoded[start + 2] == Attach.CODE
+    return peer

@@ -1,0 +1,223 @@
+"""The AMQP 1.0 listener beside the one on proton, and beside Broker-J: `make bench-amqp`.
+
+    python -m tests.benchmarks.bench_amqp [--count N] [--rounds N] [--only NAME,…] [--json]
+
+    send x 1, send x 8   persistent messages of 1 KiB, each settled once it is stored; so many
+                         connections, each with the broker's credit
+    receive              the same messages taken and accepted, 1,000 of credit, one connection
+    idle                 memory of 1,000 connections of 10 links each, more than of none
+
+Brokers, each a process of its own, started anew for each round, one after the other:
+
+    ours, proton              on a root in build/: a message is settled once it is durable
+    ours memory, proton memory    nothing is kept: what the listener by itself costs
+    broker-j memory           Broker-J as it is published, on its memory store
+
+`proton` is this repository at the last commit whose listener stood on python-qpid-proton. The
+client is the same for all (`amqp_load`); its processor time is printed, too. Figures are medians of
+the rounds, with least and most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.benchmarks.amqp_load import attach_idle, message, receive_all, send_all, transfers
+from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median
+from tests.system import brokerj, qpid_server
+from tests.system.qpid_server import QpidServer
+
+PROTON_COMMIT = "ea91e27"
+BROKERS = ("ours", "proton", "ours memory", "proton memory", "broker-j memory")
+SIZE = 1_024
+_TICKS = os.sysconf("SC_CLK_TCK")
+_NODE = {
+    "name": "default",
+    "type": "Memory",
+    "defaultVirtualHostNode": True,
+    "virtualHostInitialConfiguration": '{"type": "Memory", "name": "default"}',
+}
+
+
+class Listening(NamedTuple):
+    """A broker that serves."""
+
+    port: int
+    pid: int
+
+
+class Figure(NamedTuple):
+    """Messages a second; processor time of broker and client in µs a message."""
+
+    per_second: float
+    broker_us: float
+    client_us: float
+
+
+@contextmanager
+def serving(name: str) -> Iterator[Listening]:
+    """A broker of this name, with the queue `load`."""
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        if name.startswith("broker-j"):
+            with _broker_j(Path(folder)) as listening:
+                yield listening
+            return
+        where = "." if name.startswith("ours") else str(_proton_checkout())
+        store = ["--memory"] if name.endswith("memory") else [str(Path(folder).resolve() / "root")]
+        command = [sys.executable, "-m", "broker_shim.embedded.serve", *store]
+        with subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0", "--queue", "load"],
+            cwd=where,
+            env={**os.environ, "PYTHONPATH": where},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            yield Listening(int(ready.split()[1].rpartition(":")[2]), process.pid)
+            process.terminate()
+            process.wait(60)
+
+
+@contextmanager
+def _broker_j(folder: Path) -> Iterator[Listening]:
+    brokerj.build()
+    qpid_server.fetch()
+    server = QpidServer(folder, folder / "work", [_NODE])
+    try:
+        server.ask("POST", "/api/latest/queue/default/default", {"name": "load"})
+        yield Listening(server.port, server.pid)
+    finally:
+        server.kill()
+
+
+def _proton_checkout() -> Path:
+    """The repository as it was, in build/."""
+    where = (BUILD / f"listener-{PROTON_COMMIT}").resolve()
+    if not where.is_dir():
+        unpacked = where.with_suffix(".new")
+        shutil.rmtree(unpacked, ignore_errors=True)
+        unpacked.mkdir()
+        archive = ["git", "archive", PROTON_COMMIT, "broker_shim", "sparkstore", "conf"]
+        with subprocess.Popen(archive, stdout=subprocess.PIPE) as packed:
+            subprocess.run(["tar", "-x", "-C", unpacked], stdin=packed.stdout, check=True)
+        assert packed.returncode == 0, f"git has no {PROTON_COMMIT}"
+        unpacked.rename(where)
+    return where
+
+
+def measure(broker: Listening, count: int, streams: dict[int, list[bytes]]) -> dict[str, Figure]:
+    """Each phase once, after a warm-up of each."""
+    warm = count // 10
+    send_all(broker.port, "load", [streams[1][0][: len(streams[1][0]) // count * warm]], warm)
+    receive_all(broker.port, "load", warm)
+    figures: dict[str, Figure] = {}
+    for senders, prepared in streams.items():
+        share = count // senders
+        with _timed(broker, figures, f"send x {senders}", count) as took:
+            took.append(send_all(broker.port, "load", prepared, share))
+    # What was sent is taken in as many parts as it was sent in.
+    with _timed(broker, figures, "receive", count) as took:
+        took.append(receive_all(broker.port, "load", count))
+    return figures
+
+
+@contextmanager
+def _timed(
+    broker: Listening, figures: dict[str, Figure], phase: str, count: int
+) -> Iterator[list[float]]:
+    took: list[float] = []
+    before, ours = _cpu_s(broker.pid), time.process_time()
+    yield took
+    used, client = _cpu_s(broker.pid) - before, time.process_time() - ours
+    figures[phase] = Figure(count / took[0], used / count * 1e6, client / count * 1e6)
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def idle_mib(name: str, connections: int, links: int) -> float:
+    """MiB of a broker with so many idle connections, more than with none."""
+    with serving(name) as broker:
+        send_all(broker.port, "load", [transfers(10, message(SIZE))], 10)
+        before = _resident_mib(broker.pid)
+        peers = [attach_idle(broker.port, links, "load") for _ in range(connections)]
+        more = _resident_mib(broker.pid) - before
+        for peer in peers:
+            peer.socket.close()
+    return more
+
+
+def _resident_mib(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=20_000, help="a multiple of 80")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default=",".join(BROKERS))
+    parser.add_argument("--no-idle", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    names = [name for name in BROKERS if name in options.only.split(",")]
+    if "broker-j memory" in names and (lacking := brokerj.missing()):
+        print(f"broker-j memory: skipped, {lacking}", file=sys.stderr)
+        names.remove("broker-j memory")
+    count: int = options.count
+    payload = message(SIZE)
+    streams = {n: [transfers(count // n, payload)] * n for n in (1, 8)}
+    found: dict[tuple[str, str], list[Figure]] = defaultdict(list)
+    for _ in range(options.rounds):
+        for name in names:
+            with serving(name) as broker:
+                for phase, figure in measure(broker, count, streams).items():
+                    found[name, phase].append(figure)
+    _print(found, {} if options.no_idle else _idle(names), as_json=options.json)
+
+
+def _idle(names: list[str]) -> dict[str, float]:
+    own = [name for name in names if name in {"ours memory", "proton memory"}]
+    return {name: idle_mib(name, 1_000, 10) for name in own}
+
+
+def _print(
+    found: dict[tuple[str, str], list[Figure]], idle: dict[str, float], *, as_json: bool
+) -> None:
+    synced_ms = median(append_and_sync_ms(BUILD, SIZE))
+    print(f"{describe()}; append + fdatasync of 1 KiB {synced_ms:.2f} ms", file=sys.stderr)
+    told = {}
+    for (name, phase), figures in sorted(found.items(), key=lambda each: each[0][1]):
+        rates = [figure.per_second for figure in figures]
+        broker_us = median([figure.broker_us for figure in figures])
+        client_us = median([figure.client_us for figure in figures])
+        told[f"{phase} {name}"] = [round(median(rates)), round(broker_us, 1)]
+        line = f"{phase:10} {name:16} {median(rates):>9,.0f} a second"
+        spread = f"({min(rates):,.0f} to {max(rates):,.0f})"
+        line += f" {spread:22} broker {broker_us:5.1f} µs, client {client_us:4.1f} µs a message"
+        print(line, file=sys.stderr)
+    for name, mib in idle.items():
+        told[f"idle {name}"] = [round(mib)]
+        print(f"idle       {name:16} {mib:9.0f} MiB for 1,000 x 10 links", file=sys.stderr)
+    if as_json:
+        print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
