@@ -70,7 +70,7 @@ def run(
             urls.extend(found)
             announced.set()
 
-        def handle_signals(listener: Any, *_others: object) -> None:
+        def handle_signals(_loop: object, listener: Any, *_others: object) -> None:
             stops.append(listener.stop)
 
         def run_client() -> None:
