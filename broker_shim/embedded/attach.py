@@ -21,7 +21,7 @@ from broker_shim.embedded.attaching import (
     temporary_name,
     when_there,
 )
-from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal
+from broker_shim.embedded.conditions import INVALID_FIELD, NOT_IMPLEMENTED, Refusal
 from broker_shim.embedded.incoming import IncomingLink
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
@@ -42,6 +42,9 @@ def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
 
 
 def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
+    if link.remote.target is None and link.remote.source is None:
+        refuse(connection, link, Refusal(INVALID_FIELD, "an attach needs a source or a target"))
+        return
     remote: Target = link.remote.target or Target()
     name = temporary_name() if remote.dynamic else remote.address
     destinations = connection.broker.destinations

@@ -63,6 +63,7 @@ class Connection:
     Attributes:
         access: How the peer got in.
         login: Who it is.
+        unfinished_bytes: Of messages of all its links that have not come whole.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Connection:
         self.number = next(_numbers)
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
+        self.unfinished_bytes = 0
         self._unsent_bytes = 0
         self._has_output = has_output
         self._links: dict[Link, LinkEndpoint] = {}

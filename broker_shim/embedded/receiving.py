@@ -62,6 +62,11 @@ class Receiving:
             self._stage_if_large(on_room)
 
     @property
+    def held_bytes(self) -> int:
+        """How much of it waits here, in memory."""
+        return 0 if self._large is not None else self.byte_count
+
+    @property
     def is_full(self) -> bool:
         """True while no more of it should be read: the store has to catch up."""
         return self._large is not None and self._large.content.is_full
