@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sparkstore.fold import Entry, Queue, State
     from sparkstore.root import Root
 
-_ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark", "python-qpid-proton")
+_ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
 _QUEUE_COLUMNS = ("queue", "depth", "bytes", "acquired", "oldest_age_s", "arguments")
 _MESSAGE_COLUMNS = (
     "position",

@@ -1,19 +1,18 @@
 """The embedded broker: `sparkstore serve`, AMQP 1.0 on loopback over any `MessageStore`.
 
-    listener    sockets, one thread, one loop            ─► connection ─► incoming, outgoing (links)
-    broker      addresses → queues → store calls         ◄── inbox ◄── completions (store's thread)
+    listener, peer     sockets on the one loop       ─► connection ─► incoming, outgoing (links)
+    loop, inbox        turns; calls of other threads ◄── completions (store's thread)
+    access, attach*    who may connect; how a link is granted or refused
+    broker             addresses → queues → store calls
     routing, queue, credit, address, amqp_*              pure: decide, never do
     queue ─► backlog ─► lane, looking, groups            who gets which message next; what waits
     scanning, replacing                                  selectors over what waits; last values
 
-Decision: our own loop over proton's `Transport`, not proton's `Container`. The container builds six
-Python wrappers for each event, logs each event, rescans every socket for deadlines, and waits in
-`select`, which ends at 1,024 descriptors. The loop here reads 64 KiB at once, lets proton's C code
-decode, and looks at the raw event: 2 to 3 times as many messages a second for 200 lines.
+Decision: asyncio's transports and protocols, not its streams: a protocol is called with bytes, a
+stream costs a task and a future for each read. What a turn of the loop led to is done at its end.
 
-Decision: the protocol's bytes are scanned by `amqp_message`, never by `proton.Message`, whose
-binary values point into memory that is freed with it; and a message goes out with the very bytes
-it came in with.
+Decision: AMQP 1.0 is spoken by `protocol_1_0`, without I/O. A message's bytes are scanned by
+`amqp_message`, never decoded; it goes out with the very bytes it came in with.
 """
 
 from sparkstore.log.tuning import tune_allocator

@@ -70,7 +70,7 @@ def parse(encoded: bytes, *, now_us: int) -> tuple[MessageHeader, bytes]:
     """The header and the body of a message as it came from the wire.
 
     Args:
-        encoded: The whole message. A copy of our own, never memory of proton.
+        encoded: The whole message.
         now_us: When it came, UTC µs: a time to live counts from here.
 
     Raises:

@@ -7,8 +7,7 @@
                  00 described: a descriptor (a value), then a value
 
 Nothing here recurses into what a peer sent: a compound value is skipped by its length and a chain
-of descriptors is cut at `_MAX_DESCRIPTORS`, so depth costs a hostile peer, never us. Every value
-is a copy: none points into memory of proton.
+of descriptors is cut at `_MAX_DESCRIPTORS`, so depth costs a hostile peer, never us.
 """
 
 from __future__ import annotations

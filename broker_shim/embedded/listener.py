@@ -63,7 +63,7 @@ class Listener:
     def stop(self) -> None:
         """Ask for a clean end; safe from any thread, and in a signal handler of the loop."""
         self._is_stop_asked = True
-        self._loop.asyncio.call_soon_threadsafe(self._loop.wake)
+        self._loop.post(self._loop.wake)
 
     def end(self) -> None:
         """End at once: nothing that is under way is waited for."""

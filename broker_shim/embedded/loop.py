@@ -20,7 +20,7 @@ Call = Callable[[], None]
 
 
 class Loop:
-    """See above. `inbox` and `stop` may be used from other threads; the rest on the loop's.
+    """See above. `post` and `stop` may be called on other threads; the rest on the loop's.
 
     Why the end of a turn is never missed: everything that runs on the loop gets there by `later`,
     `on_readable`, `on_writable`, the inbox, or a transport whose protocol calls `wake`; each asks
@@ -47,6 +47,10 @@ class Loop:
         if not self._is_end_due:
             self._is_end_due = True
             self.asyncio.call_soon(self._end_turn)
+
+    def post(self, call: Call) -> None:
+        """Make a call on the loop's thread, asked for on any other."""
+        self._inbox.post(lambda _nothing: call(), None)
 
     def later(self, delay_s: float, call: Call) -> None:
         """Make a call after a while; 0 is the next turn."""
@@ -76,8 +80,8 @@ class Loop:
         self.asyncio.run_forever()
 
     def stop(self) -> None:
-        """Have `run` return after this turn; safe from any thread."""
-        self.asyncio.call_soon_threadsafe(self.asyncio.stop)
+        """Have `run` return soon; safe from any thread, and when it has returned."""
+        self.post(self.asyncio.stop)
 
     def close(self) -> None:
         """Let go of everything but the inbox; what was put off is never called."""

@@ -90,8 +90,7 @@ def serve(
     doors: Doors | None = None,
 ) -> int:
     """Serve a store, which is closed at the end; the exit code."""
-    inbox = Inbox()
-    loop = Loop(inbox)
+    loop = Loop(inbox := Inbox())
     listener = Listener(loop)
     failures: list[StoreError] = []
 
@@ -107,6 +106,7 @@ def serve(
         recover(store, broker)
         service = None if doors is None else _service(store, doors, settings.max_message_bytes)
     except (OSError, StoreError, TimeoutError) as reason:
+        loop.close()
         store.close()
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     tune_process()
