@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import select
 import time
 from collections.abc import Callable
 
@@ -40,6 +41,7 @@ from broker_shim.embedded.inbox import Inbox
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.protocol_1_0.composites import encoded_composite
 from broker_shim.protocol_1_0.errors import ProtocolViolation
 from broker_shim.protocol_1_0.frames import (
     AMQP_HEADER,
@@ -56,6 +58,7 @@ from tests.amqp_1_0 import attach, flow
 MOST_INPUT_S = 2.0
 _INTERESTING = (b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\x7f\xff\xff\xff", b"\0\0\0\0", b"\xff")
 _ADDRESSES = ("q", "a::b", "a", "amq.topic/x.#", "amq.fanout", "", None, "x::", "ü" * 20, "q" * 300)
+_STATES = (None, Accepted(), Released(), Rejected(), Modified(delivery_failed=True), Received(0, 3))
 _SELECTORS = ("a = 1", "JMSPriority > 3 AND b LIKE 'x%'", "((((", "a" * 500, "NOT a IS NULL")
 _MESSAGES = (
     b"\x00Sw\xa1\x05hello",
@@ -73,7 +76,8 @@ class Fuzzed:
         self._random = random.Random(seed)
         self._inbox = Inbox()
         self._later: list[Callable[[], None]] = []
-        calls = StoreCalls(MemoryMessageStore(1 << 20), self._inbox, _raise)
+        self._store = MemoryMessageStore(1 << 20)
+        calls = StoreCalls(self._store, self._inbox, _raise)
         settings = BrokerSettings(max_sessions=4, max_links=8, max_frame_bytes=4096)
         self._broker = Broker(calls, settings, Metrics(), lambda _s, call: self._later.append(call))
         self._faults = _Faults()
@@ -84,12 +88,13 @@ class Fuzzed:
         Raises:
             AssertionError: One of the promises above was broken; says the input.
         """
-        encoded = mutated(self._random, talk(self._random))
+        pieces = spoilt(self._random, Talk(self._random).pieces())
+        encoded = b"".join(pieces)
         began_s = time.monotonic()
         logger = logging.getLogger("broker_shim")
         logger.addHandler(self._faults)
         try:
-            self._feed(encoded)
+            self._feed(pieces)
         except Exception as failure:
             message = f"{failure!r} by {encoded.hex()}"
             raise AssertionError(message) from failure
@@ -106,17 +111,16 @@ class Fuzzed:
         return self._broker.metrics.enqueued
 
     def close(self) -> None:
-        """Let go of its descriptor."""
+        """Let go of the store and of what its answers come by."""
+        self._store.close()
         self._inbox.close()
 
-    def _feed(self, encoded: bytes) -> None:
+    def _feed(self, pieces: list[bytes]) -> None:
         connection = Connection(self._broker, lambda: None)
         written = bytearray()
-        at = 0
-        while at < len(encoded):
-            size = self._random.choice((1, 7, 100, 5000))
-            connection.receive(encoded[at : at + size])
-            at += size
+        for piece in pieces:
+            if piece:  # no bytes are the end
+                connection.receive(piece)
             self._turn()
             written += connection.output()
             connection.unsent(0)
@@ -127,14 +131,16 @@ class Fuzzed:
         _check_frames(bytes(written))
 
     def _turn(self) -> None:
-        while self._inbox.drain():
-            pass
-        self._broker.dispatch()
-        put_off, self._later = self._later, []
-        for call in put_off:
-            call()
-        while self._inbox.drain():
-            pass
+        """Until nothing is under way: what the store completes, and what that leads to."""
+        while True:
+            self._broker.dispatch()
+            put_off, self._later = self._later, []
+            for call in put_off:
+                call()
+            if not (self._broker.calls.open_count or self._later):
+                return
+            select.select([self._inbox], [], [], MOST_INPUT_S)
+            self._inbox.drain()
 
 
 class _Faults(logging.Handler):
@@ -167,103 +173,153 @@ def _check_frames(written: bytes) -> None:
             raise
 
 
-def talk(rng: random.Random) -> bytes:
-    """What a client might say."""
-    said = bytearray()
-    if rng.random() < 0.3:
-        said += SASL_HEADER.encoded() + _sasl(rng)
-    opening = Open("fuzz", max_frame_size=rng.choice((512, 9999)))
-    said += AMQP_HEADER.encoded() + encoded_frame(opening)
-    for channel in range(rng.choice((1, 1, 2))):
-        window = rng.choice((0, 1, 100))
-        begin = Begin(next_outgoing_id=0, incoming_window=window, outgoing_window=window)
-        said += encoded_frame(begin, channel)
-        for handle in range(rng.randrange(4)):
-            said += encoded_frame(_attach(rng, handle), channel)
-        for number in range(rng.randrange(8)):
-            said += _next(rng, number, channel)
-    if rng.random() < 0.3:
-        said += encoded_frame(Close())
-    return bytes(said)
+class Talk:
+    """What a client might say, a piece for each frame; now and then not as it should."""
 
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._roles: dict[int, bool] = {}
+        self._next_id = 0
 
-def _sasl(rng: random.Random) -> bytes:
-    words: tuple[Composite, ...] = (
-        SaslInit("ANONYMOUS"),
-        SaslInit("PLAIN", b"\0a\0b"),
-        SaslInit("SCRAM-SHA-256", b"n,,n=a,r=abc"),
-        SaslResponse(b"c=biws,r=abc,p=AAAA"),
-    )
-    count = rng.randrange(1, 3)
-    return b"".join(encoded_frame(rng.choice(words), kind=SASL_FRAME) for _ in range(count))
+    def pieces(self) -> list[bytes]:
+        """From the first byte to the last."""
+        said = []
+        if self._is(0.3):
+            said += [SASL_HEADER.encoded(), *self._sasl()]
+        opening = Open("fuzz", max_frame_size=self._rng.choice((512, 9999)))
+        said += [AMQP_HEADER.encoded(), encoded_frame(opening)]
+        for channel in range(self._rng.choice((1, 1, 2))):
+            window = self._rng.choice((0, 1, 100, 100))
+            begin = Begin(next_outgoing_id=0, incoming_window=window, outgoing_window=window)
+            said.append(encoded_frame(begin, channel))
+            self._roles, self._next_id = {}, 0
+            for handle in range(self._rng.randrange(1, 4)):
+                said.append(self._attach(handle, channel))
+                if self._roles[handle] and self._is(0.8):
+                    said.append(encoded_frame(flow(handle, 10), channel))
+            said += [self._next(channel) for _ in range(self._rng.randrange(10))]
+        if self._is(0.3):
+            said.append(encoded_frame(Close()))
+        return said
 
+    def _is(self, probability: float) -> bool:
+        return self._rng.random() < probability
 
-def _attach(rng: random.Random, handle: int) -> Composite:
-    filters = {
-        "selector": Described("apache.org:selector-filter:string", rng.choice(_SELECTORS)),
-        "other": Described("of:nobody", [1]),
-    }
-    source = Source(
-        rng.choice(_ADDRESSES),
-        durable=rng.choice((0, 1, 2)),
-        dynamic=rng.random() < 0.1,
-        distribution_mode=rng.choice((None, "copy", "move")),
-        filter=rng.choice((None, filters)),
-    )
-    target = rng.choice((Target(rng.choice(_ADDRESSES)), None, Coordinator()))
-    return attach(
-        handle,
-        is_receiver=rng.random() < 0.5,
-        source=rng.choice((source, source, None)),
-        target=target,
-        snd_settle_mode=rng.choice((0, 1, 2)),
-        rcv_settle_mode=rng.choice((0, 1)),
-        unsettled=rng.choice((None, None, {b"a": Accepted(), b"b": None})),
-    )
+    def _sasl(self) -> list[bytes]:
+        words: tuple[Composite, ...] = (
+            SaslInit("PLAIN", b"\0a\0b"),
+            SaslInit("SCRAM-SHA-256", b"n,,n=a,r=abc"),
+            SaslResponse(b"c=biws,r=abc,p=AAAA"),
+        )
+        right = SaslInit("ANONYMOUS")
+        said = right if self._is(0.7) else self._rng.choice(words)
+        return [encoded_frame(said, kind=SASL_FRAME)]
 
+    def _attach(self, handle: int, channel: int) -> bytes:
+        rng = self._rng
+        filters = {
+            "selector": Described("apache.org:selector-filter:string", rng.choice(_SELECTORS)),
+            "other": Described("of:nobody", [1]),
+        }
+        address = rng.choice(_ADDRESSES) if self._is(0.3) else "q"
+        self._roles[handle] = is_receiver = self._is(0.4)
+        source: Source | None = Source(
+            address,
+            durable=rng.choice((0, 0, 1, 2)),
+            expiry_policy=rng.choice(("session-end", "never", "link-detach")),
+            dynamic=self._is(0.1),
+            distribution_mode=rng.choice((None, "copy", "move")),
+            filter=filters if self._is(0.2) else None,
+        )
+        target = Target(address, durable=rng.choice((0, 0, 1, 2)), dynamic=self._is(0.1))
+        if self._is(0.1):
+            source, target = rng.choice(((None, target), (source, None), (source, Coordinator())))
+        return encoded_frame(
+            attach(
+                handle,
+                is_receiver=is_receiver,
+                source=source,
+                target=target,
+                snd_settle_mode=rng.choice((0, 1, 2, 2)),
+                rcv_settle_mode=rng.choice((0, 0, 1)),
+                unsettled={b"a": Accepted(), b"b": None} if self._is(0.1) else None,
+            ),
+            channel,
+        )
 
-def _next(rng: random.Random, number: int, channel: int) -> bytes:
-    handle = rng.randrange(4)
-    state = rng.choice(
-        (None, Accepted(), Released(), Rejected(), Modified(delivery_failed=True), Received(0, 3))
-    )
-    if rng.random() < 0.6:
-        payload = rng.choice(_MESSAGES)
-        if rng.random() < 0.1:
-            payload = b"\x00Sw" + rng.choice((b"", b"\x00\x80" + bytes(8))) + b"\x45"
+    def _next(self, channel: int) -> bytes:
+        rng = self._rng
+        handle = rng.choice([*self._roles, rng.randrange(4)] if self._is(0.1) else [*self._roles])
+        if self._roles.get(handle):
+            return encoded_frame(self._received(handle), channel)
+        if self._is(0.8):
+            return self._transfer(handle, channel)
+        said: tuple[Composite, ...] = (
+            flow(handle, 0, drain=self._is(0.3), echo=self._is(0.3)),
+            flow(echo=True),
+            Detach(handle, closed=self._is(0.5)),
+            Detach(handle, closed=self._is(0.5)),
+            End(),
+        )
+        return encoded_frame(rng.choice(said), channel)
+
+    def _transfer(self, handle: int, channel: int) -> bytes:
+        rng, number = self._rng, self._next_id
+        self._next_id += 0 if self._is(0.05) else 1
         transfer = Transfer(
             handle,
             number,
-            bytes((number,)),
+            number.to_bytes(2, "big"),
             0,
-            more=rng.random() < 0.3,
-            settled=rng.choice((None, True, False)),
-            aborted=rng.random() < 0.05,
-            resume=rng.random() < 0.05,
+            more=self._is(0.1),
+            settled=rng.choice((None, True, False)) if self._is(0.2) else None,
+            aborted=self._is(0.05),
+            resume=self._is(0.05),
+            state=rng.choice(_STATES) if self._is(0.1) else None,
         )
+        payload = rng.choice(_MESSAGES)
+        if self._is(0.1):  # a transaction, as far as there is one
+            payload = described_message(rng.choice((Declare(), Discharge(b"t"))))
         return transfer_frame(channel, transfer, len(payload)) + payload
-    said: tuple[Composite, ...] = (
-        flow(handle, rng.choice((0, 1, 10)), drain=rng.random() < 0.3, echo=rng.random() < 0.3),
-        Disposition(
-            role=rng.random() < 0.5,
-            first=rng.randrange(3),
-            last=rng.choice((None, 2, 0xFFFF_FFFF)),
-            settled=rng.random() < 0.5,
-            state=state,
-        ),
-        Detach(handle, closed=rng.random() < 0.5),
-        _attach(rng, handle),
-        Declare(),
-        Discharge(b"t"),
-        End(),
-    )
-    return encoded_frame(rng.choice(said), channel)
+
+    def _received(self, handle: int) -> Composite:
+        rng = self._rng
+        first = rng.randrange(4)
+        said: tuple[Composite, ...] = (
+            flow(handle, rng.choice((0, 1, 10)), drain=self._is(0.3), echo=self._is(0.3)),
+            Disposition(
+                role=not self._is(0.1),
+                first=first,
+                last=rng.choice((None, first, first + 1, 0xFFFF_FFFF)),
+                settled=self._is(0.5),
+                state=rng.choice(_STATES),
+            ),
+            Detach(handle, closed=self._is(0.5)),
+        )
+        return said[rng.choice((0, 0, 1, 1, 1, 2))]
+
+
+def described_message(value: Composite) -> bytes:
+    """A message whose body is a composite."""
+    return b"\x00Sw" + encoded_composite(value)
+
+
+def spoilt(rng: random.Random, pieces: list[bytes]) -> list[bytes]:
+    """The same with bytes changed in some of them, or in none; perhaps in another order."""
+    found = [mutated(rng, each) if rng.random() < 0.05 else each for each in pieces]
+    if rng.random() < 0.1:
+        at = rng.randrange(len(found))
+        found.insert(rng.randrange(len(found)), found.pop(at))
+    if rng.random() < 0.3:  # all that is written at once is read before anything is answered
+        encoded, size = b"".join(found), rng.choice((1, 7, 100, 5000))
+        found = [encoded[at : at + size] for at in range(0, len(encoded), size)]
+    return found
 
 
 def mutated(rng: random.Random, encoded: bytes) -> bytes:
-    """The same with some bytes changed, or none."""
+    """The same with some bytes changed."""
     found = bytearray(encoded)
-    for _ in range(rng.choice((0, 1, 1, 2, 3, 8))):
+    for _ in range(rng.choice((1, 1, 2, 3, 8))):
         at = rng.randrange(len(found)) if found else 0
         match rng.randrange(6):
             case 0:

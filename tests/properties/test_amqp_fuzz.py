@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzzing import Fuzzed
 
-INPUTS = 1_000
+INPUTS = 500
 
 
 @pytest.mark.slow
