@@ -96,6 +96,8 @@ class SessionPort:
 
     def enqueue(self, outgoing: Outgoing) -> None:
         """Send a piece of a delivery as soon as the session's window has room."""
+        if not self._waiting and self._may_send(outgoing) and self._send_frame(outgoing):
+            return  # most often: nothing waits, and it fits one frame
         self._waiting.append(outgoing)
         self.waiting_bytes += outgoing.size
         self.pump()
@@ -111,12 +113,14 @@ class SessionPort:
         while self._waiting and self.outgoing.left:
             outgoing = self._waiting[0]
             link = outgoing.delivery.link
-            is_new = outgoing.delivery.delivery_id is None
-            if link in held_links or (is_new and not outgoing.credit.is_left):
+            if link in held_links or not self._may_send(outgoing):
                 held.append(self._waiting.popleft())
                 held_links.add(link)
-            else:
-                self._send_frame(outgoing)
+                continue
+            size = outgoing.size
+            if self._send_frame(outgoing):
+                self._waiting.popleft()
+            self.waiting_bytes -= size - outgoing.size
         self._waiting.extendleft(reversed(held))
 
     def withdraw(self, delivery: Delivery) -> None:
@@ -195,8 +199,16 @@ class SessionPort:
         self._waiting = deque(waiting)
         self.waiting_bytes = sum(each.size for each in self._waiting)
 
-    def _send_frame(self, outgoing: Outgoing) -> None:
-        """Send one frame; ids are given with the first one: peers expect them without gaps."""
+    def _may_send(self, outgoing: Outgoing) -> bool:
+        """True if a frame of it may go now."""
+        is_begun = outgoing.delivery.delivery_id is not None
+        return self.outgoing.left > 0 and (is_begun or outgoing.credit.is_left)
+
+    def _send_frame(self, outgoing: Outgoing) -> bool:
+        """Send one frame; True if that was all of it.
+
+        Ids are given with the first frame of a delivery: peers expect them without gaps.
+        """
         delivery = outgoing.delivery
         if delivery.delivery_id is None:
             delivery.delivery_id = self._next_delivery_id
@@ -205,7 +217,4 @@ class SessionPort:
                 self._sent[delivery.delivery_id] = delivery
             outgoing.credit.sent()
         self.outgoing.take()
-        size = outgoing.size
-        if outgoing.send_frame(self._output, self.channel):
-            self._waiting.popleft()
-        self.waiting_bytes -= size - outgoing.size
+        return outgoing.send_frame(self._output, self.channel)
