@@ -17,10 +17,12 @@ from broker_shim.embedded.address import (
     Node,
     QueueNode,
 )
+from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.attaching import (
     Step,
     go_through,
     grant,
+    refusal_to_create,
     refuse,
     refuse_node,
     temporary_name,
@@ -41,6 +43,7 @@ from broker_shim.embedded.subscribing import subscribe
 from broker_shim.embedded.termini import as_source, as_target, granted_source, peers_target
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import Act
 from broker_shim.selectors import InvalidSelector
 from sparkstore.queue_names import shown
 
@@ -79,9 +82,19 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     except InvalidSelector as reason:
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
         return
+    _attach_to_node(connection, link, remote, filters)
+
+
+def _attach_to_node(
+    connection: Connection, link: SenderLink, remote: Source, filters: Filters
+) -> None:
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = connection.broker.destinations.source_of(remote.address)
+    refusal = refusal_of_act(connection, Act.READ, node) or refusal_to_create(connection, node)
+    if refusal is not None:
+        refuse(connection, link, refusal)
+        return
     match node:
         case AnonymousNode():
             refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))

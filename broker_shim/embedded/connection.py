@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +22,7 @@ from broker_shim.embedded.conditions import (
     error_of,
 )
 from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
+from broker_shim.embedded.login import Login
 from broker_shim.embedded.served import Served
 from broker_shim.embedded.transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
@@ -64,8 +66,11 @@ class Connection:
     """The protocol's state with one peer, and what serves each of its links.
 
     Attributes:
-        identity: Who the peer is, as SASL says; "anonymous" if it was not asked.
+        access: How the peer got in.
+        login: Who it is.
         transactions: Of this peer.
+        served: Its links.
+        unfinished_bytes: Of messages of all its links that have not come whole.
     """
 
     def __init__(
@@ -77,11 +82,13 @@ class Connection:
         self.broker = broker
         self.now_us = now_us
         self.number = next(_numbers)
-        self.identity = "anonymous"
+        self.access = access
+        self.login = Login(access, broker.later, self.has_output)
+        self.unfinished_bytes = 0
         self._unsent_bytes = 0
         self._has_output = has_output
         self.transactions = Transactions(broker)
-        self._served = Served(self)
+        self.served = Served(self)
         self._waiting_for_room: list[LinkEndpoint] = []
         self._hangs_up = False
         self._machine = protocol.Connection(
@@ -107,7 +114,7 @@ class Connection:
     @property
     def is_over(self) -> bool:
         """True once nothing is read any more: write what waits, then hang up."""
-        return self._machine.is_over or self._hangs_up
+        return (self._machine.is_over and not self.login.is_waiting) or self._hangs_up
 
     def has_output(self) -> None:
         """Something is to be written."""
@@ -125,6 +132,8 @@ class Connection:
 
     def receive(self, received: bytes) -> None:
         """Bytes from the peer; none means that it sends no more."""
+        if self.login.is_waiting and not received:
+            self._hangs_up = True  # the machine reads nothing any more: nobody else would see it
         self._machine.receive_data(received, now_s=time.monotonic())
         self.handle_events()
 
@@ -132,7 +141,8 @@ class Connection:
         """Act on everything that happened; a fault of ours ends this connection only."""
         try:
             for event in self._machine.events():
-                _HANDLERS[type(event)](self, event)
+                if self._machine.is_opened or type(event) in _BEFORE_OUR_OPEN:
+                    _HANDLERS[type(event)](self, event)
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("connection %d: an event failed", self.number)
             self.close(Refusal(INTERNAL_ERROR, "the broker failed on this connection: see its log"))
@@ -140,6 +150,8 @@ class Connection:
 
     def output(self) -> bytes:
         """The next bytes to write; then tell how many are `unsent`."""
+        if self.login.is_waiting:
+            return b""
         return b"".join(self._machine.data_to_send(now_s=time.monotonic()))
 
     def unsent(self, byte_count: int) -> None:
@@ -165,38 +177,23 @@ class Connection:
 
     def attached(self, link: Link, endpoint: LinkEndpoint) -> None:
         """A link is served from now on."""
-        self._served.put(link, endpoint)
+        self.served.put(link, endpoint)
         endpoint.start()
         self.has_output()
 
     def expect(self, link: Link, endpoint: LinkEndpoint) -> None:
         """A link whose attach is under way: remembered, so that its end is noticed."""
-        self._served.put(link, endpoint)
+        self.served.put(link, endpoint)
 
     def end_link(self, link: Link, *, closed: bool) -> None:
         """A link is not served any more."""
-        self._served.end(link, closed=closed)
-
-    def lose(self, link: Link, refusal: Refusal) -> None:
-        """Another attach has taken a link."""
-        self._served.end(link, closed=False)
-        if link.is_answered:
-            self.detach(link, refusal)
-        elif not link.is_gone:
-            link.refuse(error_of(refusal))
-            self.has_output()
-
-    def leave(self, link: Link) -> None:
-        """Detach a link whose terminus lives on."""
-        self._served.end(link, closed=False)
-        if not link.is_gone:
-            link.detach(closed=False)
-            self.has_output()
+        self.served.end(link, closed=closed)
 
     def lost(self) -> None:
         """All links are gone, as far as the broker goes; the peer may still be told."""
-        self._served.lost()
+        self.served.lost()
         self._waiting_for_room.clear()
+        self.login.gone()
 
     def close(self, refusal: Refusal | None = None) -> None:
         """End it from our side: politely, or where that cannot be said any more by hanging up."""
@@ -210,15 +207,14 @@ class Connection:
         """End it because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
-    def _authenticated(self, event: Authenticated) -> None:
-        self.identity = event.identity
-
-    def _not_authenticated(self, event: AuthenticationFailed) -> None:
-        text = "connection %d: not authenticated by %r: %s"
-        _log.warning(text, self.number, event.mechanism, event.reason)
-
     def _opened(self, _event: Opened) -> None:
-        if not self._machine.is_closed:
+        if self._machine.is_closed:
+            return
+        refusal = self.login.opens(self.broker.settings.max_connections_per_user)
+        if refusal is not None:
+            self.close(refusal)
+            return
+        with suppress(InvalidCommand):  # closed by the peer since: `_closed` answers both
             self._machine.open(offered_capabilities=_OFFERED)
 
     def _session_begun(self, event: SessionBegun) -> None:
@@ -230,39 +226,39 @@ class Connection:
             attach(self, event.link)
 
     def _flow(self, event: FlowReceived) -> None:
-        endpoint = self._served.get(event.link)
+        endpoint = self.served.get(event.link)
         if endpoint is not None:
             endpoint.on_flow()
 
     def _transfer(self, piece: TransferPiece) -> None:
-        endpoint = self._served.get(piece.delivery.link)
+        endpoint = self.served.get(piece.delivery.link)
         if endpoint is not None:  # only a receiver's link has such events
             cast("ReceivingEndpoint", endpoint).on_transfer(piece)
 
     def _aborted(self, event: DeliveryAborted) -> None:
-        endpoint = self._served.get(event.delivery.link)
+        endpoint = self.served.get(event.delivery.link)
         if endpoint is not None:
             cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
 
     def _disposition(self, event: DispositionReceived) -> None:
         for delivery in event.deliveries:
-            endpoint = self._served.get(delivery.link)
+            endpoint = self.served.get(delivery.link)
             if endpoint is not None:
                 endpoint.on_disposition(delivery)
 
     def _link_detached(self, event: LinkDetached) -> None:
-        self._served.detached(event)
+        self.served.detached(event)
 
     def _link_failed(self, event: LinkFailed) -> None:
         self.end_link(event.link, closed=False)
 
     def _session_ended(self, event: SessionEnded) -> None:
-        self._served.end_session(event.session)
+        self.served.end_session(event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
 
     def _session_failed(self, event: SessionFailed) -> None:
-        self._served.end_session(event.session)
+        self.served.end_session(event.session)
 
     def _closed(self, _event: Closed) -> None:
         self.lost()
@@ -279,10 +275,14 @@ class Connection:
         self.lost()
 
 
+_BEFORE_OUR_OPEN = {Authenticated, AuthenticationFailed, Opened, Closed, ConnectionFailed, Lost}
+"""If the peer closed with the same bytes, there is no open of ours, and nothing it began matters:
+it had no credit."""
+
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
-    Authenticated: Connection._authenticated,  # noqa: SLF001  # a table of its own methods
-    AuthenticationFailed: Connection._not_authenticated,  # noqa: SLF001
-    Opened: Connection._opened,  # noqa: SLF001
+    Authenticated: lambda connection, event: connection.login.passed(event),
+    AuthenticationFailed: lambda connection, event: connection.login.failed(event),
+    Opened: Connection._opened,  # noqa: SLF001  # a table of its own methods
     SessionBegun: Connection._session_begun,  # noqa: SLF001
     SessionEnded: Connection._session_ended,  # noqa: SLF001
     SessionFailed: Connection._session_failed,  # noqa: SLF001
