@@ -14,13 +14,12 @@ from broker_shim.embedded.address import (
 from broker_shim.embedded.attach_source import attach_source
 from broker_shim.embedded.attaching import (
     grant,
-    refuse,
     refuse_node,
     same_source,
     temporary_name,
     when_there,
 )
-from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal
+from broker_shim.embedded.coordinator import attach_coordinator
 from broker_shim.embedded.incoming import IncomingLink
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
@@ -34,7 +33,7 @@ def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
     if isinstance(link, SenderLink):
         attach_source(connection, link)
     elif isinstance(link.remote.target, Coordinator):
-        refuse(connection, link, Refusal(NOT_IMPLEMENTED, "AMQP transactions are not served"))
+        attach_coordinator(connection, link)
     else:
         _attach_incoming(connection, link)
 

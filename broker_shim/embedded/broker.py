@@ -18,7 +18,7 @@ from broker_shim.embedded.destinations import Destinations
 from broker_shim.embedded.headers import HEADERS
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.queue import QueueDispatch
-from broker_shim.embedded.replacing import Replaced, Replacing
+from broker_shim.embedded.replacing import Replaced, Replacing, Value
 from broker_shim.embedded.scanning import Scanning
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.settlement import Later, Settlement
@@ -108,7 +108,7 @@ class Broker:
         header: MessageHeader,
         content: bytes | Staged,
         names: tuple[str, ...],
-        values: dict[str, str],
+        values: list[Value],
         on_done: OnComplete,
         replaced: Replaced,
     ) -> None:
@@ -118,7 +118,8 @@ class Broker:
                 for name in names:
                     self._waits(name, message_id, header.priority)
             if values:
-                self.replacing.end(values, replaced, message_id, error)
+                came = [(message_id, value) for value in values]
+                self.replacing.end(values, replaced, came, error)
             on_done(error)
 
         self.calls.puts.put(

@@ -15,6 +15,7 @@ from broker_shim.errors import (
     StoreError,
     Unavailable,
 )
+from broker_shim.transactions.refusals import TransactionRefused
 
 NOT_FOUND = "amqp:not-found"
 INVALID_FIELD = "amqp:invalid-field"
@@ -51,6 +52,8 @@ _CONDITIONS: tuple[tuple[type[StoreError], str], ...] = (
 
 def refusal_of(error: StoreError) -> Refusal:
     """What a client is told about an error of the store."""
+    if isinstance(error, TransactionRefused):
+        return Refusal(error.condition, str(error))
     for kind, condition in _CONDITIONS:
         if isinstance(error, kind):
             return Refusal(condition, str(error))

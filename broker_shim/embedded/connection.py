@@ -16,6 +16,7 @@ from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.attach import attach
 from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
 from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
+from broker_shim.embedded.transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.events import (
@@ -56,6 +57,7 @@ class Connection:
 
     Attributes:
         identity: Who the peer is, as SASL says; "anonymous" if it was not asked.
+        transactions: Of this peer.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Connection:
         self.identity = "anonymous"
         self._unsent_bytes = 0
         self._has_output = has_output
+        self.transactions = Transactions(broker)
         self._links: dict[Link, LinkEndpoint] = {}
         self._waiting_for_room: list[LinkEndpoint] = []
         self._hangs_up = False
@@ -142,6 +145,7 @@ class Connection:
     def tick(self, now_s: float) -> float:
         """Heartbeats and timeouts; when to call again, at the latest."""
         next_s = self._machine.tick(now_s=now_s)
+        self.transactions.tick(now_s)
         self.handle_events()
         return next_s
 

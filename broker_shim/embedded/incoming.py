@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from broker_shim.amqp_1_0.composites import Rejected
+from broker_shim.amqp_1_0.composites import Rejected, TransactionalState
 from broker_shim.embedded.address import Node, described
 from broker_shim.embedded.amqp_types import DecodeError
 from broker_shim.embedded.conditions import (
@@ -15,12 +16,14 @@ from broker_shim.embedded.conditions import (
     refusal_of,
 )
 from broker_shim.embedded.credit import CreditWindow
+from broker_shim.embedded.local_transaction import LocalTransaction
 from broker_shim.embedded.outcomes import ACCEPTED
-from broker_shim.embedded.receiving import Receiving
+from broker_shim.embedded.receiving import Enqueue, Receiving
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -115,25 +118,53 @@ class IncomingLink:
 
     def _publish(self, delivery: Delivery, receiving: Receiving) -> None:
         try:
+            transaction = self._connection.transactions.named_by(delivery.remote_state)
+        except TransactionRefused as refusal:
+            self._end_link(refusal_of(refusal))
+            return
+        try:
             header, enqueue = receiving.finish()
         except DecodeError as reason:
-            self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)))
+            self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)), transaction)
             return
         queues = self._broker.queues_for(self._node, header)
         if not queues:
             self._broker.metrics.unroutable += 1
             node = self._broker.destinations.said_by(self._node, header)
-            self._refuse(
-                delivery, Refusal(NOT_FOUND, f"no queue for this message: {described(node)}")
-            )
+            unroutable = Refusal(NOT_FOUND, f"no queue for this message: {described(node)}")
+            self._refuse(delivery, unroutable, transaction)
+        elif transaction is None:
+            enqueue(queues, partial(self._stored, delivery, None), self._broker.publish)
+        else:
+            self._publish_within(transaction, delivery, receiving.held_bytes, queues, enqueue)
+
+    def _publish_within(
+        self,
+        transaction: LocalTransaction,
+        delivery: Delivery,
+        content_bytes: int,
+        queues: set[str],
+        enqueue: Enqueue,
+    ) -> None:
+        """Its outcome is told at once, and is what it will be when the transaction is committed."""
+        try:
+            posting = transaction.post(content_bytes)
+        except TransactionRefused as refusal:
+            self._refuse(delivery, refusal_of(refusal), transaction)
             return
 
-        def done(error: StoreError | None) -> None:
-            self._stored(delivery, error)
+        def taken(error: StoreError | None) -> None:
+            self._stored(delivery, transaction, error)
+            posting.ended(error)
 
-        enqueue(queues, done)
+        enqueue(queues, taken, posting.publish)
 
-    def _stored(self, delivery: Delivery, error: StoreError | None) -> None:
+    def _stored(
+        self,
+        delivery: Delivery,
+        transaction: LocalTransaction | None,
+        error: StoreError | None,
+    ) -> None:
         if error is not None:
             if isinstance(error, Unavailable):
                 if not self._window.is_held_back:
@@ -141,21 +172,25 @@ class IncomingLink:
                     self._broker.later(delay_s, self._probe)
                 self._window.failed()
                 self._window.used()  # given back by `_refuse`
-            self._refuse(delivery, refusal_of(error))
+            self._refuse(delivery, refusal_of(error), transaction)
             return
         self._window.done()
         if self.is_gone:
             return
-        delivery.dispose(ACCEPTED)
+        delivery.dispose(_within(transaction, ACCEPTED))
         self._give_credit()
         self._connection.has_output()
 
-    def _refuse(self, delivery: Delivery, refusal: Refusal) -> None:
+    def _refuse(
+        self, delivery: Delivery, refusal: Refusal, transaction: LocalTransaction | None
+    ) -> None:
+        if transaction is not None:
+            transaction.spoil(f"a message was refused: {refusal.description}")
         self._window.refused()
         self._broker.metrics.refused += 1
         if self.is_gone:
             return
-        delivery.dispose(Rejected(error_of(refusal)))
+        delivery.dispose(_within(transaction, Rejected(error_of(refusal))))
         self._give_credit()
         self._connection.has_output()
 
@@ -171,3 +206,10 @@ class IncomingLink:
         may_give = not (self._is_refused or self._broker.is_stopping or self._link.is_gone)
         if more and may_give:
             self._link.flow(credit + more)
+
+
+def _within(transaction: LocalTransaction | None, outcome: Any) -> Any:
+    """An outcome as it is told: within a transaction it holds when that is committed."""
+    if transaction is None:
+        return outcome
+    return TransactionalState(transaction.standing.txn_id, outcome)

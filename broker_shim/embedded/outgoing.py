@@ -7,15 +7,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.amqp_1_0.composites import Accepted, Modified, Rejected, Released
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from broker_shim.embedded.conditions import refusal_of
 from broker_shim.embedded.delivering import Delivering
 from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
 from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.retiring import Retiring
 from broker_shim.embedded.taking import Taken
 from broker_shim.errors import StoreError
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.selectors import Selector
+from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -37,6 +46,7 @@ class OutgoingLink:
     Attributes:
         holder: What the store knows it by.
         link: Of the protocol.
+        has_ended: True from `gone` on.
     """
 
     def __init__(
@@ -61,13 +71,14 @@ class OutgoingLink:
         self._selector = selector
         self._unsettled: dict[Delivery, Taken] = {}
         self._delivering = Delivering(self, is_settled=is_settled)
+        self._retiring = Retiring(self)
         self.credit = 0
-        self._has_ended = False
+        self.has_ended = False
 
     @property
     def is_gone(self) -> bool:
         """True once nothing can be sent on it any more; `gone` follows."""
-        return self._has_ended or self.link.is_gone
+        return self.has_ended or self.link.is_gone
 
     def start(self) -> None:
         """Take a place at the queue."""
@@ -76,7 +87,7 @@ class OutgoingLink:
 
     def gone(self) -> None:
         """The link, its session or its connection ended: what it held is given back."""
-        self._has_ended = True
+        self.has_ended = True
         self.credit = 0
         self.queue.discard(self)
         held, self._unsettled = self._unsettled, {}
@@ -144,6 +155,10 @@ class OutgoingLink:
         """The peer decided, or settled without a decision, which releases."""
         taken = self._unsettled.get(delivery)
         if taken is None:
+            self._retiring.told(delivery)
+            return
+        if isinstance(delivery.remote_state, TransactionalState):
+            self._decided_within(delivery, taken)
             return
         decide = _DECISIONS.get(type(delivery.remote_state))
         if decide is None and delivery.is_settled:
@@ -155,6 +170,28 @@ class OutgoingLink:
             # Last: were it not known, a decision that failed would hold the message for ever.
             del self._unsettled[delivery]
             taken.release()
+
+    def _decided_within(self, delivery: Delivery, taken: Taken) -> None:
+        """It decided in a transaction: that has the delivery from now on."""
+        try:
+            transaction = self._connection.transactions.named_by(delivery.remote_state)
+        except TransactionRefused as refusal:
+            self._connection.detach(self.link, refusal_of(refusal))
+            return
+        if delivery.remote_state.outcome is None and not delivery.is_settled:
+            return
+        assert transaction is not None
+        del self._unsettled[delivery]  # first: it may come back at once
+        if self._delivering.decided(delivery):
+            transaction.spoil("it was decided about a message before all of it was sent")
+            self._broken_off(delivery, taken.message_id)
+            taken.release()
+        else:
+            self._retiring.retire(transaction, delivery, taken)
+
+    def unsettle(self, delivery: Delivery, taken: Taken) -> None:
+        """A transaction that had decided about a delivery is undone: the peer decides again."""
+        self._unsettled[delivery] = taken
 
     def _accepted(self, delivery: Delivery, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
@@ -169,7 +206,7 @@ class OutgoingLink:
             self.broker.metrics.rejected += error is None
             self._settle(delivery, REJECTED, error)
 
-        outcome = rejection(delivery)
+        outcome = rejection(delivery.remote_state)
         self.broker.settlement.remove(message_id, self.queue.name, self.holder, done, outcome)
 
     def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
@@ -204,7 +241,12 @@ class OutgoingLink:
 
     def _settle(self, delivery: Delivery, state: object, error: StoreError | None) -> None:
         """Confirm to the peer, with its own outcome; after an error nothing is confirmed."""
-        if not self.is_gone and error is None:
+        if error is None:
+            self.confirm(delivery, state)
+
+    def confirm(self, delivery: Delivery, state: object) -> None:
+        """Settle a delivery with the outcome that the peer chose, now that it is durable."""
+        if not self.is_gone:
             delivery.dispose(state)
             self._connection.has_output()
 

@@ -19,6 +19,9 @@ STAGED_BYTES = 1 << 20
 OnPut = Callable[[StoreError | None, int], None]
 """Gets the error, if any, and the message id."""
 
+OnReady = Callable[[StoreError | None, Message | None], None]
+"""Gets the error, or the message that may be enqueued now."""
+
 
 class Staged(NamedTuple):
     """A message whose content is being given in pieces.
@@ -61,19 +64,46 @@ class Puts:
                 where a queue that keeps nothing cannot have them: then a large body goes whole.
             replacing: (message id, queue) of what leaves its queue in the same transaction.
         """
-        try:
-            if not isinstance(content, Staged):
-                if len(content) <= STAGED_BYTES or not all_keep(names):
-                    message = self._store.message(header, content)
-                    self._enqueue(message, names, on_done, replacing)
-                    return
-                staged, body = self.stage(header), content
-                staged.add(body, _nothing)
-                content = staged
-        except StoreError as error:
-            self._calls.answer((lambda refusal: on_done(refusal, 0), error))
+        if not isinstance(content, Staged) and (
+            len(content) <= STAGED_BYTES or not all_keep(names)
+        ):
+            try:
+                message = self._store.message(header, content)
+            except StoreError as error:
+                self._calls.answer((lambda refusal: on_done(refusal, 0), error))
+                return
+            self._enqueue(message, names, on_done, replacing)
             return
-        self._put_staged(content, header, names, on_done, replacing)
+
+        def ready(error: StoreError | None, message: Message | None) -> None:
+            # Content that was refused must not be enqueued: it would be a message without it.
+            if message is not None:
+                self._enqueue(message, names, on_done, replacing)
+            else:
+                on_done(error, 0)
+
+        self._prepare_staged(header, content, ready)
+
+    def prepare(
+        self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady, *, may_stage: bool
+    ) -> None:
+        """Make a new message that can be enqueued; at once, unless its content is staged.
+
+        Args:
+            header: Of it.
+            content: Whole, or what `stage` began and has been given all of it.
+            on_ready: Called when content that is staged is durable.
+            may_stage: All the queues that it will be put on keep messages.
+        """
+        if isinstance(content, Staged) or (len(content) > STAGED_BYTES and may_stage):
+            self._prepare_staged(header, content, on_ready)
+            return
+        try:
+            message = self._store.message(header, content)
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_ready(refusal, None), error))
+            return
+        on_ready(None, message)
 
     def stage(self, header: MessageHeader) -> Staged:
         """Begin a message whose content is given in pieces.
@@ -90,21 +120,21 @@ class Puts:
 
         return Staged(message, add, writer)
 
-    def _put_staged(
-        self,
-        staged: Staged,
-        header: MessageHeader,
-        names: Sequence[str],
-        on_done: OnPut,
-        replacing: Sequence[tuple[int, str]],
+    def _prepare_staged(
+        self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady
     ) -> None:
         def ended(error: StoreError | None) -> None:
-            # Content that was refused must not be enqueued: it would be a message without it.
-            if error is None:
-                self._enqueue(whole, names, on_done, replacing)
-            else:
-                on_done(error, whole.message_id)
+            on_ready(error, whole if error is None else None)
 
+        try:
+            if isinstance(content, Staged):
+                staged = content
+            else:
+                staged = self.stage(header)
+                staged.add(content, _nothing)
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_ready(refusal, None), error))
+            return
         whole = staged.message
         try:
             whole = staged.writer.end(self._calls.completion(ended))

@@ -141,10 +141,15 @@ class Program:
             env={**os.environ, **language.environment, **environment},
         )
 
-    def connect(self, broker: BrokerProcess | Forwarder) -> None:
-        """Open its connection; to a forwarder, one that the library itself opens again."""
+    def connect(self, broker: BrokerProcess | Forwarder, **options: Any) -> None:
+        """Open its connection; to a forwarder, one that the library itself opens again.
+
+        Args:
+            broker: Where.
+            options: Of some clients: `transacted`, all it does is in a transaction; `prefetch`.
+        """
         again = {"reconnect": True} if isinstance(broker, Forwarder) else {}
-        self.tell("connect", host="127.0.0.1", port=broker.port, **again)
+        self.tell("connect", host="127.0.0.1", port=broker.port, **again, **options)
 
     def disconnect(self) -> None:
         """Close its connection, whatever state that is in."""
@@ -178,6 +183,22 @@ class Program:
         messages = self.receive(address, count)
         self.settle(*["accept"] * count)
         return messages
+
+    def commit(self) -> str:
+        """Commit its transaction and begin another: "committed", or why not."""
+        outcome: str = self._tell("commit")["outcome"]
+        return outcome
+
+    def rollback(self) -> None:
+        """Roll its transaction back and begin another."""
+        self._tell("rollback")
+
+    def move(self, source: str, *targets: str, batch: int, wait_ms: int) -> Told:
+        """Take texts off a queue and send each to others, `batch` of them in one transaction.
+
+        Until none comes for `wait_ms`, or the broker is gone: what it was told is committed.
+        """
+        return self._tell("move", **{"from": source}, to=targets, batch=batch, wait_ms=wait_ms)
 
     def end(self) -> None:
         """Kill it; nothing of it is needed any more."""
