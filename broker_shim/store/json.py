@@ -41,6 +41,8 @@ from sparkstore.records import BindingKey, Record
 
 FORMAT = "sparkstore wiring"
 VERSION = 1
+_LINKS = TerminusDurability.NONE
+"""Links are in memory only here: a broker keeps them in a file of their own."""
 
 
 class JsonMessageStore(LocalMessageStore):
@@ -60,7 +62,7 @@ class JsonMessageStore(LocalMessageStore):
     ) -> None:
         self._file_lock = _lock(path)
         try:
-            ledger = Ledger(read_wiring(path), TerminusDurability.CONFIGURATION, clock)
+            ledger = Ledger(read_wiring(path), TerminusDurability.CONFIGURATION, clock, _LINKS)
             sink = JsonSink(path)
         except BaseException:
             self._file_lock.release()
