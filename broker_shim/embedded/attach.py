@@ -11,6 +11,7 @@ from broker_shim.embedded.address import (
     MalformedNode,
     QueueNode,
 )
+from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.attach_source import attach_source
 from broker_shim.embedded.attaching import (
     grant,
@@ -23,6 +24,7 @@ from broker_shim.embedded.coordinator import attach_coordinator
 from broker_shim.embedded.incoming import IncomingLink
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import Act
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -45,6 +47,10 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     node = QueueNode(name) if remote.dynamic and name else destinations.node_of(name)
     if isinstance(node, AmbiguousNode | MalformedNode):
         refuse_node(connection, link, node)
+        return
+    refusal = refusal_of_act(connection, Act.WRITE, node)
+    if refusal is not None:
+        refuse(connection, link, refusal)
         return
 
     def ready() -> None:

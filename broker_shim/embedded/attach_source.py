@@ -16,6 +16,7 @@ from broker_shim.embedded.address import (
     MalformedNode,
     QueueNode,
 )
+from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.attaching import (
     answer,
     expect,
@@ -35,6 +36,7 @@ from broker_shim.embedded.conditions import (
 from broker_shim.embedded.filters import Filters, read_filters
 from broker_shim.embedded.outgoing import OutgoingLink
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import Act
 from broker_shim.selectors import InvalidSelector
 from sparkstore.queue_names import shown
 
@@ -70,6 +72,10 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
         filters = read_filters(remote.filter)
     except InvalidSelector as reason:
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
+        return
+    refusal = refusal_of_act(connection, Act.READ, node)
+    if refusal is not None:
+        refuse(connection, link, refusal)
         return
     match node:
         case AnonymousNode():

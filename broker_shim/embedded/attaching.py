@@ -19,6 +19,7 @@ from broker_shim.embedded.address import (
     QueueNode,
     described,
 )
+from broker_shim.embedded.allowing import TEMPORARY_PREFIX, refusal_of_act
 from broker_shim.embedded.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -32,6 +33,7 @@ from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import Act
 from broker_shim.store.interface import Queue
 
 if TYPE_CHECKING:
@@ -68,7 +70,15 @@ def when_there(
     *,
     is_temporary: bool,
 ) -> None:
-    """Call `ready` when the node exists, on demand or not, and the link still does."""
+    """Call `ready` when the node exists, on demand or not, and the link still does.
+
+    The peer must be allowed to create what is not there.
+    """
+    if isinstance(node, QueueNode) and node.queue not in connection.broker.queues:
+        refusal = refusal_of_act(connection, Act.CREATE, node)
+        if refusal is not None:
+            refuse(connection, link, refusal)
+            return
     if not isinstance(node, QueueNode):
         ready()
         return
@@ -169,4 +179,4 @@ def same_target(link: SenderLink) -> Target | None:
 
 def temporary_name() -> str:
     """A name that nobody has."""
-    return f"temporary-{uuid4().hex}"
+    return f"{TEMPORARY_PREFIX}{uuid4().hex}"

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.attach import attach
-from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
+from broker_shim.embedded.conditions import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    Refusal,
+    error_of,
+)
 from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
+from broker_shim.embedded.login import Login
 from broker_shim.embedded.transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0.errors import InvalidCommand
@@ -56,7 +62,8 @@ class Connection:
     """The protocol's state with one peer, and what serves each of its links.
 
     Attributes:
-        identity: Who the peer is, as SASL says; "anonymous" if it was not asked.
+        access: How the peer got in.
+        login: Who it is.
         transactions: Of this peer.
     """
 
@@ -69,7 +76,8 @@ class Connection:
         self.broker = broker
         self.now_us = now_us
         self.number = next(_numbers)
-        self.identity = "anonymous"
+        self.access = access
+        self.login = Login(access, broker.later, self.has_output)
         self._unsent_bytes = 0
         self._has_output = has_output
         self.transactions = Transactions(broker)
@@ -99,7 +107,7 @@ class Connection:
     @property
     def is_over(self) -> bool:
         """True once nothing is read any more: write what waits, then hang up."""
-        return self._machine.is_over or self._hangs_up
+        return (self._machine.is_over and not self.login.is_waiting) or self._hangs_up
 
     def has_output(self) -> None:
         """Something is to be written."""
@@ -117,6 +125,8 @@ class Connection:
 
     def receive(self, received: bytes) -> None:
         """Bytes from the peer; none means that it sends no more."""
+        if self.login.is_waiting and not received:
+            self._hangs_up = True  # the machine reads nothing any more: nobody else would see it
         self._machine.receive_data(received, now_s=time.monotonic())
         self.handle_events()
 
@@ -132,6 +142,8 @@ class Connection:
 
     def output(self) -> bytes:
         """The next bytes to write; then tell how many are `unsent`."""
+        if self.login.is_waiting:
+            return b""
         return b"".join(self._machine.data_to_send(now_s=time.monotonic()))
 
     def unsent(self, byte_count: int) -> None:
@@ -174,6 +186,7 @@ class Connection:
             except Exception:  # noqa: BLE001  # one link must not keep what the others held
                 _log.exception("connection %d: a link could not be ended", self.number)
         self._waiting_for_room.clear()
+        self.login.gone()
 
     def close(self, refusal: Refusal | None = None) -> None:
         """End it from our side: politely, or where that cannot be said any more by hanging up."""
@@ -187,16 +200,14 @@ class Connection:
         """End it because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
-    def _authenticated(self, event: Authenticated) -> None:
-        self.identity = event.identity
-
-    def _not_authenticated(self, event: AuthenticationFailed) -> None:
-        text = "connection %d: not authenticated by %r: %s"
-        _log.warning(text, self.number, event.mechanism, event.reason)
-
     def _opened(self, _event: Opened) -> None:
-        if not self._machine.is_closed:
+        if self._machine.is_closed:
+            return
+        refusal = self.login.opens(self.broker.settings.max_connections_per_user)
+        if refusal is None:
             self._machine.open()
+        else:
+            self.close(refusal)
 
     def _session_begun(self, event: SessionBegun) -> None:
         if not event.session.is_gone:
@@ -269,9 +280,9 @@ class Connection:
 
 
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
-    Authenticated: Connection._authenticated,  # noqa: SLF001  # a table of its own methods
-    AuthenticationFailed: Connection._not_authenticated,  # noqa: SLF001
-    Opened: Connection._opened,  # noqa: SLF001
+    Authenticated: lambda connection, event: connection.login.passed(event),
+    AuthenticationFailed: lambda connection, event: connection.login.failed(event),
+    Opened: Connection._opened,  # noqa: SLF001  # a table of its own methods
     SessionBegun: Connection._session_begun,  # noqa: SLF001
     SessionEnded: Connection._session_ended,  # noqa: SLF001
     SessionFailed: Connection._session_failed,  # noqa: SLF001

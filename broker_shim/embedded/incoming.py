@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Rejected, TransactionalState
 from broker_shim.embedded.address import Node, described
+from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.amqp_types import DecodeError
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
@@ -23,6 +24,7 @@ from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.security.permissions import Act
 from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class IncomingLink:
         self._window = CreditWindow(self._broker.settings.credit)
         self._is_refused = False
         self._holds_back = False
+        self._is_refusal_told = False
         self.is_gone = False
 
     def start(self) -> None:
@@ -127,10 +130,17 @@ class IncomingLink:
         except DecodeError as reason:
             self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)), transaction)
             return
+        node = self._broker.destinations.said_by(self._node, header)
+        if node is not self._node:  # what the link itself names was looked at when it was attached
+            is_told = self._is_refusal_told
+            refusal = refusal_of_act(self._connection, Act.WRITE, node, is_told=is_told)
+            if refusal is not None:
+                self._is_refusal_told = True
+                self._refuse(delivery, refusal, transaction)
+                return
         queues = self._broker.queues_for(self._node, header)
         if not queues:
             self._broker.metrics.unroutable += 1
-            node = self._broker.destinations.said_by(self._node, header)
             unroutable = Refusal(NOT_FOUND, f"no queue for this message: {described(node)}")
             self._refuse(delivery, unroutable, transaction)
         elif transaction is None:
