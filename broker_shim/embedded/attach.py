@@ -15,6 +15,7 @@ from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.attach_source import attach_source
 from broker_shim.embedded.attaching import (
     grant,
+    refuse,
     refuse_node,
     same_source,
     temporary_name,

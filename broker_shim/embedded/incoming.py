@@ -122,8 +122,8 @@ class IncomingLink:
     def _publish(self, delivery: Delivery, receiving: Receiving) -> None:
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
-        except TransactionRefused as refusal:
-            self._end_link(refusal_of(refusal))
+        except TransactionRefused as unknown:
+            self._end_link(refusal_of(unknown))
             return
         try:
             header, enqueue = receiving.finish()
