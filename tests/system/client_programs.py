@@ -191,19 +191,19 @@ class Program:
 
     def commit(self) -> str:
         """Commit its transaction and begin another: "committed", or why not."""
-        outcome: str = self._tell("commit")["outcome"]
+        outcome: str = self.tell("commit")["outcome"]
         return outcome
 
     def rollback(self) -> None:
         """Roll its transaction back and begin another."""
-        self._tell("rollback")
+        self.tell("rollback")
 
     def move(self, source: str, *targets: str, batch: int, wait_ms: int) -> Told:
         """Take texts off a queue and send each to others, `batch` of them in one transaction.
 
         Until none comes for `wait_ms`, or the broker is gone: what it was told is committed.
         """
-        return self._tell("move", **{"from": source}, to=targets, batch=batch, wait_ms=wait_ms)
+        return self.tell("move", **{"from": source}, to=targets, batch=batch, wait_ms=wait_ms)
 
     def end(self) -> None:
         """Kill it; nothing of it is needed any more."""
