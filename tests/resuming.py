@@ -236,6 +236,8 @@ class Client:
         self._ids: dict[int, bytes] = {}
         self._again: list[bytes] = []
         self._current: tuple[bytes, int, bytes] | None = None
+        self._frames_in = self._frames_out = self._frames_allowed = 0
+        self._frames: list[bytes] = []
         self.is_incomplete = False
 
     def connect(self) -> None:
@@ -259,8 +261,8 @@ class Client:
             0,
             self.is_receiver,
             rcv_settle_mode=self._mode,
-            source=Source("q", durable=2),
-            target=Target("q", durable=2),
+            source=Source("q", durable=2, expiry_policy="never"),
+            target=Target("q", durable=2, expiry_policy="never"),
             unsettled=self.unsettled or None,
             initial_delivery_count=None if self.is_receiver else 0,
         )
@@ -278,16 +280,32 @@ class Client:
 
     def _on(self, performative: Any, payload: bytes) -> None:
         match performative:
+            case Begin():
+                self._allow(performative.incoming_window)
             case Attach():
                 self._attached(performative)
-            case Flow(handle=int()):
-                self._flow(performative)
+            case Flow():
+                self._allow((performative.next_incoming_id or 0) + performative.incoming_window)
+                if performative.handle is not None:
+                    self._flow(performative)
             case Transfer():
+                self._frames_in += 1
                 self._transfer(performative, payload)
             case Disposition():
                 last = performative.first if performative.last is None else performative.last
                 for delivery_id in range(performative.first, last + 1):
                     self._disposed(delivery_id, performative)
+
+    def _put(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        self._allow(self._frames_allowed)
+
+    def _allow(self, count: int) -> None:
+        """So many transfer frames may go since the session began."""
+        self._frames_allowed = count
+        while self._frames and self._frames_out < count:
+            self.out += self._frames.pop(0)
+            self._frames_out += 1
 
     def _attached(self, attach: Attach) -> None:
         theirs = attach.unsettled or {}
@@ -316,7 +334,7 @@ class Client:
 
     def _settle_earlier(self, tag: bytes, state: Any) -> None:
         head = Transfer(0, self._take_id(tag), tag, 0, settled=True, resume=True, state=state)
-        self.out += transfer_frame(0, head, 0)
+        self._put(transfer_frame(0, head, 0))
 
     # As a sender.
 
@@ -349,7 +367,7 @@ class Client:
         while True:
             piece, payload = payload[:PIECE], payload[PIECE:]
             head.more = bool(payload)
-            self.out += transfer_frame(0, head, len(piece)) + piece
+            self._put(transfer_frame(0, head, len(piece)) + piece)
             if not payload:
                 return
             head = Transfer(0)
@@ -416,9 +434,9 @@ class Client:
 
     def _flow_frame(self, credit: int) -> Flow:
         return Flow(
-            next_incoming_id=0,
+            next_incoming_id=self._frames_in,
             incoming_window=999,
-            next_outgoing_id=0,
+            next_outgoing_id=self._frames_out,
             outgoing_window=999,
             handle=0,
             delivery_count=self._count,

@@ -52,3 +52,12 @@ def refusal_of_act(
     name = node.queue if isinstance(node, QueueNode) else place.address
     text = f"{shown(principal.name)} has no permission to {act} {shown(name)}"
     return Refusal(UNAUTHORIZED_ACCESS, text)
+
+
+def refusal_of_attach(connection: Connection, act: Act, node: Node) -> Refusal | None:
+    """The same for a link: the peer must be allowed to create what is not there, too."""
+    refusal = refusal_of_act(connection, act, node)
+    if refusal is not None or not isinstance(node, QueueNode):
+        return refusal
+    is_there = node.queue in connection.broker.queues
+    return None if is_there else refusal_of_act(connection, Act.CREATE, node)

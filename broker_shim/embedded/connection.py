@@ -22,6 +22,7 @@ from broker_shim.embedded.conditions import (
 )
 from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
 from broker_shim.embedded.login import Login
+from broker_shim.embedded.served import Served
 from broker_shim.embedded.transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0.errors import InvalidCommand
@@ -44,13 +45,15 @@ from broker_shim.protocol_1_0.events import (
     TransferPiece,
 )
 from broker_shim.protocol_1_0.link import Link
-from broker_shim.protocol_1_0.session import Session
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
 
 _log = logging.getLogger(__name__)
 _numbers = count(1)
+
+_OFFERED = ("SHARED-SUBS",)
+"""What Qpid JMS asks for before it makes shared subscriptions."""
 
 
 def now_us() -> int:
@@ -81,7 +84,7 @@ class Connection:
         self._unsent_bytes = 0
         self._has_output = has_output
         self.transactions = Transactions(broker)
-        self._links: dict[Link, LinkEndpoint] = {}
+        self._served = Served(self)
         self._waiting_for_room: list[LinkEndpoint] = []
         self._hangs_up = False
         self._machine = protocol.Connection(
@@ -169,22 +172,37 @@ class Connection:
 
     def attached(self, link: Link, endpoint: LinkEndpoint) -> None:
         """A link is served from now on."""
-        self._links[link] = endpoint
+        self._served.put(link, endpoint)
         endpoint.start()
         self.has_output()
 
     def expect(self, link: Link, endpoint: LinkEndpoint) -> None:
         """A link whose attach is under way: remembered, so that its end is noticed."""
-        self._links[link] = endpoint
+        self._served.put(link, endpoint)
+
+    def end_link(self, link: Link, *, closed: bool) -> None:
+        """A link is not served any more."""
+        self._served.end(link, closed=closed)
+
+    def lose(self, link: Link, refusal: Refusal) -> None:
+        """Another attach has taken a link."""
+        self._served.end(link, closed=False)
+        if link.is_answered:
+            self.detach(link, refusal)
+        elif not link.is_gone:
+            link.refuse(error_of(refusal))
+            self.has_output()
+
+    def leave(self, link: Link) -> None:
+        """Detach a link whose terminus lives on."""
+        self._served.end(link, closed=False)
+        if not link.is_gone:
+            link.detach(closed=False)
+            self.has_output()
 
     def lost(self) -> None:
         """All links are gone, as far as the broker goes; the peer may still be told."""
-        links, self._links = self._links, {}
-        for endpoint in links.values():
-            try:
-                endpoint.gone()
-            except Exception:  # noqa: BLE001  # one link must not keep what the others held
-                _log.exception("connection %d: a link could not be ended", self.number)
+        self._served.lost()
         self._waiting_for_room.clear()
         self.login.gone()
 
@@ -205,7 +223,7 @@ class Connection:
             return
         refusal = self.login.opens(self.broker.settings.max_connections_per_user)
         if refusal is None:
-            self._machine.open()
+            self._machine.open(offered_capabilities=_OFFERED)
         else:
             self.close(refusal)
 
@@ -218,42 +236,39 @@ class Connection:
             attach(self, event.link)
 
     def _flow(self, event: FlowReceived) -> None:
-        endpoint = self._links.get(event.link)
+        endpoint = self._served.get(event.link)
         if endpoint is not None:
             endpoint.on_flow()
 
     def _transfer(self, piece: TransferPiece) -> None:
-        endpoint = self._links.get(piece.delivery.link)
+        endpoint = self._served.get(piece.delivery.link)
         if endpoint is not None:  # only a receiver's link has such events
             cast("ReceivingEndpoint", endpoint).on_transfer(piece)
 
     def _aborted(self, event: DeliveryAborted) -> None:
-        endpoint = self._links.get(event.delivery.link)
+        endpoint = self._served.get(event.delivery.link)
         if endpoint is not None:
             cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
 
     def _disposition(self, event: DispositionReceived) -> None:
         for delivery in event.deliveries:
-            endpoint = self._links.get(delivery.link)
+            endpoint = self._served.get(delivery.link)
             if endpoint is not None:
                 endpoint.on_disposition(delivery)
 
     def _link_detached(self, event: LinkDetached) -> None:
-        """Links do not outlive a detach yet: what a consumer held is given back."""
-        self._end(event.link)
-        if not event.link.is_over and event.link.port.is_open:
-            event.link.detach(closed=event.is_closed)
+        self._served.detached(event)
 
     def _link_failed(self, event: LinkFailed) -> None:
-        self._end(event.link)
+        self.end_link(event.link, closed=False)
 
     def _session_ended(self, event: SessionEnded) -> None:
-        self._end_links(event.session)
+        self._served.end_session(event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
 
     def _session_failed(self, event: SessionFailed) -> None:
-        self._end_links(event.session)
+        self._served.end_session(event.session)
 
     def _closed(self, _event: Closed) -> None:
         self.lost()
@@ -268,15 +283,6 @@ class Connection:
 
     def _hung_up(self, _event: Lost) -> None:
         self.lost()
-
-    def _end_links(self, session: Session) -> None:
-        for link in session.links:
-            self._end(link)
-
-    def _end(self, link: Link) -> None:
-        endpoint = self._links.pop(link, None)
-        if endpoint is not None:
-            endpoint.gone()
 
 
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {

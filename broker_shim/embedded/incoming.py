@@ -6,9 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Rejected, TransactionalState
+from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node, described
 from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.amqp_types import DecodeError
+from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
     NOT_FOUND,
@@ -19,7 +21,7 @@ from broker_shim.embedded.conditions import (
 from broker_shim.embedded.credit import CreditWindow
 from broker_shim.embedded.local_transaction import LocalTransaction
 from broker_shim.embedded.outcomes import ACCEPTED
-from broker_shim.embedded.receiving import Enqueue, Receiving
+from broker_shim.embedded.receiving import Enqueue, Publish, Receiving
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.events import TransferPiece
@@ -39,11 +41,18 @@ class IncomingLink:
     session's window stays shut: the peer waits, and what it had sent by then is taken.
     """
 
-    def __init__(self, connection: Connection, link: ReceiverLink, node: Node) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        link: ReceiverLink,
+        node: Node,
+        answering: Answering | None = None,
+    ) -> None:
         self._connection = connection
         self._broker = connection.broker
         self._link = link
         self._node = node
+        self._answering = answering
         self._receiving: Receiving | None = None
         self._window = CreditWindow(self._broker.settings.credit)
         self._is_refused = False
@@ -61,13 +70,20 @@ class IncomingLink:
         self._end_receiving()
 
     def on_flow(self) -> None:
-        """The peer told how it stands: nothing to do here."""
+        """The peer told how it stands: how many it sent may be more than we knew."""
+        if not self.is_gone and self._link.is_answered:
+            self._give_credit()
+            self._connection.has_output()
 
     def on_disposition(self, delivery: Delivery) -> None:
-        """A change of state of one that we have read and will answer."""
+        """A change of state of one that we have read and will answer, or did."""
+        if self._answering is not None and delivery.is_settled and self._answering.holds(delivery):
+            self._answering.settled(delivery)
 
-    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
+    def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave up what it was sending."""
+        if self._answering is not None and delivery.is_resumed:
+            self._answering.settled(delivery)
         self._end_receiving()
         self._give_credit()
 
@@ -77,6 +93,8 @@ class IncomingLink:
             return
         receiving = self._receiving
         if receiving is None:
+            if self._answering is not None and self._is_known(piece, self._answering):
+                return
             receiving = self._receiving = Receiving(
                 self._broker, self._node, self._connection.now_us
             )
@@ -96,6 +114,20 @@ class IncomingLink:
             self._window.used()
             self._broker.metrics.received += 1
             self._publish(piece.delivery, receiving)
+
+    def _is_known(self, piece: TransferPiece, answering: Answering) -> bool:
+        """Whether it was stored before: then it is read past, and answered at its end."""
+        delivery = piece.delivery
+        if not answering.knows(delivery):
+            if not delivery.is_resumed:
+                answering.started()
+            return False
+        if piece.is_last and delivery.is_settled:
+            answering.settled(delivery)
+        elif piece.is_last:
+            self._window.used()
+            self._accept(delivery)
+        return True
 
     def _end_receiving(self) -> None:
         self._receiving = None
@@ -144,9 +176,18 @@ class IncomingLink:
             unroutable = Refusal(NOT_FOUND, f"no queue for this message: {described(node)}")
             self._refuse(delivery, unroutable, transaction)
         elif transaction is None:
-            enqueue(queues, partial(self._stored, delivery, None), self._broker.publish)
+            self._store(delivery, queues, enqueue)
         else:
             self._publish_within(transaction, delivery, receiving.held_bytes, queues, enqueue)
+
+    def _store(self, delivery: Delivery, queues: set[str], enqueue: Enqueue) -> None:
+        stored: OnComplete = partial(self._stored, delivery, None)
+        publish: Publish = self._broker.publish
+        if self._answering is not None and not delivery.is_settled:
+            stored = self._answering.tracked(stored)
+            noted = (self._answering.noting(delivery.tag),)
+            publish = partial(self._broker.publish, along=noted)
+        enqueue(queues, stored, publish)
 
     def _publish_within(
         self,
@@ -184,10 +225,29 @@ class IncomingLink:
                 self._window.used()  # given back by `_refuse`
             self._refuse(delivery, refusal_of(error), transaction)
             return
+        if transaction is None:
+            self._accept(delivery)
+            return
+        self._window.done()
+        if not self.is_gone:
+            delivery.dispose(_within(transaction, ACCEPTED))
+            self._answered()
+
+    def _accept(self, delivery: Delivery) -> None:
+        """It is stored: say so."""
+        answering = self._answering
         self._window.done()
         if self.is_gone:
             return
-        delivery.dispose(_within(transaction, ACCEPTED))
+        if answering is None:
+            delivery.dispose(ACCEPTED)
+        elif delivery.is_settled:
+            answering.settled(delivery)
+        else:
+            answering.accept(delivery)
+        self._answered()
+
+    def _answered(self) -> None:
         self._give_credit()
         self._connection.has_output()
 
@@ -201,8 +261,7 @@ class IncomingLink:
         if self.is_gone:
             return
         delivery.dispose(_within(transaction, Rejected(error_of(refusal))))
-        self._give_credit()
-        self._connection.has_output()
+        self._answered()
 
     def _probe(self) -> None:
         self._window.probe()
@@ -215,6 +274,8 @@ class IncomingLink:
         more = self._window.to_give(credit)
         may_give = not (self._is_refused or self._broker.is_stopping or self._link.is_gone)
         if more and may_give:
+            if self._answering is not None:
+                self._answering.granted(credit + more)
             self._link.flow(credit + more)
 
 

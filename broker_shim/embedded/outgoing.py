@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,17 @@ from broker_shim.amqp_1_0.composites import (
     Released,
     TransactionalState,
 )
+from broker_shim.completion import OnComplete
 from broker_shim.embedded.conditions import refusal_of
 from broker_shim.embedded.delivering import Delivering
+from broker_shim.embedded.links import Held
 from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
 from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.resuming import Resumed, Resuming
 from broker_shim.embedded.retiring import Retiring
 from broker_shim.embedded.taking import Taken
 from broker_shim.errors import StoreError
+from broker_shim.links import LinkEndpoint, holder_of
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.selectors import Selector
@@ -46,6 +50,7 @@ class OutgoingLink:
     Attributes:
         holder: What the store knows it by.
         link: Of the protocol.
+        resuming: What it held when it was attached; None if nothing.
         has_ended: True from `gone` on.
     """
 
@@ -54,24 +59,25 @@ class OutgoingLink:
         connection: Connection,
         link: SenderLink,
         queue: QueueDispatch,
-        holder: str,
+        endpoint: LinkEndpoint,
         *,
         is_settled: bool,
-        is_temporary: bool,
         selector: Selector | None = None,
+        resumed: Resumed | None = None,
     ) -> None:
         self._connection = connection
         self.broker = connection.broker
         self.link = link
         self.queue = queue
-        self.holder = holder
+        self._terminus = endpoint.terminus
+        self.holder = holder_of(endpoint.terminus.key)
         self.now_us = connection.now_us
         self._is_settled = is_settled
-        self._is_temporary = is_temporary
         self._selector = selector
         self._unsettled: dict[Delivery, Taken] = {}
         self._delivering = Delivering(self, is_settled=is_settled)
         self._retiring = Retiring(self)
+        self.resuming = None if resumed is None else Resuming(self, resumed)
         self.credit = 0
         self.has_ended = False
 
@@ -83,22 +89,26 @@ class OutgoingLink:
     def start(self) -> None:
         """Take a place at the queue."""
         self.queue.add(self, self._selector)
+        if self.resuming is not None:
+            self.resuming.start()
         self.on_flow()
 
     def gone(self) -> None:
-        """The link, its session or its connection ended: what it held is given back."""
+        """The link, its session or its connection ended: what it held is given back or kept."""
         self.has_ended = True
         self.credit = 0
         self.queue.discard(self)
-        held, self._unsettled = self._unsettled, {}
-        for taken in held.values():
-            taken.release()
         self._delivering.gone()
-        if self._is_temporary:
-            self.broker.destroy_queue(self.queue.name)
-            return
-        for taken in held.values():
-            self.give_back(taken.message_id, failed=True)
+        held = {} if self.resuming is None else self.resuming.left()
+        for delivery, taken in self._unsettled.items():
+            taken.release()
+            held[delivery.tag] = Held(taken.message_id, self.queue.name)
+        self._unsettled = {}
+        self.end_holding(held)
+
+    def end_holding(self, held: Mapping[bytes, Held]) -> None:
+        """See `Links.end_holding`."""
+        self.broker.links.end_holding(self._terminus, held)
 
     @property
     def room_bytes(self) -> int:
@@ -119,6 +129,11 @@ class OutgoingLink:
             return
         self._delivering.write()
         self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
+        if self.resuming is not None:
+            room = min(self.link.resume_credit, _BATCH) - self._delivering.count
+            for message_id in self.resuming.take(room):
+                self.credit = max(0, self.credit - 1)
+                self._delivering.resume(message_id)
         self.broker.wanted(self.queue.name)
         if self.link.is_draining:
             self.broker.dispatch()
@@ -171,6 +186,14 @@ class OutgoingLink:
             del self._unsettled[delivery]
             taken.release()
 
+    def decide(self, delivery: Delivery, message_id: int) -> None:
+        """The peer has decided about a delivery while the link was not attached."""
+        _DECISIONS[type(delivery.remote_state)](self, delivery, message_id)
+
+    def leave(self) -> None:
+        """Detach, for the peer to attach again."""
+        self._connection.leave(self.link)
+
     def _decided_within(self, delivery: Delivery, taken: Taken) -> None:
         """It decided in a transaction: that has the delivery from now on."""
         try:
@@ -199,14 +222,19 @@ class OutgoingLink:
             self.broker.calls.messages.forget(message_id)
             self._settle(delivery, ACCEPTED, error)
 
-        self.broker.settlement.remove(message_id, self.queue.name, self.holder, done)
+        self._remove(message_id, done)
 
     def _rejected(self, delivery: Delivery, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
             self.broker.metrics.rejected += error is None
             self._settle(delivery, REJECTED, error)
 
-        outcome = rejection(delivery.remote_state)
+        self._remove(message_id, done, rejection(delivery.remote_state))
+
+    def _remove(
+        self, message_id: int, done: OnComplete, outcome: dict[str, str] | None = None
+    ) -> None:
+        done = self.broker.links.tracked(self._terminus, done)
         self.broker.settlement.remove(message_id, self.queue.name, self.holder, done, outcome)
 
     def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
@@ -234,7 +262,10 @@ class OutgoingLink:
         delay_s: float = 0.0,
     ) -> None:
         """Make a message that this link holds available again; answer `delivery` with `state`."""
-        done = None if delivery is None else partial(self._settle, delivery, state)
+        done = None
+        if delivery is not None:
+            settle = partial(self._settle, delivery, state)
+            done = self.broker.links.tracked(self._terminus, settle)
         queue, holder = self.queue.name, self.holder
         give_back = self.broker.settlement.give_back
         give_back(message_id, queue, holder, failed=failed, on_done=done, delay_s=delay_s)
@@ -249,6 +280,8 @@ class OutgoingLink:
         if not self.is_gone:
             delivery.dispose(state)
             self._connection.has_output()
+            if self.resuming is not None:
+                self.resuming.end_if_worked_off()
 
     def caught_up(self) -> None:
         """See `Consumer.caught_up`: a drain is over, unless something is under way."""

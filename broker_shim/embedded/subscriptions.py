@@ -7,12 +7,12 @@ the client id, and the link's name:
     link name            container   capabilities    subscription
     news                 client id   -               `news` of that client
     news, news|2, …      client id   shared          the same for all of them, of that client
-    news|volatile1, …    client id   shared          likewise, until its last link ends
     news|global, …       any         shared global   the same for everybody
-    news|global-volatile1, …         shared global   likewise, until its last link ends
+    news|volatile1, …    client id   shared          of that client, until its last link ends
+    news|global-volatile1, …         shared global   of everybody, until its last link ends
 
 A shared subscription is a terminus that several links stand for; its key is that of its first
-link, without a container if it is everybody's.
+link, without a container if it is everybody's. The last two are those that are not durable.
 """
 
 from __future__ import annotations
@@ -42,21 +42,19 @@ class Subscription(NamedTuple):
     is_volatile: bool
 
 
-def subscription_of(key: LinkKey, capabilities: Container[str]) -> Subscription:
+def subscription_of(
+    key: LinkKey, capabilities: Container[str], *, is_durable: bool
+) -> Subscription:
     """The subscription of a link with these capabilities of its source."""
     if "shared" not in capabilities:
         return Subscription(key, is_shared=False, is_volatile=False)
-    base, _, suffix = key.name.partition(DELIMITER)
-    is_volatile = "volatile" in suffix
     is_global = "global" in capabilities
-    name = base
-    if is_global:
-        name += DELIMITER + ("global-volatile" if is_volatile else "global")
-    elif is_volatile:
-        name += DELIMITER + "volatile"
+    name, _, _ = key.name.partition(DELIMITER)
+    suffix = ("global" if is_global else "", "" if is_durable else "volatile")
+    name = DELIMITER.join([name, *filter(None, suffix)])
     container = _ANYBODY if is_global else key.remote_container_id
     shared = LinkKey(container, name, Role.SENDER)
-    return Subscription(shared, is_shared=True, is_volatile=is_volatile)
+    return Subscription(shared, is_shared=True, is_volatile=not is_durable)
 
 
 def looked_up(key: LinkKey, desired: Container[str]) -> LinkKey:

@@ -69,6 +69,11 @@ class Link:
         return not is_attached or not self.port.is_open
 
     @property
+    def is_answered(self) -> bool:
+        """True once the peer's attach was answered."""
+        return self._is_answered
+
+    @property
     def is_over(self) -> bool:
         """True once both sides detached."""
         return self._state is EndpointState.ENDED

@@ -42,6 +42,11 @@ class SenderLink(Link):
         return 0 if self.is_gone or self.is_incomplete else self._credit.available
 
     @property
+    def resume_credit(self) -> int:
+        """Deliveries that may still be resumed with their payload."""
+        return 0 if self.is_gone else self._credit.available
+
+    @property
     def is_draining(self) -> bool:
         """True while the peer waits for the credit to be used or given up: see `drained`."""
         return self._credit.is_draining

@@ -64,7 +64,8 @@ class Client(Bench):
         return link
 
     def sending(self, address: str, session: Any = None) -> Any:
-        link = (session or self.session).sender(f"to {address}")
+        name = f"to {address}" if session is None else f"to {address} on another session"
+        link = (session or self.session).sender(name)
         link.target.address = address
         link.open()
         self.exchange()
