@@ -80,18 +80,17 @@ def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
 
 def _links(spark: SparkSession, names: dict[str, str], kinds: frozenset[str]) -> list[DataFrame]:
     """What becomes of links and of their deliveries."""
-    linked, delivered = ("fold_tail",), ("fold_tail", "linked")
-    found = []
+    found, steps = [], ("fold_tail", "linked")
     if kinds & {"attached", "detached"}:
-        rows = spark.sql(text("linked", linked, names)).where("binding_key IS NULL")
-        found.append(_shaped(rows.withColumn("part", F.lit("link"))))
-    if kinds & {"unsettled", "settled"}:
-        rows = spark.sql(text("delivered", delivered, names))
-        found.append(_shaped(rows.withColumn("part", F.lit("delivery"))))
-    if "detached" in kinds:
-        rows = spark.sql(text("forgotten", (*delivered, "delivered"), names))
-        found.append(_shaped(rows.selectExpr("*", "'delivery' part", "'drop' change")))
-    return found
+        links = spark.sql(text("linked", steps[:1], names)).where("binding_key IS NULL")
+        found.append(links.withColumn("part", F.lit("link")))
+    if "unsettled" in kinds:
+        begun = spark.sql(text("delivered", steps, names)).where("change = 'put'")
+        found.append(begun.withColumn("part", F.lit("delivery")))
+    if kinds & {"settled", "detached"}:
+        ended = spark.sql(text("forgotten", (*steps, "delivered"), names))
+        found.append(ended.selectExpr("*", "'delivery' part", "'drop' change"))
+    return [_shaped(frame) for frame in found]
 
 
 def _shaped(frame: DataFrame, *, has_block: bool = True) -> DataFrame:

@@ -144,11 +144,11 @@ class LinkLedger(WiringLedger):
         return Step(record, self.link_tier(record.holder) >= TerminusDurability.UNSETTLED_STATE)
 
     def _tier(self, detail: Mapping[str, Any]) -> TerminusDurability:
-        try:
-            asked = TerminusDurability(detail["durability"])
-        except (KeyError, ValueError, TypeError) as reason:
-            raise InvalidRequest("the durability of a link is 0, 1 or 2") from reason
-        return min(asked, self.link_durability)
+        asked = detail.get("durability")
+        if not isinstance(asked, int) or isinstance(asked, bool) or not 0 <= asked <= 2:
+            message = f"durability {asked!r} of a link: 0, 1 or 2"
+            raise InvalidRequest(message)
+        return min(TerminusDurability(asked), self.link_durability)
 
     def _link(self, link: str) -> fold.Link:
         there = self.state.links.get(link)
