@@ -20,6 +20,7 @@ from broker_shim.embedded.attaching import (
     refuse_node,
     temporary_name,
 )
+from broker_shim.embedded.conditions import INVALID_FIELD, Refusal
 from broker_shim.embedded.coordinator import attach_coordinator
 from broker_shim.embedded.incoming import IncomingLink
 from broker_shim.embedded.own_queue import dynamic_queue
@@ -45,6 +46,9 @@ def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
 
 
 def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
+    if link.remote.target is None and link.remote.source is None:
+        refuse(connection, link, Refusal(INVALID_FIELD, "an attach needs a source or a target"))
+        return
     broker, remote = connection.broker, link.remote.target or Target()
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:

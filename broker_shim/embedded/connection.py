@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -68,6 +69,7 @@ class Connection:
         access: How the peer got in.
         login: Who it is.
         transactions: Of this peer.
+        unfinished_bytes: Of messages of all its links that have not come whole.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Connection:
         self.number = next(_numbers)
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
+        self.unfinished_bytes = 0
         self._unsent_bytes = 0
         self._has_output = has_output
         self.transactions = Transactions(broker)
@@ -137,7 +140,8 @@ class Connection:
         """Act on everything that happened; a fault of ours ends this connection only."""
         try:
             for event in self._machine.events():
-                _HANDLERS[type(event)](self, event)
+                if self._machine.is_opened or type(event) in _BEFORE_OUR_OPEN:
+                    _HANDLERS[type(event)](self, event)
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("connection %d: an event failed", self.number)
             self.close(Refusal(INTERNAL_ERROR, "the broker failed on this connection: see its log"))
@@ -222,10 +226,11 @@ class Connection:
         if self._machine.is_closed:
             return
         refusal = self.login.opens(self.broker.settings.max_connections_per_user)
-        if refusal is None:
-            self._machine.open(offered_capabilities=_OFFERED)
-        else:
+        if refusal is not None:
             self.close(refusal)
+            return
+        with suppress(InvalidCommand):  # closed by the peer since: `_closed` answers both
+            self._machine.open(offered_capabilities=_OFFERED)
 
     def _session_begun(self, event: SessionBegun) -> None:
         if not event.session.is_gone:
@@ -284,6 +289,10 @@ class Connection:
     def _hung_up(self, _event: Lost) -> None:
         self.lost()
 
+
+_BEFORE_OUR_OPEN = {Authenticated, AuthenticationFailed, Opened, Closed, ConnectionFailed, Lost}
+"""If the peer closed with the same bytes, there is no open of ours, and nothing it began matters:
+it had no credit."""
 
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
     Authenticated: lambda connection, event: connection.login.passed(event),

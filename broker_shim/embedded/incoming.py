@@ -14,6 +14,7 @@ from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
     NOT_FOUND,
+    RESOURCE_LIMIT_EXCEEDED,
     Refusal,
     error_of,
     refusal_of,
@@ -57,6 +58,7 @@ class IncomingLink:
         self._window = CreditWindow(self._broker.settings.credit)
         self._is_refused = False
         self._holds_back = False
+        self._held_bytes = 0
         self._is_refusal_told = False
         self.is_gone = False
 
@@ -108,6 +110,7 @@ class IncomingLink:
             return
         if not piece.is_last:
             self._hold_back(is_full=receiving.is_full)
+            self._count(receiving.held_bytes)
             return
         self._end_receiving()
         if not self._broker.is_stopping:
@@ -132,6 +135,17 @@ class IncomingLink:
     def _end_receiving(self) -> None:
         self._receiving = None
         self._hold_back(is_full=False)
+        self._count(0)
+
+    def _count(self, held_bytes: int) -> None:
+        """So much of a message waits for its end; a peer may not begin any number of them."""
+        self._connection.unfinished_bytes += held_bytes - self._held_bytes
+        self._held_bytes = held_bytes
+        settings = self._broker.settings
+        most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
+        if self._connection.unfinished_bytes > most:
+            text = f"messages of this connection that are not whole: {most} bytes is most"
+            self._end_link(Refusal(RESOURCE_LIMIT_EXCEEDED, text))
 
     def _hold_back(self, *, is_full: bool) -> None:
         """Shut the session's window while the store has to catch up, or open it again."""

@@ -80,6 +80,7 @@ class OutgoingLink:
         self.resuming = None if resumed is None else Resuming(self, resumed)
         self.credit = 0
         self.has_ended = False
+        self._is_refresh_due = False
 
     @property
     def is_gone(self) -> bool:
@@ -147,8 +148,13 @@ class OutgoingLink:
     def refresh(self) -> None:
         """Take more well before all that is under way has come; a drain may be over."""
         is_due = self._delivering.count <= _BATCH // 2 or self.link.is_draining
-        if not self.is_gone and is_due:
-            self.on_flow()
+        if is_due and not self._is_refresh_due:
+            self._is_refresh_due = True  # once, for all that comes in this turn
+            self.broker.before_dispatch(self._refresh)
+
+    def _refresh(self) -> None:
+        self._is_refresh_due = False
+        self.on_flow()
 
     def sent(self, delivery: Delivery, taken: Taken) -> None:
         """A delivery is on its way to the peer, or begins to be."""

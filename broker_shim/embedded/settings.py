@@ -61,6 +61,8 @@ class BrokerSettings:
         max_message_bytes: A link that sends a larger one is detached. Set from the store's limit.
         max_frame_bytes: Largest frame we take, at least 512.
         session_bytes: How much of a session's incoming bytes may wait in memory.
+        max_unfinished_bytes: Of messages that have not come whole, in memory, of one connection; at
+            least one message of `max_message_bytes` may be.
         max_links: Links of one session.
         max_sessions: Sessions of one connection, at most 65,535.
         max_connections: More are closed as they come.
@@ -87,6 +89,7 @@ class BrokerSettings:
     max_message_bytes: int = 128 * _MIB
     max_frame_bytes: int = 32 * 1024
     session_bytes: int = 8 * _MIB
+    max_unfinished_bytes: int = 256 * _MIB
     max_links: int = 1024
     max_sessions: int = 256
     max_connections: int = 1000

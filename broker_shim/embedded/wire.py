@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
-from broker_shim.embedded.headers import HEADERS, Amqp10Session
+from broker_shim.embedded.headers import Amqp10Session
 from broker_shim.embedded.large_delivery import LargeDelivery
 from broker_shim.embedded.taking import Taken
 from broker_shim.protocol_1_0.deliveries import Delivery
@@ -48,7 +48,7 @@ class Wire:
         """
         if taken.expires_at != header.expires_at:
             header = header._replace(expires_at=taken.expires_at)
-        around = HEADERS.of(header).for_session(Amqp10Session(failures, now_us))
+        around = Amqp10Session(failures, now_us).framing(header)
         settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
         if taken.is_large:
             first = self._start(tag, (around.lead,), settled=settled, more=True, waits=waits)

@@ -87,8 +87,8 @@ def offered_mechanisms(
     if not (is_loopback or is_insecure or (settings.tls_cert and can_tell)):
         message = (
             f"--listen {address} is not a loopback address: whoever reaches it could read and write"
-            " every queue, or listen in; give --tls-cert, --tls-key and --users (or --tls-client-ca), or"
-            " say --insecure if that is what you want"
+            " every queue, or listen in; give --tls-cert, --tls-key and --users (or"
+            " --tls-client-ca), or say --insecure if that is what you want"
         )
         raise InvalidRequest(message)
     possible = {"EXTERNAL"} if settings.tls_client_ca else set()
