@@ -15,7 +15,7 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
 )
 from broker_shim.completion import OnComplete
-from broker_shim.embedded.conditions import refusal_of
+from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal, refusal_of
 from broker_shim.embedded.delivering import Delivering
 from broker_shim.embedded.links import Held
 from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
@@ -39,13 +39,20 @@ _BATCH = 100
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
 what may be buffered, however much credit it gave."""
 
+_TXN_ID = "txn-id"
+_RECEIVES_WITHIN = Refusal(
+    NOT_IMPLEMENTED, "receiving in a transaction is not served: settle in one what was received"
+)
+"""Ignored, a rollback would leave with the link what its client takes for given back (4.4.2)."""
+
 
 class OutgoingLink:
     """Our sending end: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one
-    of: on its way to the wire (`Delivering`), in `_unsettled`, under way to be settled; but for one
-    that can never be read, which is left held and said so in the log.
+    of: on its way to the wire (`Delivering`), in `_unsettled`, in a transaction (`Retiring`), under
+    way to be settled; but for one that can never be read, which is left held and said so in the
+    log.
 
     Attributes:
         holder: What the store knows it by.
@@ -123,6 +130,9 @@ class OutgoingLink:
     def on_flow(self) -> None:
         """The peer gave credit, or asks to drain it, or there is room to write again."""
         if self.is_gone:
+            return
+        if _TXN_ID in (self.link.flow_properties or ()):
+            self._connection.detach(self.link, _RECEIVES_WITHIN)
             return
         if self.room_bytes < 0:
             self.credit = 0

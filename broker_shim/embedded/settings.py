@@ -74,7 +74,7 @@ class BrokerSettings:
         buffered_bytes: A session with more than this to write gets no further deliveries.
         max_transactions: Open transactions of one connection.
         max_transaction_operations: Messages sent and settled in one transaction.
-        max_transaction_bytes: Of messages in one transaction that wait in memory for its commit.
+        max_transaction_bytes: Of messages that wait in memory for commits of one connection.
         transaction_timeout_s: A transaction is rolled back so long after its first operation.
         probe_interval_s: How often a link is given a message to try while the store is unavailable.
         stop_timeout_s: How long a clean stop waits for what is under way.

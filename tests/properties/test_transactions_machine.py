@@ -289,14 +289,18 @@ class TransactionMachine(RuleBasedStateMachine):
                 self.on[queue][name] += 1
 
 
-@pytest.mark.parametrize("name", ["recorded", "delta", "remote"])
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        ("recorded", 3),
+        ("delta", 30),  # opening takes a tenth of a second
+        pytest.param("recorded", 1, marks=pytest.mark.thorough),
+        pytest.param("delta", 4, marks=pytest.mark.thorough),
+        pytest.param("remote", 8, marks=pytest.mark.thorough),
+    ],
+)
 @pytest.mark.slow
-def test_a_transaction_is_done_whole_or_not_at_all_whatever_happens(name: str) -> None:
+def test_a_transaction_is_done_whole_or_not_at_all_whatever_happens(name: str, share: int) -> None:
     machine = type(f"{name.title()}Machine", (TransactionMachine,), {"name": name})
-    share = 1 if name == "recorded" else 8  # opening takes a tenth of a second
-    run(
-        machine,
-        settings=settings(
-            max_examples=max(5, settings().max_examples // share), stateful_step_count=30
-        ),
-    )
+    examples = max(2, settings().max_examples // share)
+    run(machine, settings=settings(max_examples=examples, stateful_step_count=30))
