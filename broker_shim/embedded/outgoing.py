@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.amqp_1_0.composites import (
-    Accepted,
-    Modified,
-    Rejected,
-    Released,
-    TransactionalState,
-)
-from broker_shim.completion import OnComplete
+from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal, refusal_of
+from broker_shim.embedded.deciding import DECISIONS, broken_off, released
 from broker_shim.embedded.delivering import Delivering
 from broker_shim.embedded.links import Held
-from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.resuming import Resumed, Resuming
 from broker_shim.embedded.retiring import Retiring
 from broker_shim.embedded.taking import Taken
-from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, holder_of
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.sender import SenderLink
@@ -57,6 +47,7 @@ class OutgoingLink:
     Attributes:
         holder: What the store knows it by.
         link: Of the protocol.
+        terminus: Our end of it, which may outlive this.
         resuming: What it held when it was attached; None if nothing.
         has_ended: True from `gone` on.
     """
@@ -76,8 +67,8 @@ class OutgoingLink:
         self.broker = connection.broker
         self.link = link
         self.queue = queue
-        self._terminus = endpoint.terminus
-        self.holder = holder_of(endpoint.terminus.key)
+        self.terminus = endpoint.terminus
+        self.holder = holder_of(self.terminus.key)
         self.now_us = connection.now_us
         self._is_settled = is_settled
         self._selector = selector
@@ -112,11 +103,7 @@ class OutgoingLink:
             taken.release()
             held[delivery.tag] = Held(taken.message_id, self.queue.name)
         self._unsettled = {}
-        self.end_holding(held)
-
-    def end_holding(self, held: Mapping[bytes, Held]) -> None:
-        """See `Links.end_holding`."""
-        self.broker.links.end_holding(self._terminus, held)
+        self.broker.links.end_holding(self.terminus, held)
 
     @property
     def room_bytes(self) -> int:
@@ -139,12 +126,9 @@ class OutgoingLink:
             self.wait_for_room()
             return
         self._delivering.write()
-        self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
         if self.resuming is not None:
-            room = min(self.link.resume_credit, _BATCH) - self._delivering.count
-            for message_id in self.resuming.take(room):
-                self.credit = max(0, self.credit - 1)
-                self._delivering.resume(message_id)
+            self.resuming.go_on(self._delivering, _BATCH)
+        self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
         self.broker.wanted(self.queue.name)
         if self.link.is_draining:
             self.broker.dispatch()
@@ -191,20 +175,16 @@ class OutgoingLink:
         if isinstance(delivery.remote_state, TransactionalState):
             self._decided_within(delivery, taken)
             return
-        decide = _DECISIONS.get(type(delivery.remote_state))
+        decide = DECISIONS.get(type(delivery.remote_state))
         if decide is None and delivery.is_settled:
-            decide = OutgoingLink._released
+            decide = released
         if decide is not None:
             if self._delivering.decided(delivery):
-                decide = OutgoingLink._broken_off
+                decide = broken_off
             decide(self, delivery, taken.message_id)
             # Last: were it not known, a decision that failed would hold the message for ever.
             del self._unsettled[delivery]
             taken.release()
-
-    def decide(self, delivery: Delivery, message_id: int) -> None:
-        """The peer has decided about a delivery while the link was not attached."""
-        _DECISIONS[type(delivery.remote_state)](self, delivery, message_id)
 
     def leave(self) -> None:
         """Detach, for the peer to attach again."""
@@ -223,7 +203,7 @@ class OutgoingLink:
         del self._unsettled[delivery]  # first: it may come back at once
         if self._delivering.decided(delivery):
             transaction.spoil("it was decided about a message before all of it was sent")
-            self._broken_off(delivery, taken.message_id)
+            broken_off(self, delivery, taken.message_id)
             taken.release()
         else:
             self._retiring.retire(transaction, delivery, taken)
@@ -232,64 +212,10 @@ class OutgoingLink:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
         self._unsettled[delivery] = taken
 
-    def _accepted(self, delivery: Delivery, message_id: int) -> None:
-        def done(error: StoreError | None) -> None:
-            self.broker.metrics.accepted += error is None
-            self.broker.calls.messages.forget(message_id)
-            self._settle(delivery, ACCEPTED, error)
-
-        self._remove(message_id, done)
-
-    def _rejected(self, delivery: Delivery, message_id: int) -> None:
-        def done(error: StoreError | None) -> None:
-            self.broker.metrics.rejected += error is None
-            self._settle(delivery, REJECTED, error)
-
-        self._remove(message_id, done, rejection(delivery.remote_state))
-
-    def _remove(
-        self, message_id: int, done: OnComplete, outcome: dict[str, str] | None = None
-    ) -> None:
-        done = self.broker.links.tracked(self._terminus, done)
-        self.broker.settlement.remove(message_id, self.queue.name, self.holder, done, outcome)
-
-    def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
-        """It decided before it had all of it: whatever it said, it cannot have used the message."""
-        self.give_back(message_id, failed=True)
-
-    def _released(self, delivery: Delivery, message_id: int) -> None:
-        self.give_back(message_id, failed=False, delivery=delivery, state=RELEASED)
-
-    def _modified(self, delivery: Delivery, message_id: int) -> None:
-        """Message annotations of the outcome are not kept: stored messages are immutable."""
-        remote: Modified = delivery.remote_state
-        if remote.undeliverable_here:
-            self.queue.refuse(message_id, self)
-        failed = remote.delivery_failed is True
-        self.give_back(message_id, failed=failed, delivery=delivery, state=MODIFIED)
-
-    def give_back(
-        self,
-        message_id: int,
-        *,
-        failed: bool,
-        delivery: Delivery | None = None,
-        state: object = None,
-        delay_s: float = 0.0,
-    ) -> None:
-        """Make a message that this link holds available again; answer `delivery` with `state`."""
-        done = None
-        if delivery is not None:
-            settle = partial(self._settle, delivery, state)
-            done = self.broker.links.tracked(self._terminus, settle)
-        queue, holder = self.queue.name, self.holder
+    def give_back(self, message_id: int, *, failed: bool, delay_s: float = 0.0) -> None:
+        """Make a message that this link holds available again."""
         give_back = self.broker.settlement.give_back
-        give_back(message_id, queue, holder, failed=failed, on_done=done, delay_s=delay_s)
-
-    def _settle(self, delivery: Delivery, state: object, error: StoreError | None) -> None:
-        """Confirm to the peer, with its own outcome; after an error nothing is confirmed."""
-        if error is None:
-            self.confirm(delivery, state)
+        give_back(message_id, self.queue.name, self.holder, failed=failed, delay_s=delay_s)
 
     def confirm(self, delivery: Delivery, state: object) -> None:
         """Settle a delivery with the outcome that the peer chose, now that it is durable."""
@@ -306,11 +232,3 @@ class OutgoingLink:
             self.link.drained()
             self.credit = 0
             self._connection.has_output()
-
-
-_DECISIONS: dict[type, Callable[[OutgoingLink, Delivery, int], None]] = {
-    Accepted: OutgoingLink._accepted,  # noqa: SLF001  # a table of this class's own methods
-    Rejected: OutgoingLink._rejected,  # noqa: SLF001
-    Released: OutgoingLink._released,  # noqa: SLF001
-    Modified: OutgoingLink._modified,  # noqa: SLF001
-}

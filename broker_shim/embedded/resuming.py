@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Accepted
+from broker_shim.embedded.deciding import DECISIONS
 from broker_shim.embedded.links import Held
 from broker_shim.links.terminus import DeliveryState
 from broker_shim.protocol_1_0.link import Link
@@ -27,6 +28,7 @@ from broker_shim.protocol_1_0.resumption import Step, decide, to_tell
 from broker_shim.protocol_1_0.sender import SenderLink
 
 if TYPE_CHECKING:
+    from broker_shim.embedded.delivering import Delivering
     from broker_shim.embedded.outgoing import OutgoingLink
 
 
@@ -100,17 +102,18 @@ class Resuming:
                 outcome = (link.remote.unsettled or {})[tag]
                 delivery = link.resume(tag, state=outcome)
                 delivery.remote_state = outcome
-                self.owner.decide(delivery, held.message_id)
+                DECISIONS[type(outcome)](self.owner, delivery, held.message_id)
             elif step is Step.RESUME:
                 self.to_send[tag] = held
             else:
                 self.kept[tag] = held
         self.end_if_worked_off()
 
-    def take(self, count: int) -> list[int]:
-        """Messages to be sent again now, `count` at most."""
-        tags = list(self.to_send)[: max(0, count)]
-        return [self.to_send.pop(tag).message_id for tag in tags]
+    def go_on(self, delivering: Delivering, most: int) -> None:
+        """Send again what there is credit for; `most` messages may be under way."""
+        room = min(self.owner.link.resume_credit, most) - delivering.count
+        for tag in list(self.to_send)[: max(0, room)]:
+            delivering.resume(self.to_send.pop(tag).message_id)
 
     def send_later(self, message_id: int, delay_s: float) -> None:
         """One that was taken could not be sent: when there is credit, or after a delay."""
@@ -122,7 +125,7 @@ class Resuming:
     def _send_after_all(self, message_id: int) -> None:
         self.send_later(message_id, 0.0)
         if self.owner.has_ended:
-            self.owner.end_holding(self.left())
+            self.owner.broker.links.end_holding(self.owner.terminus, self.left())
         self.owner.on_flow()
 
     def end_if_worked_off(self) -> None:

@@ -102,8 +102,7 @@ def serve(
 
     entrance.guard.counts = metrics = Metrics()
     calls = StoreCalls(store, inbox, fatal)
-    registry = LinkRegistry(*link_stores_of(store))
-    broker = Broker(calls, settings, metrics, loop.later, registry)
+    broker = Broker(calls, settings, metrics, loop.later, LinkRegistry(*link_stores_of(store)))
     try:
         listening = listening_socket(entrance.address)
         recover(store, broker)
