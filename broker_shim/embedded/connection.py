@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.attach import attach
-from broker_shim.embedded.conditions import (
-    CONNECTION_FORCED,
-    INTERNAL_ERROR,
-    Refusal,
-    error_of,
-)
+from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
 from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
 from broker_shim.embedded.login import Login
 from broker_shim.embedded.served import Served
@@ -261,19 +256,10 @@ class Connection:
             if endpoint is not None:
                 endpoint.on_disposition(delivery)
 
-    def _link_detached(self, event: LinkDetached) -> None:
-        self._served.detached(event)
-
-    def _link_failed(self, event: LinkFailed) -> None:
-        self.end_link(event.link, closed=False)
-
     def _session_ended(self, event: SessionEnded) -> None:
         self._served.end_session(event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
-
-    def _session_failed(self, event: SessionFailed) -> None:
-        self._served.end_session(event.session)
 
     def _closed(self, _event: Closed) -> None:
         self.lost()
@@ -286,29 +272,26 @@ class Connection:
         text = ascii(f"{event.error.condition}: {event.error.description}"[:200])
         _log.info("connection %d ended: %s", self.number, text)
 
-    def _hung_up(self, _event: Lost) -> None:
-        self.lost()
-
 
 _BEFORE_OUR_OPEN = {Authenticated, AuthenticationFailed, Opened, Closed, ConnectionFailed, Lost}
 """If the peer closed with the same bytes, there is no open of ours, and nothing it began matters:
 it had no credit."""
 
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
-    Authenticated: lambda connection, event: connection.login.passed(event),
-    AuthenticationFailed: lambda connection, event: connection.login.failed(event),
+    Authenticated: lambda peer, event: peer.login.passed(event),
+    AuthenticationFailed: lambda peer, event: peer.login.failed(event),
     Opened: Connection._opened,  # noqa: SLF001  # a table of its own methods
     SessionBegun: Connection._session_begun,  # noqa: SLF001
     SessionEnded: Connection._session_ended,  # noqa: SLF001
-    SessionFailed: Connection._session_failed,  # noqa: SLF001
+    SessionFailed: lambda peer, event: peer._served.end_session(event.session),  # noqa: SLF001
     LinkAttached: Connection._link_attached,  # noqa: SLF001
-    LinkDetached: Connection._link_detached,  # noqa: SLF001
-    LinkFailed: Connection._link_failed,  # noqa: SLF001
+    LinkDetached: lambda peer, event: peer._served.detached(event),  # noqa: SLF001
+    LinkFailed: lambda peer, event: peer.end_link(event.link, closed=False),
     FlowReceived: Connection._flow,  # noqa: SLF001
     TransferPiece: Connection._transfer,  # noqa: SLF001
     DeliveryAborted: Connection._aborted,  # noqa: SLF001
     DispositionReceived: Connection._disposition,  # noqa: SLF001
     Closed: Connection._closed,  # noqa: SLF001
     ConnectionFailed: Connection._failed,  # noqa: SLF001
-    Lost: Connection._hung_up,  # noqa: SLF001
+    Lost: lambda peer, _event: peer.lost(),
 }
