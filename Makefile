@@ -88,6 +88,8 @@ soak: setup  ## kill -9 at random points, hundreds of times; ten minutes of near
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SERVICE_KILLS=$(or $(KILLS),300) \
 	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
+	@SPARKSTORE_LINK_KILLS=$(or $(KILLS),100) \
+	    $(BIN)/python -m pytest tests/system/test_links_killed.py
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
 	@$(BIN)/python -m tests.benchmarks.fuzz_amqp 600
 	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_killed_jobs.py \

@@ -125,6 +125,10 @@ class Look:
             statement(name, views | {key: str(value) for key, value in values.items()})
         )
 
+    def held(self) -> DataFrame:
+        """Entries that somebody holds who cannot come back for them."""
+        return self.rows("reconcile_held", others=self.others)
+
     def lost_content(self) -> DataFrame:
         """Messages on a queue whose header is nowhere, or not all of whose body is there."""
         ids = "coalesce(min(message_id), 0) AS least", "coalesce(max(message_id), 0) AS largest"

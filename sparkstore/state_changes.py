@@ -65,6 +65,8 @@ def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
     if kinds & _WIRING_KINDS:
         wired = spark.sql(text("wired", ("fold_tail", "changes"), names))
         found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
+    for change in _links(spark, names, kinds):
+        found = found.unionByName(change)
     if told.has_requests:
         membered = spark.sql(text("membered", ("fold_tail", "decided", "refusals"), names))
         found = found.unionByName(
@@ -73,6 +75,22 @@ def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
     if told.has_staged:
         staged = spark.sql(text("staged", ("fold_tail", "brought"), names))
         found = found.unionByName(_shaped(staged.selectExpr("*", "'staged' part"), has_block=False))
+    return found
+
+
+def _links(spark: SparkSession, names: dict[str, str], kinds: frozenset[str]) -> list[DataFrame]:
+    """What becomes of links and of their deliveries."""
+    linked, delivered = ("fold_tail",), ("fold_tail", "linked")
+    found = []
+    if kinds & {"attached", "detached"}:
+        rows = spark.sql(text("linked", linked, names)).where("binding_key IS NULL")
+        found.append(_shaped(rows.withColumn("part", F.lit("link"))))
+    if kinds & {"unsettled", "settled"}:
+        rows = spark.sql(text("delivered", delivered, names))
+        found.append(_shaped(rows.withColumn("part", F.lit("delivery"))))
+    if "detached" in kinds:
+        rows = spark.sql(text("forgotten", (*delivered, "delivered"), names))
+        found.append(_shaped(rows.selectExpr("*", "'delivery' part", "'drop' change")))
     return found
 
 

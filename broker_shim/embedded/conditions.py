@@ -15,6 +15,7 @@ from broker_shim.errors import (
     StoreError,
     Unavailable,
 )
+from broker_shim.transactions.refusals import TransactionRefused
 
 NOT_FOUND = "amqp:not-found"
 UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
@@ -25,6 +26,7 @@ INTERNAL_ERROR = "amqp:internal-error"
 PRECONDITION_FAILED = "amqp:precondition-failed"
 RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 RESOURCE_LOCKED = "amqp:resource-locked"
+STOLEN = "amqp:link:stolen"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 CONNECTION_FORCED = "amqp:connection:forced"
 
@@ -52,6 +54,8 @@ _CONDITIONS: tuple[tuple[type[StoreError], str], ...] = (
 
 def refusal_of(error: StoreError) -> Refusal:
     """What a client is told about an error of the store."""
+    if isinstance(error, TransactionRefused):
+        return Refusal(error.condition, str(error))
     for kind, condition in _CONDITIONS:
         if isinstance(error, kind):
             return Refusal(condition, str(error))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from broker_shim.amqp_1_0.composites import Rejected
+from broker_shim.amqp_1_0.composites import Rejected, TransactionalState
+from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node, described
 from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.amqp_types import DecodeError
+from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
     NOT_FOUND,
@@ -17,13 +20,15 @@ from broker_shim.embedded.conditions import (
     refusal_of,
 )
 from broker_shim.embedded.credit import CreditWindow
+from broker_shim.embedded.local_transaction import LocalTransaction
 from broker_shim.embedded.outcomes import ACCEPTED
-from broker_shim.embedded.receiving import Receiving
+from broker_shim.embedded.receiving import Enqueue, Publish, Receiving
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.security.permissions import Act
+from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -37,11 +42,18 @@ class IncomingLink:
     session's window stays shut: the peer waits, and what it had sent by then is taken.
     """
 
-    def __init__(self, connection: Connection, link: ReceiverLink, node: Node) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        link: ReceiverLink,
+        node: Node,
+        answering: Answering | None = None,
+    ) -> None:
         self._connection = connection
         self._broker = connection.broker
         self._link = link
         self._node = node
+        self._answering = answering
         self._receiving: Receiving | None = None
         self._window = CreditWindow(self._broker.settings.credit)
         self._is_refused = False
@@ -60,13 +72,20 @@ class IncomingLink:
         self._end_receiving()
 
     def on_flow(self) -> None:
-        """The peer told how it stands: nothing to do here."""
+        """The peer told how it stands: how many it sent may be more than we knew."""
+        if not self.is_gone and self._link.is_answered:
+            self._give_credit()
+            self._connection.has_output()
 
     def on_disposition(self, delivery: Delivery) -> None:
-        """A change of state of one that we have read and will answer."""
+        """A change of state of one that we have read and will answer, or did."""
+        if self._answering is not None and delivery.is_settled and self._answering.holds(delivery):
+            self._answering.settled(delivery)
 
-    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
+    def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave up what it was sending."""
+        if self._answering is not None and delivery.is_resumed:
+            self._answering.settled(delivery)
         self._end_receiving()
         self._give_credit()
 
@@ -76,6 +95,8 @@ class IncomingLink:
             return
         receiving = self._receiving
         if receiving is None:
+            if self._answering is not None and self._is_known(piece, self._answering):
+                return
             receiving = self._receiving = Receiving(
                 self._broker, self._node, self._connection.now_us
             )
@@ -96,6 +117,20 @@ class IncomingLink:
             self._window.used()
             self._broker.metrics.received += 1
             self._publish(piece.delivery, receiving)
+
+    def _is_known(self, piece: TransferPiece, answering: Answering) -> bool:
+        """Whether it was stored before: then it is read past, and answered at its end."""
+        delivery = piece.delivery
+        if not answering.knows(delivery):
+            if not delivery.is_resumed:
+                answering.started()
+            return False
+        if piece.is_last and delivery.is_settled:
+            answering.settled(delivery)
+        elif piece.is_last:
+            self._window.used()
+            self._accept(delivery)
+        return True
 
     def _end_receiving(self) -> None:
         self._receiving = None
@@ -132,32 +167,69 @@ class IncomingLink:
 
     def _publish(self, delivery: Delivery, receiving: Receiving) -> None:
         try:
+            transaction = self._connection.transactions.named_by(delivery.remote_state)
+        except TransactionRefused as refusal:
+            self._end_link(refusal_of(refusal))
+            return
+        try:
             header, enqueue = receiving.finish()
         except DecodeError as reason:
-            self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)))
+            self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)), transaction)
             return
         node = self._broker.destinations.said_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
             is_told = self._is_refusal_told
-            refusal = refusal_of_act(self._connection, Act.WRITE, node, is_told=is_told)
-            if refusal is not None:
+            denial = refusal_of_act(self._connection, Act.WRITE, node, is_told=is_told)
+            if denial is not None:
                 self._is_refusal_told = True
-                self._refuse(delivery, refusal)
+                self._refuse(delivery, denial, transaction)
                 return
         queues = self._broker.queues_for(self._node, header)
         if not queues:
             self._broker.metrics.unroutable += 1
-            self._refuse(
-                delivery, Refusal(NOT_FOUND, f"no queue for this message: {described(node)}")
-            )
+            unroutable = Refusal(NOT_FOUND, f"no queue for this message: {described(node)}")
+            self._refuse(delivery, unroutable, transaction)
+        elif transaction is None:
+            self._store(delivery, queues, enqueue)
+        else:
+            self._publish_within(transaction, delivery, receiving.held_bytes, queues, enqueue)
+
+    def _store(self, delivery: Delivery, queues: set[str], enqueue: Enqueue) -> None:
+        stored: OnComplete = partial(self._stored, delivery, None)
+        publish: Publish = self._broker.publish
+        if self._answering is not None and not delivery.is_settled:
+            stored = self._answering.tracked(stored)
+            noted = (self._answering.noting(delivery.tag),)
+            publish = partial(self._broker.publish, along=noted)
+        enqueue(queues, stored, publish)
+
+    def _publish_within(
+        self,
+        transaction: LocalTransaction,
+        delivery: Delivery,
+        content_bytes: int,
+        queues: set[str],
+        enqueue: Enqueue,
+    ) -> None:
+        """Its outcome is told at once, and is what it will be when the transaction is committed."""
+        try:
+            posting = transaction.post(content_bytes)
+        except TransactionRefused as refusal:
+            self._refuse(delivery, refusal_of(refusal), transaction)
             return
 
-        def done(error: StoreError | None) -> None:
-            self._stored(delivery, error)
+        def taken(error: StoreError | None) -> None:
+            self._stored(delivery, transaction, error)
+            posting.ended(error)
 
-        enqueue(queues, done)
+        enqueue(queues, taken, posting.publish)
 
-    def _stored(self, delivery: Delivery, error: StoreError | None) -> None:
+    def _stored(
+        self,
+        delivery: Delivery,
+        transaction: LocalTransaction | None,
+        error: StoreError | None,
+    ) -> None:
         if error is not None:
             if isinstance(error, Unavailable):
                 if not self._window.is_held_back:
@@ -165,23 +237,45 @@ class IncomingLink:
                     self._broker.later(delay_s, self._probe)
                 self._window.failed()
                 self._window.used()  # given back by `_refuse`
-            self._refuse(delivery, refusal_of(error))
+            self._refuse(delivery, refusal_of(error), transaction)
             return
+        if transaction is None:
+            self._accept(delivery)
+            return
+        self._window.done()
+        if not self.is_gone:
+            delivery.dispose(_within(transaction, ACCEPTED))
+            self._answered()
+
+    def _accept(self, delivery: Delivery) -> None:
+        """It is stored: say so."""
+        answering = self._answering
         self._window.done()
         if self.is_gone:
             return
-        delivery.dispose(ACCEPTED)
+        if answering is None:
+            delivery.dispose(ACCEPTED)
+        elif delivery.is_settled:
+            answering.settled(delivery)
+        else:
+            answering.accept(delivery)
+        self._answered()
+
+    def _answered(self) -> None:
         self._give_credit()
         self._connection.has_output()
 
-    def _refuse(self, delivery: Delivery, refusal: Refusal) -> None:
+    def _refuse(
+        self, delivery: Delivery, refusal: Refusal, transaction: LocalTransaction | None
+    ) -> None:
+        if transaction is not None:
+            transaction.spoil(f"a message was refused: {refusal.description}")
         self._window.refused()
         self._broker.metrics.refused += 1
         if self.is_gone:
             return
-        delivery.dispose(Rejected(error_of(refusal)))
-        self._give_credit()
-        self._connection.has_output()
+        delivery.dispose(_within(transaction, Rejected(error_of(refusal))))
+        self._answered()
 
     def _probe(self) -> None:
         self._window.probe()
@@ -194,4 +288,13 @@ class IncomingLink:
         more = self._window.to_give(credit)
         may_give = not (self._is_refused or self._broker.is_stopping or self._link.is_gone)
         if more and may_give:
+            if self._answering is not None:
+                self._answering.granted(credit + more)
             self._link.flow(credit + more)
+
+
+def _within(transaction: LocalTransaction | None, outcome: Any) -> Any:
+    """An outcome as it is told: within a transaction it holds when that is committed."""
+    if transaction is None:
+        return outcome
+    return TransactionalState(transaction.standing.txn_id, outcome)

@@ -35,6 +35,10 @@ class LastValues:
         """The newest message with a value."""
         return self._newest.get(value)
 
+    def value(self, message_id: int) -> str | None:
+        """The value of a message on the queue; None if it has none, or none is known."""
+        return self._values.get(message_id)
+
     def __contains__(self, message_id: int) -> bool:
         """True if its value is known."""
         return message_id in self._values

@@ -26,6 +26,8 @@ class Metrics(SecurityCounts):
         moved: Moved, purged, requeued or put back by bulk operations.
         dead_lettered: Taken off a queue because they were too old or had failed too often.
         replaced: Taken off a last-value queue because a newer one came.
+        transactions_committed: Local transactions in which something was done, durably.
+        transactions_rolled_back: Of these, undone: by the client, by its loss, or by a refusal.
         protocol_errors: Connections closed for what the peer sent.
     """
 
@@ -42,6 +44,8 @@ class Metrics(SecurityCounts):
     moved: int = 0
     dead_lettered: int = 0
     replaced: int = 0
+    transactions_committed: int = 0
+    transactions_rolled_back: int = 0
     protocol_errors: int = 0
 
     def line(self) -> str:

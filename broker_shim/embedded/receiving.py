@@ -9,8 +9,8 @@ of one that was broken off is forgotten by the store.
 from __future__ import annotations
 
 from codecs import IncrementalDecoder, getincrementaldecoder
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node
@@ -28,8 +28,22 @@ if TYPE_CHECKING:
 MOST_TAIL_BYTES = 1 << 20
 """After large content: the footer, or more sections of data."""
 
-Enqueue = Callable[[set[str], OnComplete], None]
-"""enqueue(queues, on_done): put the message on these queues, all or none."""
+
+class Publish(Protocol):
+    """`Broker.publish`, or that of a transaction."""
+
+    def __call__(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        queues: Iterable[str],
+        on_done: OnComplete,
+    ) -> None:
+        """Put a message on queues, all or none."""
+
+
+Enqueue = Callable[[set[str], OnComplete, Publish], None]
+"""enqueue(queues, on_done, publish): put the message on these queues, all or none."""
 
 
 class Receiving:
@@ -62,14 +76,14 @@ class Receiving:
             self._stage_if_large(on_room)
 
     @property
-    def held_bytes(self) -> int:
-        """How much of it waits here, in memory."""
-        return 0 if self._large is not None else self.byte_count
-
-    @property
     def is_full(self) -> bool:
         """True while no more of it should be read: the store has to catch up."""
         return self._large is not None and self._large.content.is_full
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of it is in memory: all of it, or none if it goes to the store as it comes."""
+        return 0 if self._large is not None else self.byte_count
 
     def finish(self) -> tuple[MessageHeader, Enqueue]:
         """All of it came: its header, and what puts it on queues.
@@ -82,7 +96,7 @@ class Receiving:
         encoded = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         header, body = parse(encoded, now_us=self._now_us())
-        return header, lambda queues, done: self._broker.publish(header, body, queues, done)
+        return header, lambda queues, done, publish: publish(header, body, queues, done)
 
     def _stage_if_large(self, on_room: Callable[[], None]) -> None:
         """Decide, once, by what came first."""
@@ -140,13 +154,13 @@ class _Large:
         self._header = parse_around(self._lead + self._tail, self._shape, now_us=now_us)
         return self._header
 
-    def enqueue(self, queues: set[str], on_done: OnComplete) -> None:
+    def enqueue(self, queues: set[str], on_done: OnComplete, publish: Publish) -> None:
         header = self._header
         assert header is not None
 
         def durable(error: StoreError | None) -> None:
             if error is None:
-                self._broker.publish(header, self._staged, queues, on_done)
+                publish(header, self._staged, queues, on_done)
             else:
                 on_done(error)
 

@@ -9,7 +9,10 @@ two are left, and none is lost:
   refuses, it is available again where it was; after a crash the log says which of both is there;
 - one that a consumer holds is not touched. When it is given back, a newer one is there: then it is
   taken off by itself. That happens before the queue is dispatched, so nobody is handed it; after
-  a crash in between, the start does the same.
+  a crash in between, the start does the same;
+- a client's transaction takes its turn for all its values at once, when it is committed: so no two
+  wait for each other. Of messages with one value in one transaction all come to the queue, and
+  those that are not the last one are taken off as above.
 """
 
 from __future__ import annotations
@@ -36,33 +39,39 @@ _BATCH = 1000
 Replaced = list[tuple[int, str]]
 """(message id, queue) of what leaves the queue in the same transaction."""
 
+Value = tuple[str, str]
+"""(queue, value of its key): of these one publish is under way at a time."""
+
 
 class Replacing:
     """Keeps last-value queues at one message a value. On the loop's thread only."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[tuple[str, str], list[Callable[[], None]]] = {}
+        self._waiting: dict[Value, list[Callable[[], None]]] = {}
 
-    def values(self, header: MessageHeader, names: Iterable[str]) -> dict[str, str]:
+    def values(self, header: MessageHeader, names: Iterable[str]) -> list[Value]:
         """The value of a new message for each last-value queue among these."""
-        found = {}
+        found = []
         for name in names:
             queue = self._broker.queues.get(name)
             if queue is not None and queue.last_values is not None:
                 value = queue.last_values.value_of(HEADERS.of(header).common)
                 if value is not None:
-                    found[name] = value
+                    found.append((name, value))
         return found
 
-    def begin(self, values: dict[str, str], call: Callable[[Replaced], None]) -> None:
-        """Call with what is to be replaced, when nothing with these values is under way."""
-        busy = next((key for key in values.items() if key in self._waiting), None)
+    def begin(self, values: Sequence[Value], call: Callable[[Replaced], None]) -> None:
+        """Call with what is to be replaced, when nothing with these values is under way.
+
+        Each of the values is there once; what is replaced is in their order.
+        """
+        busy = next((each for each in values if each in self._waiting), None)
         if busy is not None:
             self._waiting[busy].append(partial(self.begin, values, call))
             return
         replaced: Replaced = []
-        for name, value in values.items():
+        for name, value in values:
             self._waiting[name, value] = []
             queue = self._broker.queues.get(name)
             if queue is not None and queue.last_values is not None:
@@ -72,9 +81,20 @@ class Replacing:
         call(replaced)
 
     def end(
-        self, values: dict[str, str], replaced: Replaced, message_id: int, error: StoreError | None
+        self,
+        values: Sequence[Value],
+        replaced: Replaced,
+        came: Iterable[tuple[int, Value]],
+        error: StoreError | None,
     ) -> None:
-        """The store has decided: the older ones are gone, or wait again; whoever waited goes on."""
+        """The store has decided: the older ones are gone, or wait again; whoever waited goes on.
+
+        Args:
+            values: As `begin` got them.
+            replaced: As `begin` told it.
+            came: The new messages with their values, oldest first.
+            error: Of the store; then nothing came and nothing is gone.
+        """
         for older, name in replaced:
             queue = self._broker.queues.get(name)
             if queue is not None and error is None:
@@ -83,13 +103,21 @@ class Replacing:
             elif queue is not None:
                 queue.released(older, delivery_failed=False)
                 self._broker.wanted(name)
-        for name, value in values.items():
-            queue = self._broker.queues.get(name)
-            if error is None and queue is not None and queue.last_values is not None:
-                queue.last_values.note(message_id, value)
-        for key in values.items():
-            for call in self._waiting.pop(key):
+        if error is None:
+            gone = {message_id for message_id, _ in replaced}
+            for message_id, (name, value) in came:
+                self._came(name, message_id, value, gone)
+        for each in values:
+            for call in self._waiting.pop(each):
                 call()
+
+    def _came(self, name: str, message_id: int, value: str, gone: set[int]) -> None:
+        queue = self._broker.queues.get(name)
+        if queue is None or queue.last_values is None:
+            return
+        older = queue.last_values.note(message_id, value)
+        if older is not None and older not in gone:
+            queue.last_values.released(older)  # taken off as soon as nobody holds it
 
     def arrived(self, queue: QueueDispatch, message_ids: Sequence[int]) -> None:
         """Messages are on the queue that no publish brought: a start, or a bulk operation did."""

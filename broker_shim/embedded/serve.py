@@ -24,8 +24,10 @@ from broker_shim.embedded.recovering import recover
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.errors import InvalidRequest, Locked, StoreError
+from broker_shim.links import LinkRegistry
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
+from broker_shim.store.links import link_stores_of
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import tune_process
 from sparkstore.root import open_root
@@ -100,7 +102,7 @@ def serve(
 
     entrance.guard.counts = metrics = Metrics()
     calls = StoreCalls(store, inbox, fatal)
-    broker = Broker(calls, settings, metrics, loop.later)
+    broker = Broker(calls, settings, metrics, loop.later, LinkRegistry(*link_stores_of(store)))
     try:
         listening = listening_socket(entrance.address)
         recover(store, broker)

@@ -72,6 +72,10 @@ class BrokerSettings:
         idle_timeout_s: A connection that is silent for so long is closed.
         handshake_timeout_s: A connection that has not opened after so long is closed.
         buffered_bytes: A session with more than this to write gets no further deliveries.
+        max_transactions: Open transactions of one connection.
+        max_transaction_operations: Messages sent and settled in one transaction.
+        max_transaction_bytes: Of messages that wait in memory for commits of one connection.
+        transaction_timeout_s: A transaction is rolled back so long after its first operation.
         probe_interval_s: How often a link is given a message to try while the store is unavailable.
         stop_timeout_s: How long a clean stop waits for what is under way.
     """
@@ -94,6 +98,10 @@ class BrokerSettings:
     idle_timeout_s: float = 60.0
     handshake_timeout_s: float = 10.0
     buffered_bytes: int = 4 * _MIB
+    max_transactions: int = 256
+    max_transaction_operations: int = 100_000
+    max_transaction_bytes: int = 128 * _MIB
+    transaction_timeout_s: float = 3600.0
     probe_interval_s: float = 0.25
     stop_timeout_s: float = 10.0
 
@@ -106,6 +114,10 @@ class BrokerSettings:
             ("max_connections", 1, 1 << 20),
             ("max_connections_per_user", 1, 1 << 20),
             ("max_half_open", 1, 1 << 20),
+            ("max_transactions", 1, 1_000_000),
+            ("max_transaction_operations", 1, 10_000_000),
+            ("max_transaction_bytes", 1, 1 << 40),
+            ("transaction_timeout_s", 1, 1 << 31),
         ):
             if not least <= getattr(self, name) <= most:
                 message = f"[broker] {name} is {getattr(self, name)}: from {least} to {most}"

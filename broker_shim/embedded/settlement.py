@@ -16,6 +16,7 @@ from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavaila
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
+    from broker_shim.embedded.queue import QueueDispatch
 
 _log = logging.getLogger(__name__)
 
@@ -76,9 +77,7 @@ class Settlement:
             dispatch = self._broker.queues.get(queue)
             if dispatch is not None:
                 if error is None:
-                    dispatch.released(message_id, delivery_failed=failed)
-                    self._broker.wanted(queue)
-                    self._broker.bulk.end_if_due(dispatch, message_id)
+                    self.released(message_id, dispatch, failed=failed)
                 else:
                     dispatch.removed(message_id)
             if on_done is not None:
@@ -90,6 +89,12 @@ class Settlement:
             self._insist_later(delay_s, call, done, what, 0)
         else:
             self._insist(call, done, what)
+
+    def released(self, message_id: int, queue: QueueDispatch, *, failed: bool) -> None:
+        """The store has given a held message back: it waits again, or may not stay."""
+        queue.released(message_id, delivery_failed=failed)
+        self._broker.wanted(queue.name)
+        self._broker.bulk.end_if_due(queue, message_id)
 
     def _insist(
         self, call: Callable[[OnComplete], None], on_done: OnComplete, what: str, turn: int = 0

@@ -23,6 +23,7 @@ from broker_shim.store.interface import (
     MessageHeader,
     MessageStore,
     Queue,
+    TransactionContext,
 )
 from sparkstore.bulk import Put, Take
 
@@ -30,6 +31,9 @@ STAGED_BYTES = 1 << 20
 """A larger body is given to the store in pieces."""
 
 _Finished = tuple[OnComplete, StoreError | None]
+
+Operation = Callable[[MessageStore, OnComplete, TransactionContext], None]
+"""operation(store, on_complete, transaction): a call of the store within a transaction."""
 
 
 class StoreCalls:
@@ -100,6 +104,10 @@ class StoreCalls:
 
     def together(self, steps: Iterable[tuple[int, Put | Take]], on_done: OnComplete) -> None:
         """Take and put messages that the store holds, all of it or nothing."""
+        self.transact((self._operation(*each) for each in steps), on_done)
+
+    def transact(self, operations: Iterable[Operation], on_done: OnComplete) -> None:
+        """Do all of some operations, or nothing; `on_done` gets the first refusal."""
         refusals: list[StoreError] = []
 
         def note(error: StoreError | None) -> None:
@@ -112,13 +120,8 @@ class StoreCalls:
         transaction = None
         try:
             transaction = self._store.begin()
-            for message_id, step in steps:
-                if isinstance(step, Put):
-                    message = self._held(message_id, step)
-                    self._store.enqueue(message, step.queue, note, transaction)
-                else:
-                    number, outcome = message_id, step.outcome
-                    self._store.dequeue(number, step.queue, None, note, transaction, outcome)
+            for operation in operations:
+                operation(self._store, note, transaction)
         except StoreError as error:
             if transaction is not None:  # content could not be loaded: nobody else would end it
                 with suppress(StoreError):
@@ -126,6 +129,17 @@ class StoreCalls:
             self.answer((on_done, error))
             return
         self.call(done, self._store.commit, transaction)
+
+    def _operation(self, message_id: int, step: Put | Take) -> Operation:
+        def put(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+            assert isinstance(step, Put)
+            store.enqueue(self._held(message_id, step), step.queue, note, transaction)
+
+        def take(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+            assert isinstance(step, Take)
+            store.dequeue(message_id, step.queue, None, note, transaction, step.outcome)
+
+        return put if isinstance(step, Put) else take
 
     def _held(self, message_id: int, put: Put) -> Message:
         if put.is_logged:

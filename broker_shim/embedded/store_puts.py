@@ -11,13 +11,16 @@ from broker_shim.store.interface import ContentWriter, Message, MessageHeader, M
 from sparkstore.bulk import NewMessage
 
 if TYPE_CHECKING:
-    from broker_shim.embedded.store_calls import StoreCalls
+    from broker_shim.embedded.store_calls import Operation, StoreCalls
 
 STAGED_BYTES = 1 << 20
 """A larger body is given to the store in pieces."""
 
 OnPut = Callable[[StoreError | None, int], None]
 """Gets the error, if any, and the message id."""
+
+OnReady = Callable[[StoreError | None, Message | None], None]
+"""Gets the error, or the message that may be enqueued now."""
 
 
 class Staged(NamedTuple):
@@ -49,6 +52,7 @@ class Puts:
         *,
         all_keep: Callable[[Iterable[str]], bool],
         replacing: Sequence[tuple[int, str]] = (),
+        along: Sequence[Operation] = (),
     ) -> None:
         """Put a new message on queues, all or none.
 
@@ -60,20 +64,48 @@ class Puts:
             all_keep: Tells whether all of these queues keep messages. Pieces are in the log only,
                 where a queue that keeps nothing cannot have them: then a large body goes whole.
             replacing: (message id, queue) of what leaves its queue in the same transaction.
+            along: What else is done in it.
         """
-        try:
-            if not isinstance(content, Staged):
-                if len(content) <= STAGED_BYTES or not all_keep(names):
-                    message = self._store.message(header, content)
-                    self._enqueue(message, names, on_done, replacing)
-                    return
-                staged, body = self.stage(header), content
-                staged.add(body, _nothing)
-                content = staged
-        except StoreError as error:
-            self._calls.answer((lambda refusal: on_done(refusal, 0), error))
+        if not isinstance(content, Staged) and (
+            len(content) <= STAGED_BYTES or not all_keep(names)
+        ):
+            try:
+                message = self._store.message(header, content)
+            except StoreError as error:
+                self._calls.answer((lambda refusal: on_done(refusal, 0), error))
+                return
+            self._enqueue(message, names, on_done, replacing, along)
             return
-        self._put_staged(content, header, names, on_done, replacing)
+
+        def ready(error: StoreError | None, message: Message | None) -> None:
+            # Content that was refused must not be enqueued: it would be a message without it.
+            if message is not None:
+                self._enqueue(message, names, on_done, replacing, along)
+            else:
+                on_done(error, 0)
+
+        self._prepare_staged(header, content, ready)
+
+    def prepare(
+        self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady, *, may_stage: bool
+    ) -> None:
+        """Make a new message that can be enqueued; at once, unless its content is staged.
+
+        Args:
+            header: Of it.
+            content: Whole, or what `stage` began and has been given all of it.
+            on_ready: Called when content that is staged is durable.
+            may_stage: All the queues that it will be put on keep messages.
+        """
+        if isinstance(content, Staged) or (len(content) > STAGED_BYTES and may_stage):
+            self._prepare_staged(header, content, on_ready)
+            return
+        try:
+            message = self._store.message(header, content)
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_ready(refusal, None), error))
+            return
+        on_ready(None, message)
 
     def stage(self, header: MessageHeader) -> Staged:
         """Begin a message whose content is given in pieces.
@@ -90,21 +122,21 @@ class Puts:
 
         return Staged(message, add, writer)
 
-    def _put_staged(
-        self,
-        staged: Staged,
-        header: MessageHeader,
-        names: Sequence[str],
-        on_done: OnPut,
-        replacing: Sequence[tuple[int, str]],
+    def _prepare_staged(
+        self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady
     ) -> None:
         def ended(error: StoreError | None) -> None:
-            # Content that was refused must not be enqueued: it would be a message without it.
-            if error is None:
-                self._enqueue(whole, names, on_done, replacing)
-            else:
-                on_done(error, whole.message_id)
+            on_ready(error, whole if error is None else None)
 
+        try:
+            if isinstance(content, Staged):
+                staged = content
+            else:
+                staged = self.stage(header)
+                staged.add(content, _nothing)
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_ready(refusal, None), error))
+            return
         whole = staged.message
         try:
             whole = staged.writer.end(self._calls.completion(ended))
@@ -137,13 +169,14 @@ class Puts:
         queues: Sequence[str],
         on_done: OnPut,
         replacing: Sequence[tuple[int, str]],
+        along: Sequence[Operation],
     ) -> None:
         message_id = message.message_id
 
         def done(error: StoreError | None) -> None:
             on_done(error, message_id)
 
-        if len(queues) == 1 and not replacing:
+        if len(queues) == 1 and not replacing and not along:
             self._calls.call(done, self._store.enqueue, message, queues[0])
             return
         try:
@@ -153,6 +186,8 @@ class Puts:
             for older, queue in replacing:
                 outcome = {"outcome": "replaced", "by": message_id}
                 self._store.dequeue(older, queue, None, _nothing, transaction, outcome)
+            for operation in along:
+                operation(self._store, _nothing, transaction)
         except StoreError as error:
             self._calls.answer((done, error))
             return

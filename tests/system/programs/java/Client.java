@@ -1,6 +1,7 @@
 import jakarta.jms.Connection;
 import jakarta.jms.DeliveryMode;
 import jakarta.jms.Destination;
+import jakarta.jms.IllegalStateRuntimeException;
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
@@ -56,6 +57,9 @@ final class Client {
                 case "open" -> open(command.get("address"));
                 case "receive" -> receive(command);
                 case "settle" -> settle((List<String>) command.get("outcomes"));
+                case "commit" -> commit();
+                case "rollback" -> rollback();
+                case "move" -> move(command);
                 default -> throw new IllegalArgumentException(command.toString());
             };
         } catch (Exception reason) {
@@ -70,11 +74,14 @@ final class Client {
                 secured(command));
         String url = Boolean.TRUE.equals(command.get("reconnect"))
                 ? "failover:(" + broker + ")?failover.reconnectDelay=20&" : broker + "&";
-        connection = new JmsConnectionFactory(url + "jms.prefetchPolicy.all=0"
-                + "&jms.forceSyncSend=true&jms.validatePropertyNames=false")
+        boolean isTransacted = Boolean.TRUE.equals(command.get("transacted"));
+        connection = new JmsConnectionFactory(url + "jms.prefetchPolicy.all="
+                + command.getOrDefault("prefetch", 0) + "&jms.forceSyncSend=" + !isTransacted
+                + "&jms.validatePropertyNames=false")
                 .createConnection((String) command.get("user"), (String) command.get("password"));
         connection.start();
-        session = connection.createSession(false, INDIVIDUAL_ACKNOWLEDGE);
+        session = isTransacted ? connection.createSession(true, Session.SESSION_TRANSACTED)
+                : connection.createSession(false, INDIVIDUAL_ACKNOWLEDGE);
         return Map.of();
     }
 
@@ -153,6 +160,55 @@ final class Client {
             messages.add(Messages.read(message));
         }
         return Map.of("messages", messages);
+    }
+
+    private Map<String, Object> commit() {
+        try {
+            session.commit();
+            return Map.of("outcome", "committed");
+        } catch (JMSException refused) {
+            return Map.of("outcome", refused.getClass().getSimpleName() + " " + refused.getMessage());
+        }
+    }
+
+    private Map<String, Object> rollback() throws JMSException {
+        session.rollback();
+        return Map.of();
+    }
+
+    /**
+     * Takes messages of one queue and sends each to several others, a transaction for each, until
+     * no more come or the broker is gone: the texts of those that it was told are committed.
+     */
+    private Map<String, Object> move(Map<String, Object> command) {
+        List<String> committed = new ArrayList<>();
+        try (MessageConsumer from = session.createConsumer(destination(command.get("from")))) {
+            List<MessageProducer> to = new ArrayList<>();
+            for (Object name : (List<?>) command.get("to")) {
+                to.add(session.createProducer(destination(name)));
+            }
+            int batch = (Integer) command.get("batch");
+            while (true) {
+                List<String> texts = new ArrayList<>();
+                for (int n = 0; n < batch; n++) {
+                    Message message = from.receive(((Integer) command.get("wait_ms")).longValue());
+                    if (message == null) {
+                        break;
+                    }
+                    texts.add(message.getBody(String.class));
+                    for (MessageProducer each : to) {
+                        each.send(session.createTextMessage(message.getBody(String.class)));
+                    }
+                }
+                session.commit();
+                committed.addAll(texts);
+                if (texts.size() < batch) {
+                    return Map.of("committed", committed, "ended", "no more");
+                }
+            }
+        } catch (JMSException | IllegalStateRuntimeException gone) {
+            return Map.of("committed", committed, "ended", gone.toString());
+        }
     }
 
     private Map<String, Object> settle(List<String> outcomes) throws JMSException {

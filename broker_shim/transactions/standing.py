@@ -1,0 +1,142 @@
+"""How one local transaction stands: may it take work, may it be committed. Pure: time is told.
+
+                 take            spoil       commit        end
+    OPEN         OPEN, or        SPOILED     COMMITTING    OVER
+                 SPOILED if too
+                 much is in it
+    SPOILED      refused         SPOILED     refused       OVER
+    COMMITTING   refused         COMMITTING  refused       OVER
+    OVER         refused         OVER        refused       OVER
+
+A transaction with an operation that was refused is spoiled: were the rest committed, it would be
+neither all nor nothing. The first reason counts, and is what a commit is refused with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from broker_shim.transactions.refusals import (
+    TransactionRefused,
+    rolled_back,
+    timed_out,
+    unknown,
+)
+
+
+class TransactionState(StrEnum):
+    """How far a transaction is."""
+
+    OPEN = "open"
+    SPOILED = "can only be rolled back"
+    COMMITTING = "being committed"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLimits:
+    """What a client may have in transactions.
+
+    Attributes:
+        open_count: Transactions of one connection at a time.
+        operation_count: Messages sent and messages settled in one transaction.
+        content_bytes: Of messages that wait in memory for the commit of a transaction of one
+            connection, all of these together.
+        timeout_s: From its first operation to its discharge. An empty one may stay open: clients
+            declare the next one before they need it.
+    """
+
+    open_count: int
+    operation_count: int
+    content_bytes: int
+    timeout_s: float
+
+
+@dataclass(slots=True)
+class Memory:
+    """What waits for commits of one connection.
+
+    Attributes:
+        content_bytes: Of messages, in all transactions that are not over.
+    """
+
+    content_bytes: int = 0
+
+
+class Standing:
+    """See above.
+
+    Attributes:
+        txn_id: Its name between us and the client.
+        state: How far it is.
+        refusal: Why it is spoiled.
+        operation_count: Operations taken.
+        limits: What it may take.
+    """
+
+    def __init__(self, txn_id: bytes, limits: TransactionLimits, memory: Memory) -> None:
+        self.txn_id = txn_id
+        self.state = TransactionState.OPEN
+        self.refusal: TransactionRefused | None = None
+        self.operation_count = 0
+        self.limits = limits
+        self._memory = memory
+        self._content_bytes = 0
+        self._began_at_s: float | None = None
+
+    def take(self, content_bytes: int, now_s: float) -> None:
+        """Take an operation in, with so much content that waits in memory.
+
+        Raises:
+            TransactionRefused: It takes no more; if this was too much, it is spoiled now.
+        """
+        self._check_open()
+        if self._began_at_s is None:
+            self._began_at_s = now_s
+        limits = self.limits
+        self.operation_count += 1
+        self._content_bytes += content_bytes
+        self._memory.content_bytes += content_bytes
+        if self.operation_count > limits.operation_count:
+            self.spoil(rolled_back(f"more than {limits.operation_count} operations in it"))
+        elif self._memory.content_bytes > limits.content_bytes:
+            most = limits.content_bytes
+            self.spoil(rolled_back(f"more than {most} bytes wait for commits of this connection"))
+        if self.refusal is not None:
+            raise self.refusal
+
+    def spoil(self, refusal: TransactionRefused) -> None:
+        """It cannot be committed any more; nothing once its commit has begun."""
+        if self.state is TransactionState.OPEN:
+            self.state, self.refusal = TransactionState.SPOILED, refusal
+
+    def expire(self, now_s: float) -> bool:
+        """Spoil it if it was open for too long; True if this did."""
+        began_at_s, timeout_s = self._began_at_s, self.limits.timeout_s
+        is_due = began_at_s is not None and now_s - began_at_s >= timeout_s
+        if self.state is not TransactionState.OPEN or not is_due:
+            return False
+        self.spoil(timed_out(timeout_s))
+        return True
+
+    def commit(self) -> None:
+        """Begin its commit.
+
+        Raises:
+            TransactionRefused: It can only be rolled back, or is discharged already.
+        """
+        self._check_open()
+        self.state = TransactionState.COMMITTING
+
+    def end(self) -> None:
+        """It is committed or rolled back; may be called twice."""
+        self.state = TransactionState.OVER
+        self._memory.content_bytes -= self._content_bytes
+        self._content_bytes = 0
+
+    def _check_open(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        if self.state is not TransactionState.OPEN:
+            raise unknown(self.txn_id)
