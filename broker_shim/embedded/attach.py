@@ -9,7 +9,7 @@ from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import AmbiguousNode, MalformedNode, Node, QueueNode
-from broker_shim.embedded.allowing import refusal_of_attach
+from broker_shim.embedded.allowing import refusal_of_link
 from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.attach_source import attach_source
 from broker_shim.embedded.attaching import (
@@ -56,8 +56,8 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     if isinstance(node, AmbiguousNode | MalformedNode):
         refuse_node(connection, link, node)
         return
-    refusal = refusal_of_attach(connection, Act.WRITE, node)
-    if refusal is not None:  # before the registry: who may not send must not steal the link either
+    refusal = refusal_of_link(connection, Act.WRITE, node)
+    if refusal is not None:
         refuse(connection, link, refusal)
         return
     endpoint = broker.links.attach(connection, link)

@@ -17,7 +17,7 @@ from broker_shim.embedded.address import (
     Node,
     QueueNode,
 )
-from broker_shim.embedded.allowing import refusal_of_attach
+from broker_shim.embedded.allowing import refusal_of_link
 from broker_shim.embedded.attaching import (
     Step,
     go_through,
@@ -84,7 +84,8 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = connection.broker.destinations.source_of(remote.address)
-    refusal = refusal_of_attach(connection, Act.READ, node)
+    is_durable = bool(remote.durable) and not isinstance(node, QueueNode)
+    refusal = refusal_of_link(connection, Act.READ, node, is_durable=is_durable)
     if refusal is None:
         _attach_to_node(connection, link, node, filters)
     else:
