@@ -218,6 +218,10 @@ class Client:
     def deliver(self, tag: bytes, body: object, handle: int = 0, **fields: Any) -> int:
         """Send a message; its delivery id."""
         payload = bytes(proton.Message(body, durable=True).encode())
+        return self.deliver_encoded(tag, payload, handle, **fields)
+
+    def deliver_encoded(self, tag: bytes, payload: bytes, handle: int = 0, **fields: Any) -> int:
+        """The same, of a message as it is."""
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, **fields)
         self._delivery_id += 1
         self.write(transfer_frame(0, transfer, len(payload)) + payload)

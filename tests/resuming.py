@@ -9,7 +9,7 @@ the machine only answers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -146,6 +146,9 @@ class Broker:
     def _give(self, link: ReceiverLink) -> None:
         if link.credit < self._credit // 2 and not (link.is_gone or link.is_incomplete):
             link.flow(self._credit)
+
+    def output(self) -> bytes:
+        return b"".join(self.machine.data_to_send(now_s=0.0))
 
     def _took(self, delivery: Delivery, message: bytes) -> None:
         link = delivery.link
@@ -461,10 +464,27 @@ class Client:
         self.out += encoded_frame(performative)
 
 
+class BrokerEnd(Protocol):
+    """What a line leads to."""
+
+    @property
+    def writes(self) -> list[Write]:
+        """What the store has taken, and the broker does not know as done."""
+
+    def connect(self, *, is_killed: bool) -> None:
+        """A new connection; the last one was lost, or the broker was killed."""
+
+    def receive(self, encoded: bytes) -> None:
+        """Bytes of the client's."""
+
+    def output(self) -> bytes:
+        """Bytes for the client."""
+
+
 class Line:
     """Carries bytes both ways, until it is cut."""
 
-    def __init__(self, client: Client, broker: Broker) -> None:
+    def __init__(self, client: Client, broker: BrokerEnd) -> None:
         self.client = client
         self.broker = broker
         self.to_client = b""
@@ -484,7 +504,7 @@ class Line:
 
     def carry_down(self, count: int) -> int:
         """So many bytes of the broker's at most; how many there were."""
-        self.to_client += b"".join(self.broker.machine.data_to_send(now_s=0.0))
+        self.to_client += self.broker.output()
         carried, self.to_client = self.to_client[:count], self.to_client[count:]
         if carried:
             self.client.receive(carried)

@@ -17,12 +17,11 @@ from broker_shim.embedded.address import (
     Node,
     QueueNode,
 )
-from broker_shim.embedded.allowing import refusal_of_act
+from broker_shim.embedded.allowing import refusal_of_link
 from broker_shim.embedded.attaching import (
     Step,
     go_through,
     grant,
-    refusal_to_create,
     refuse,
     refuse_node,
     temporary_name,
@@ -82,19 +81,18 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     except InvalidSelector as reason:
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
         return
-    _attach_to_node(connection, link, remote, filters)
-
-
-def _attach_to_node(
-    connection: Connection, link: SenderLink, remote: Source, filters: Filters
-) -> None:
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = connection.broker.destinations.source_of(remote.address)
-    refusal = refusal_of_act(connection, Act.READ, node) or refusal_to_create(connection, node)
-    if refusal is not None:
+    is_durable = bool(remote.durable) and not isinstance(node, QueueNode)
+    refusal = refusal_of_link(connection, Act.READ, node, is_durable=is_durable)
+    if refusal is None:
+        _attach_to_node(connection, link, node, filters)
+    else:
         refuse(connection, link, refusal)
-        return
+
+
+def _attach_to_node(connection: Connection, link: SenderLink, node: Node, filters: Filters) -> None:
     match node:
         case AnonymousNode():
             refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))

@@ -96,7 +96,7 @@ class Links:
         if stolen is not None:
             other, theirs = stolen.served_by
             self._endpoints.pop(theirs, None)
-            other.served.lose(theirs, Refusal(STOLEN, "the link was attached again"))
+            other.lose(theirs, Refusal(STOLEN, "the link was attached again"))
         return endpoint
 
     def grant(self, endpoint: LinkEndpoint, terms: LinkTerms, on_done: OnComplete) -> None:

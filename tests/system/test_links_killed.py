@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
+from tests.amqp_messages import number_in, numbered
 from tests.resuming import Client
 from tests.system.clients import is_empty
 from tests.system.conftest import StartBroker
 from tests.system.link_kill_loop import LinkKillLoop
-from tests.system.link_sockets import number_in, numbered, talk
+from tests.system.link_sockets import talk
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
