@@ -9,14 +9,13 @@ from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import AmbiguousNode, MalformedNode, Node, QueueNode
-from broker_shim.embedded.allowing import refusal_of_act
+from broker_shim.embedded.allowing import refusal_of_link
 from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.attach_source import attach_source
 from broker_shim.embedded.attaching import (
     Step,
     go_through,
     grant,
-    refusal_to_create,
     refuse,
     refuse_node,
     temporary_name,
@@ -57,15 +56,10 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     if isinstance(node, AmbiguousNode | MalformedNode):
         refuse_node(connection, link, node)
         return
-    refusal = refusal_of_act(connection, Act.WRITE, node) or refusal_to_create(connection, node)
+    refusal = refusal_of_link(connection, Act.WRITE, node)
     if refusal is not None:
         refuse(connection, link, refusal)
         return
-    _attach_to(connection, link, remote, node)
-
-
-def _attach_to(connection: Connection, link: ReceiverLink, remote: Target, node: Node) -> None:
-    broker = connection.broker
     endpoint = broker.links.attach(connection, link)
     before = endpoint.terminus.terms
     if remote.dynamic and before is not None and before.queue is not None:

@@ -17,12 +17,11 @@ from broker_shim.embedded.address import (
     Node,
     QueueNode,
 )
-from broker_shim.embedded.allowing import refusal_of_act
+from broker_shim.embedded.allowing import refusal_of_link
 from broker_shim.embedded.attaching import (
     Step,
     go_through,
     grant,
-    refusal_to_create,
     refuse,
     refuse_node,
     temporary_name,
@@ -38,7 +37,7 @@ from broker_shim.embedded.filters import Filters, read_filters
 from broker_shim.embedded.looking_up import look_up
 from broker_shim.embedded.outgoing import OutgoingLink
 from broker_shim.embedded.own_queue import dynamic_queue
-from broker_shim.embedded.resuming import Resumed, resumed_sender
+from broker_shim.embedded.resuming import Resumed, give_back_lost, resumed_sender
 from broker_shim.embedded.subscribing import subscribe
 from broker_shim.embedded.termini import as_source, as_target, granted_source, peers_target
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
@@ -82,19 +81,18 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     except InvalidSelector as reason:
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
         return
-    _attach_to_node(connection, link, remote, filters)
-
-
-def _attach_to_node(
-    connection: Connection, link: SenderLink, remote: Source, filters: Filters
-) -> None:
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = connection.broker.destinations.source_of(remote.address)
-    refusal = refusal_of_act(connection, Act.READ, node) or refusal_to_create(connection, node)
-    if refusal is not None:
+    is_durable = bool(remote.durable) and not isinstance(node, QueueNode)
+    refusal = refusal_of_link(connection, Act.READ, node, is_durable=is_durable)
+    if refusal is None:
+        _attach_to_node(connection, link, node, filters)
+    else:
         refuse(connection, link, refusal)
-        return
+
+
+def _attach_to_node(connection: Connection, link: SenderLink, node: Node, filters: Filters) -> None:
     match node:
         case AnonymousNode():
             refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))
@@ -115,7 +113,7 @@ def _attach_to_subscription(
         return
     endpoint, terms, queue, steps = subscribed
     wanted = Wanted(endpoint, terms, queue, filters, is_subscription=True)
-    go_through(connection, link, steps, partial(_ready, connection, link, wanted))
+    _go_through(connection, link, steps, wanted)
 
 
 def _attach_to_queue(
@@ -145,7 +143,15 @@ def _attach_to_queue(
     if own is not None:
         steps.append(dynamic_queue(broker, endpoint.terminus, terms))
     wanted = Wanted(endpoint, terms, queue, filters, is_browser=is_browser)
-    go_through(connection, link, steps, partial(_ready, connection, link, wanted))
+    _go_through(connection, link, steps, wanted)
+
+
+def _go_through(
+    connection: Connection, link: SenderLink, steps: list[Step], wanted: Wanted
+) -> None:
+    links, terminus = connection.broker.links, wanted.endpoint.terminus
+    last = partial(give_back_lost, links, terminus, link, wanted.queue)
+    go_through(connection, link, [*steps, last], partial(_ready, connection, link, wanted))
 
 
 def _said(remote: Source, queue: str) -> str:
@@ -192,17 +198,6 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
 
 
 def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resumed | None:
-    """What the link held before it was attached: for its new endpoint to end.
-
-    A link that is to hold nothing any more, or is on another queue now, gives it back.
-    """
-    links, terminus = connection.broker.links, wanted.endpoint.terminus
-    held = links.held.pop(terminus.key, None)
-    if held is None:
-        return None
-    is_kept = terminus.durability is TerminusDurability.UNSETTLED_STATE
-    here = {tag: each for tag, each in held.items() if is_kept and each.queue == wanted.queue}
-    for tag, each in held.items():
-        if tag not in here:
-            links.give_back(terminus.key, each)
-    return resumed_sender(link, here)
+    """What the link held before it was attached: for its new endpoint to end."""
+    held = connection.broker.links.held.pop(wanted.endpoint.terminus.key, None)
+    return resumed_sender(link, held) if held else None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from broker_shim.completion import OnComplete
-from broker_shim.embedded.address import AmbiguousNode, MalformedNode, Node, QueueNode, described
-from broker_shim.embedded.allowing import TEMPORARY_PREFIX, refusal_of_act
+from broker_shim.embedded.address import AmbiguousNode, MalformedNode, described
+from broker_shim.embedded.allowing import TEMPORARY_PREFIX
 from broker_shim.embedded.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -26,7 +26,6 @@ from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
-from broker_shim.security.permissions import Act
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -125,13 +124,6 @@ def refuse_node(connection: Connection, link: AnyLink, node: AmbiguousNode | Mal
         connection.broker.destinations.warn(node.ambiguous)
     condition = NOT_FOUND if isinstance(node, AmbiguousNode) else INVALID_FIELD
     refuse(connection, link, Refusal(condition, described(node)))
-
-
-def refusal_to_create(connection: Connection, node: Node) -> Refusal | None:
-    """Why a queue that is not there yet is not made for this peer; None if it may be."""
-    if isinstance(node, QueueNode) and node.queue not in connection.broker.queues:
-        return refusal_of_act(connection, Act.CREATE, node)
-    return None
 
 
 def temporary_name() -> str:

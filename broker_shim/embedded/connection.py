@@ -15,36 +15,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.attach import attach
-from broker_shim.embedded.conditions import (
-    CONNECTION_FORCED,
-    INTERNAL_ERROR,
-    Refusal,
-    error_of,
-)
+from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
 from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
 from broker_shim.embedded.login import Login
+from broker_shim.embedded.owners import owned
 from broker_shim.embedded.served import Served
 from broker_shim.embedded.transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
+from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.errors import InvalidCommand
-from broker_shim.protocol_1_0.events import (
-    Authenticated,
-    AuthenticationFailed,
-    Closed,
-    ConnectionFailed,
-    DeliveryAborted,
-    DispositionReceived,
-    FlowReceived,
-    LinkAttached,
-    LinkDetached,
-    LinkFailed,
-    Lost,
-    Opened,
-    SessionBegun,
-    SessionEnded,
-    SessionFailed,
-    TransferPiece,
-)
 from broker_shim.protocol_1_0.link import Link
 
 if TYPE_CHECKING:
@@ -68,9 +47,8 @@ class Connection:
     Attributes:
         access: How the peer got in.
         login: Who it is.
-        transactions: Of this peer.
-        served: Its links.
         unfinished_bytes: Of messages of all its links that have not come whole.
+        transactions: Of this peer.
     """
 
     def __init__(
@@ -88,7 +66,7 @@ class Connection:
         self._unsent_bytes = 0
         self._has_output = has_output
         self.transactions = Transactions(broker)
-        self.served = Served(self)
+        self._served = Served(self)
         self._waiting_for_room: list[LinkEndpoint] = []
         self._hangs_up = False
         self._machine = protocol.Connection(
@@ -97,9 +75,10 @@ class Connection:
 
     @property
     def container(self) -> str:
-        """The peer's container id, or a name of ours if it gave none."""
+        """The peer's container id, or a name of ours if it gave none; see `owners`."""
         remote = self._machine.remote
-        return (remote.container_id if remote else "") or f"connection-{self.number}"
+        said = (remote.container_id if remote else "") or f"connection-{self.number}"
+        return owned(said, self.login.principal.name)
 
     @property
     def is_open(self) -> bool:
@@ -177,21 +156,37 @@ class Connection:
 
     def attached(self, link: Link, endpoint: LinkEndpoint) -> None:
         """A link is served from now on."""
-        self.served.put(link, endpoint)
+        self._served.put(link, endpoint)
         endpoint.start()
         self.has_output()
 
     def expect(self, link: Link, endpoint: LinkEndpoint) -> None:
         """A link whose attach is under way: remembered, so that its end is noticed."""
-        self.served.put(link, endpoint)
+        self._served.put(link, endpoint)
 
     def end_link(self, link: Link, *, closed: bool) -> None:
         """A link is not served any more."""
-        self.served.end(link, closed=closed)
+        self._served.end(link, closed=closed)
+
+    def lose(self, link: Link, refusal: Refusal) -> None:
+        """Another attach has taken a link."""
+        self._served.end(link, closed=False)
+        if link.is_answered:
+            self.detach(link, refusal)
+        elif not link.is_gone:
+            link.refuse(error_of(refusal))
+            self.has_output()
+
+    def leave(self, link: Link) -> None:
+        """Detach a link whose terminus lives on."""
+        self._served.end(link, closed=False)
+        if not link.is_gone:
+            link.detach(closed=False)
+            self.has_output()
 
     def lost(self) -> None:
         """All links are gone, as far as the broker goes; the peer may still be told."""
-        self.served.lost()
+        self._served.lost()
         self._waiting_for_room.clear()
         self.login.gone()
 
@@ -207,7 +202,7 @@ class Connection:
         """End it because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
-    def _opened(self, _event: Opened) -> None:
+    def _opened(self, _event: events.Opened) -> None:
         if self._machine.is_closed:
             return
         refusal = self.login.opens(self.broker.settings.max_connections_per_user)
@@ -217,83 +212,89 @@ class Connection:
         with suppress(InvalidCommand):  # closed by the peer since: `_closed` answers both
             self._machine.open(offered_capabilities=_OFFERED)
 
-    def _session_begun(self, event: SessionBegun) -> None:
+    def _session_begun(self, event: events.SessionBegun) -> None:
         if not event.session.is_gone:
             event.session.begin()
 
-    def _link_attached(self, event: LinkAttached) -> None:
+    def _link_attached(self, event: events.LinkAttached) -> None:
         if not event.link.is_gone:
             attach(self, event.link)
 
-    def _flow(self, event: FlowReceived) -> None:
-        endpoint = self.served.get(event.link)
+    def _flow(self, event: events.FlowReceived) -> None:
+        endpoint = self._served.get(event.link)
         if endpoint is not None:
             endpoint.on_flow()
 
-    def _transfer(self, piece: TransferPiece) -> None:
-        endpoint = self.served.get(piece.delivery.link)
+    def _transfer(self, piece: events.TransferPiece) -> None:
+        endpoint = self._served.get(piece.delivery.link)
         if endpoint is not None:  # only a receiver's link has such events
             cast("ReceivingEndpoint", endpoint).on_transfer(piece)
 
-    def _aborted(self, event: DeliveryAborted) -> None:
-        endpoint = self.served.get(event.delivery.link)
+    def _aborted(self, event: events.DeliveryAborted) -> None:
+        endpoint = self._served.get(event.delivery.link)
         if endpoint is not None:
             cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
 
-    def _disposition(self, event: DispositionReceived) -> None:
+    def _disposition(self, event: events.DispositionReceived) -> None:
         for delivery in event.deliveries:
-            endpoint = self.served.get(delivery.link)
+            endpoint = self._served.get(delivery.link)
             if endpoint is not None:
                 endpoint.on_disposition(delivery)
 
-    def _link_detached(self, event: LinkDetached) -> None:
-        self.served.detached(event)
+    def _link_detached(self, event: events.LinkDetached) -> None:
+        self._served.detached(event)
 
-    def _link_failed(self, event: LinkFailed) -> None:
+    def _link_failed(self, event: events.LinkFailed) -> None:
         self.end_link(event.link, closed=False)
 
-    def _session_ended(self, event: SessionEnded) -> None:
-        self.served.end_session(event.session)
+    def _session_ended(self, event: events.SessionEnded) -> None:
+        self._served.end_session(event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
 
-    def _session_failed(self, event: SessionFailed) -> None:
-        self.served.end_session(event.session)
+    def _session_failed(self, event: events.SessionFailed) -> None:
+        self._served.end_session(event.session)
 
-    def _closed(self, _event: Closed) -> None:
+    def _closed(self, _event: events.Closed) -> None:
         self.lost()
         if not self._machine.is_over:
             self._machine.close()
 
-    def _failed(self, event: ConnectionFailed) -> None:
+    def _failed(self, event: events.ConnectionFailed) -> None:
         self.lost()
         self.broker.metrics.protocol_errors += 1
         text = ascii(f"{event.error.condition}: {event.error.description}"[:200])
         _log.info("connection %d ended: %s", self.number, text)
 
-    def _hung_up(self, _event: Lost) -> None:
+    def _hung_up(self, _event: events.Lost) -> None:
         self.lost()
 
 
-_BEFORE_OUR_OPEN = {Authenticated, AuthenticationFailed, Opened, Closed, ConnectionFailed, Lost}
-"""If the peer closed with the same bytes, there is no open of ours, and nothing it began matters:
-it had no credit."""
+_BEFORE_OUR_OPEN = {
+    events.Authenticated,
+    events.AuthenticationFailed,
+    events.Opened,
+    events.Closed,
+    events.ConnectionFailed,
+    events.Lost,
+}
+"""Without an open of ours nothing else matters: the peer, who had no credit, has closed since."""
 
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
-    Authenticated: lambda connection, event: connection.login.passed(event),
-    AuthenticationFailed: lambda connection, event: connection.login.failed(event),
-    Opened: Connection._opened,  # noqa: SLF001  # a table of its own methods
-    SessionBegun: Connection._session_begun,  # noqa: SLF001
-    SessionEnded: Connection._session_ended,  # noqa: SLF001
-    SessionFailed: Connection._session_failed,  # noqa: SLF001
-    LinkAttached: Connection._link_attached,  # noqa: SLF001
-    LinkDetached: Connection._link_detached,  # noqa: SLF001
-    LinkFailed: Connection._link_failed,  # noqa: SLF001
-    FlowReceived: Connection._flow,  # noqa: SLF001
-    TransferPiece: Connection._transfer,  # noqa: SLF001
-    DeliveryAborted: Connection._aborted,  # noqa: SLF001
-    DispositionReceived: Connection._disposition,  # noqa: SLF001
-    Closed: Connection._closed,  # noqa: SLF001
-    ConnectionFailed: Connection._failed,  # noqa: SLF001
-    Lost: Connection._hung_up,  # noqa: SLF001
+    events.Authenticated: lambda connection, event: connection.login.passed(event),
+    events.AuthenticationFailed: lambda connection, event: connection.login.failed(event),
+    events.Opened: Connection._opened,  # noqa: SLF001  # a table of its own methods
+    events.SessionBegun: Connection._session_begun,  # noqa: SLF001
+    events.SessionEnded: Connection._session_ended,  # noqa: SLF001
+    events.SessionFailed: Connection._session_failed,  # noqa: SLF001
+    events.LinkAttached: Connection._link_attached,  # noqa: SLF001
+    events.LinkDetached: Connection._link_detached,  # noqa: SLF001
+    events.LinkFailed: Connection._link_failed,  # noqa: SLF001
+    events.FlowReceived: Connection._flow,  # noqa: SLF001
+    events.TransferPiece: Connection._transfer,  # noqa: SLF001
+    events.DeliveryAborted: Connection._aborted,  # noqa: SLF001
+    events.DispositionReceived: Connection._disposition,  # noqa: SLF001
+    events.Closed: Connection._closed,  # noqa: SLF001
+    events.ConnectionFailed: Connection._failed,  # noqa: SLF001
+    events.Lost: Connection._hung_up,  # noqa: SLF001
 }

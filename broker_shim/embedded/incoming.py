@@ -179,10 +179,10 @@ class IncomingLink:
         node = self._broker.destinations.said_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
             is_told = self._is_refusal_told
-            refused = refusal_of_act(self._connection, Act.WRITE, node, is_told=is_told)
-            if refused is not None:
+            denial = refusal_of_act(self._connection, Act.WRITE, node, is_told=is_told)
+            if denial is not None:
                 self._is_refusal_told = True
-                self._refuse(delivery, refused, transaction)
+                self._refuse(delivery, denial, transaction)
                 return
         queues = self._broker.queues_for(self._node, header)
         if not queues:

@@ -96,7 +96,7 @@ class Links:
         if stolen is not None:
             other, theirs = stolen.served_by
             self._endpoints.pop(theirs, None)
-            other.served.lose(theirs, Refusal(STOLEN, "the link was attached again"))
+            other.lose(theirs, Refusal(STOLEN, "the link was attached again"))
         return endpoint
 
     def grant(self, endpoint: LinkEndpoint, terms: LinkTerms, on_done: OnComplete) -> None:
@@ -181,10 +181,10 @@ class Links:
         if queue is not None:
             self._broker.destroy_queue(queue)
 
-    def give_back(self, key: LinkKey, held: Held) -> None:
+    def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
         """Make a message that a link held available again: it may have been seen."""
         give_back = self._broker.settlement.give_back
-        give_back(held.message_id, held.queue, holder_of(key), failed=True)
+        give_back(held.message_id, held.queue, holder_of(key), failed=True, on_done=on_done)
 
     def end_holding(self, terminus: Terminus, held: Mapping[bytes, Held]) -> None:
         """A link's endpoint is gone: what it held is its terminus', or anybody's again."""

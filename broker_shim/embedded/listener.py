@@ -11,11 +11,13 @@ from functools import partial
 
 from broker_shim.embedded.access import LOOPBACK, Access, identified
 from broker_shim.embedded.broker import Broker
+from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.peer import Peer
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.limits import refusal_of_newcomer
+from sparkstore.queue_names import shown
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +70,13 @@ class Listener:
     def end(self) -> None:
         """End at once: nothing that is under way is waited for."""
         self._loop.stop()
+
+    def end_unknown(self) -> None:
+        """End the connections of users who are not in the users file any more."""
+        for peer in self._peers:
+            if not peer.connection.login.is_known:
+                text = f"{shown(peer.connection.login.principal.name)} may not connect any more"
+                peer.connection.close(Refusal(UNAUTHORIZED_ACCESS, text))
 
     def run(self) -> None:
         """Serve; returns after `stop` or `end`."""

@@ -30,7 +30,12 @@ class Login:
         self._access = access
         self._later = later
         self._has_output = has_output
-        self._is_known = False
+        self._mechanism: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """False once the users file has no such user any more."""
+        return self._access.guard.knows(self.principal, self._mechanism or "")
 
     def passed(self, event: Authenticated) -> None:
         """SASL says who the peer is."""
@@ -50,7 +55,7 @@ class Login:
         Args:
             most: Connections of one user.
         """
-        if not self._is_known:
+        if self._mechanism is None:
             self._known("", ANONYMOUS)
         if self._access.guard.opens(self._access.remote, self.principal, most):
             self.is_in = True
@@ -65,7 +70,7 @@ class Login:
             self._access.guard.closes(self.principal)
 
     def _known(self, mechanism: str, name: str) -> None:
-        self._is_known = True
+        self._mechanism = mechanism
         self.principal = self._access.guard.let_in(self._access.remote, mechanism, name)
 
     def _answer(self) -> None:

@@ -57,11 +57,11 @@ def look_up(connection: Connection, link: SenderLink) -> None:
         text = "there is no such subscription: an attach without a source asks for one"
         refuse(connection, link, Refusal(NOT_FOUND, text))
         return
-    source, target = terminus.terms.source, peers_target(link.remote.target)
-    node = connection.broker.destinations.source_of(source.address)
-    refusal = refusal_of_act(connection, Act.READ, node)  # who may not read it may not end it
+    node = connection.broker.destinations.source_of(terminus.terms.source.address)
+    refusal = refusal_of_act(connection, Act.READ, node)
     if refusal is not None:
         refuse(connection, link, refusal)
         return
     connection.broker.links.looks_up(link, key)
+    source, target = terminus.terms.source, peers_target(link.remote.target)
     grant(connection, link, LookUp(link), source=as_source(source), target=as_target(target))

@@ -188,7 +188,7 @@ class OutgoingLink:
 
     def leave(self) -> None:
         """Detach, for the peer to attach again."""
-        self._connection.served.leave(self.link)
+        self._connection.leave(self.link)
 
     def _decided_within(self, delivery: Delivery, taken: Taken) -> None:
         """It decided in a transaction: that has the delivery from now on."""

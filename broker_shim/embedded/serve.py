@@ -113,7 +113,7 @@ def serve(
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     tune_process()
     listener.listen(broker, listening, entrance.guard)
-    _handle_signals(loop, listener, metrics, lambda: entrance.reload(options))
+    _handle_signals(loop, listener, metrics, lambda: _reload(entrance, listener, options))
     _report(loop, metrics, options.metrics_file)
     _probe(loop, calls)
     control = _control(options, loop, broker)
@@ -177,6 +177,11 @@ def _handle_signals(
         loop.asyncio.add_signal_handler(number, stop, number)
     loop.asyncio.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", metrics.line()))
     loop.asyncio.add_signal_handler(signal.SIGHUP, reload)
+
+
+def _reload(entrance: Entrance, listener: Listener, options: argparse.Namespace) -> None:
+    entrance.reload(options)
+    listener.end_unknown()
 
 
 def _report(loop: Loop, metrics: Metrics, file: Path | None) -> None:

@@ -79,22 +79,6 @@ class Served:
             event.link.detach(closed=event.is_closed, error=error)
             self._connection.has_output()
 
-    def lose(self, link: Link, refusal: Refusal) -> None:
-        """Another attach has taken a link."""
-        self.end(link, closed=False)
-        if link.is_answered:
-            self._connection.detach(link, refusal)
-        elif not link.is_gone:
-            link.refuse(error_of(refusal))
-            self._connection.has_output()
-
-    def leave(self, link: Link) -> None:
-        """Detach a link whose terminus lives on."""
-        self.end(link, closed=False)
-        if not link.is_gone:
-            link.detach(closed=False)
-            self._connection.has_output()
-
     def end_session(self, session: Session) -> None:
         """A session ended, its links with it."""
         ended = list(session.links)

@@ -111,13 +111,13 @@ class BrokerSettings:
             ("max_frame_bytes", 512, 1 << 30),
             ("max_links", 1, 1 << 20),
             ("max_sessions", 1, 65_535),
+            ("max_connections", 1, 1 << 20),
+            ("max_connections_per_user", 1, 1 << 20),
+            ("max_half_open", 1, 1 << 20),
             ("max_transactions", 1, 1_000_000),
             ("max_transaction_operations", 1, 10_000_000),
             ("max_transaction_bytes", 1, 1 << 40),
             ("transaction_timeout_s", 1, 1 << 31),
-            ("max_connections", 1, 1 << 20),
-            ("max_connections_per_user", 1, 1 << 20),
-            ("max_half_open", 1, 1 << 20),
         ):
             if not least <= getattr(self, name) <= most:
                 message = f"[broker] {name} is {getattr(self, name)}: from {least} to {most}"

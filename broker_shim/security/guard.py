@@ -21,7 +21,7 @@ from broker_shim.security.audit import Audit, AuditEvent, write_audit
 from broker_shim.security.limits import Counts
 from broker_shim.security.passwords import ITERATIONS, Passwords
 from broker_shim.security.permissions import Act, Permissions, Place, Principal
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
 from broker_shim.security.tls import server_context
 from broker_shim.security.users import SECRET_KINDS, Users
 from broker_shim.security.users_file import UsersFile
@@ -126,6 +126,10 @@ class Guard:
         )
         return Principal(name, frozenset() if user is None else user.roles)
 
+    def knows(self, principal: Principal, mechanism: str) -> bool:
+        """False if somebody who came by a password is not in the users file any more."""
+        return mechanism not in PASSWORD_MECHANISMS or principal.name in self.users
+
     def login_failed(self, remote: Remote, mechanism: str, reason: str, now_s: float) -> float:
         """Somebody did not; for how long the answer has to wait, in seconds."""
         self.counts.failed_logins += 1
@@ -185,7 +189,7 @@ class Guard:
         """Take certificates and permissions anew; what cannot be used changes nothing.
 
         Connections that are open stay as they are: TLS was agreed, and attaches were allowed. The
-        users file needs no reload (`UsersFile`).
+        users file needs no reload (`UsersFile`); whom it does not have any more, `knows` tells.
 
         Raises:
             InvalidRequest: One line; all is as it was.

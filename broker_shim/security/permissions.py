@@ -11,8 +11,8 @@ refused; rules only allow, so their order means nothing.
 
     read     receive, browse, subscribe
     write    send
-    create   have a queue made by attaching to it
-    admin    all of these, and take over a link that another user attached
+    create   have a queue or a durable subscription made by attaching to it
+    admin    all of these, and get at the queue of a subscription by its name
 
 `address` is a pattern of words (`*` one, `#` any number) that an address or an exchange's name is
 held against; with `::` the second half is one for the queue on it. Queues that a client has the

@@ -86,9 +86,9 @@ def offered_mechanisms(
     can_tell = bool(settings.users or settings.tls_client_ca)
     if not (is_loopback or is_insecure or (settings.tls_cert and can_tell)):
         message = (
-            f"{address} is not a loopback address: whoever reaches it could read and write every"
-            " queue, or listen in; give --tls-cert, --tls-key and --users (or --tls-client-ca), or"
-            " say --insecure if that is what you want"
+            f"--listen {address} is not a loopback address: whoever reaches it could read and write"
+            " every queue, or listen in; give --tls-cert, --tls-key and --users (or"
+            " --tls-client-ca), or say --insecure if that is what you want"
         )
         raise InvalidRequest(message)
     possible = {"EXTERNAL"} if settings.tls_client_ca else set()

@@ -141,7 +141,7 @@ class Program:
             env={**os.environ, **language.environment, **environment},
         )
 
-    def connect(self, broker: BrokerProcess | Forwarder, **options: object) -> None:
+    def connect(self, broker: BrokerProcess | Forwarder, **options: Any) -> None:
         """Open its connection; to a forwarder, one that the library itself opens again.
 
         Args:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from proton import ConnectionException, Message
-from proton.utils import LinkDetached
+from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached
 
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.users import User
@@ -320,6 +320,23 @@ def test_a_changed_users_file_counts_at_the_next_login(
             pass
     with connected(broker.url, user="ann", password="another", allowed_mechs="PLAIN"):
         pass
+
+
+def test_sighup_ends_the_connections_of_deleted_users(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    file = tmp_path / "users.json"
+    add_user(file, "ann")
+    add_user(file, "bob")
+    broker = start_broker("--memory", "--users", str(file))
+    with connected(broker.url, **as_user("bob")) as bob:
+        ann = BlockingConnection(broker.url, timeout=TIMEOUT_S, **as_user("ann"))
+        with changing_users(file) as users:
+            del users["ann"]
+        broker.signal(signal.SIGHUP)
+        with pytest.raises(ConnectionClosed, match="amqp:unauthorized-access"):
+            ann.wait(lambda: False, timeout=TIMEOUT_S)
+        bob.create_sender("still.there").send(Message())
 
 
 def test_sighup_takes_a_renewed_certificate_and_who_is_connected_stays(setup: Setup) -> None:
