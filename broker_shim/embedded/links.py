@@ -181,6 +181,11 @@ class Links:
         if queue is not None:
             self._broker.destroy_queue(queue)
 
+    def queue_gone(self, queue: str) -> None:
+        """A queue was destroyed, and what was held of it with it."""
+        for key, held in list(self.held.items()):
+            self.held[key] = {tag: each for tag, each in held.items() if each.queue != queue}
+
     def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
         """Make a message that a link held available again: it may have been seen."""
         give_back = self._broker.settlement.give_back

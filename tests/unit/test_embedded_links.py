@@ -483,6 +483,22 @@ def test_closing_a_link_gives_back_what_it_held(kept: House) -> None:
     assert bodies(other) == ["a"]
 
 
+def test_what_a_link_held_of_a_queue_that_was_destroyed_is_forgotten(kept: House) -> None:
+    publish(kept, "q", "a")
+    client = Client(kept)
+    client.attach("in", source=durable())
+    client.credit(1)
+    ((tag, _body),) = client.transfers()
+    client.vanish()
+    kept.broker.destroy_queue("q")
+    kept.run()
+    back = Client(kept)
+    assert not back.attach("in", source=durable(), unsettled={tag: None}).unsettled
+    publish(kept, "q", "b")
+    back.credit(10)
+    assert bodies(back) == ["b"]
+
+
 def target() -> Target:
     return Target("q", durable=2, expiry_policy="never")
 
