@@ -87,6 +87,11 @@ class Links:
         self._waiting: dict[LinkKey, list[Callable[[], None]]] = {}
         self._expires_at_ms: int | None = None
 
+    @property
+    def is_full(self) -> bool:
+        """True if no link of a new name may attach."""
+        return len(self.registry) >= self._broker.settings.max_termini
+
     def attach(self, connection: Connection, link: Link) -> LinkEndpoint:
         """Attach a link: whoever had it loses it (`amqp:link:stolen`)."""
         place = Place(connection.number, link.port.channel)
@@ -180,6 +185,11 @@ class Links:
                 self.give_back(terminus.key, held)
         if queue is not None:
             self._broker.destroy_queue(queue)
+
+    def queue_gone(self, queue: str) -> None:
+        """A queue was destroyed, and what was held of it with it."""
+        for key, held in list(self.held.items()):
+            self.held[key] = {tag: each for tag, each in held.items() if each.queue != queue}
 
     def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
         """Make a message that a link held available again: it may have been seen."""
