@@ -134,8 +134,10 @@ class IncomingLink:
 
     def _end_receiving(self) -> None:
         self._receiving = None
-        self._hold_back(is_full=False)
-        self._count(0)
+        if self._holds_back:
+            self._hold_back(is_full=False)
+        if self._held_bytes:  # not of what came in one piece: the common way
+            self._count(0)
 
     def _count(self, held_bytes: int) -> None:
         """So much of a message waits for its end; a peer may not begin any number of them."""
