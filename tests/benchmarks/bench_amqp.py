@@ -87,9 +87,11 @@ def serving(name: str) -> Iterator[Listening]:
         ) as process:
             assert process.stdout is not None
             ready = process.stdout.readline()
-            yield Listening(int(ready.split()[1].rpartition(":")[2]), process.pid)
-            process.terminate()
-            process.wait(60)
+            try:
+                yield Listening(int(ready.split()[1].rpartition(":")[2]), process.pid)
+            finally:
+                process.terminate()
+                process.wait(60)
 
 
 @contextmanager
