@@ -42,13 +42,13 @@ CREDIT = 1_000
 _READ_BYTES = 1 << 18
 _NUMBERS = count(1)
 """Of connections: with one container id the second link of a name would steal the first."""
-_DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
-"""A header section: durable."""
+_HEADERS = {True: b"\x00\x53\x70\xc0\x02\x01\x41", False: b"\x00\x53\x70\xc0\x02\x01\x42"}
+"""Header sections: durable or not."""
 
 
-def message(size: int) -> bytes:
-    """A durable message with `size` bytes of data."""
-    return _DURABLE + b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
+def message(size: int, *, durable: bool = True) -> bytes:
+    """A message with `size` bytes of data."""
+    return _HEADERS[durable] + b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
 
 
 def transfers(count: int, payload: bytes) -> bytes:
