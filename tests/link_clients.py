@@ -130,11 +130,16 @@ class House:
             call()
         self.run()
 
+    def close(self) -> None:
+        """Let go of what the system lent; nothing of it moves any more."""
+        self.inbox.close()
+
     def restarted(self) -> House:
         """As after kill -9: connections end without a word."""
         if self.place.kind == "json":
             self.store.close()
             self.registry._keeping._link_store.close()  # its lock is the process's
+        self.close()
         return House(self.place, self.settings)
 
 
