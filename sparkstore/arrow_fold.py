@@ -8,8 +8,8 @@ Entries are folded by columns, never one by one. Per queue and message:
 * it is acquired by the holder of the last `acquired` after that `enqueued`, unless a `released`
   came after; the delivery count is that of the last `released` after it.
 
-Wiring, refusals and meta records are few: they go through `fold.apply` itself, on a state without
-entries.
+Wiring, links, refusals and meta records are few: they go through `fold.apply` itself, on a state
+without entries; unsettled deliveries are `arrow_links`.
 A property test holds this equal to the oracle for every prefix of generated histories.
 
 Decision: Arrow's own kernels and no NumPy. Entries go from columns into packed columns
@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkstore import fold
+from sparkstore.arrow_links import add_deliveries, add_links
 from sparkstore.arrow_values import as_list
 from sparkstore.errors import CorruptData
 from sparkstore.fold import Entry, Member, Queue, State
@@ -36,7 +37,8 @@ from sparkstore.schema import STATE
 _ENTRY_COLUMNS = ["queue", "message_id", "position", "at", "priority", "expires_at"]
 _HELD_COLUMNS = ["message_bytes", "acquired_by", "delivery_count"]
 _ENTRIES = pa.schema([STATE.field(name) for name in (*_ENTRY_COLUMNS, *_HELD_COLUMNS)])
-_FEW = [kind for kind in Kind if kind not in {*ENTRY_KINDS, Kind.CONTENT, Kind.STAGING_ABORTED}]
+_MANY = {*ENTRY_KINDS, Kind.CONTENT, Kind.STAGING_ABORTED, Kind.UNSETTLED, Kind.SETTLED}
+_FEW = [kind for kind in Kind if kind not in _MANY]
 """Kinds that go through the oracle, one by one."""
 _KEY_BITS = 62
 _PACKED_AT_ONCE = 1 << 14
@@ -74,12 +76,14 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
         rows: At least `schema.FOLD_COLUMNS`.
 
     Raises:
-        CorruptData: A record is about a queue that does not exist.
+        CorruptData: A record is about a queue or a link that does not exist.
     """
     state = _meta_and_wiring(state_rows)
+    add_links(state, state_rows)
     destroyed = _apply_wiring(state, rows)
     _decide(state, rows)
     state.staged = _staged(state_rows, rows)
+    add_deliveries(state, state_rows, rows)
     if rows.num_rows:
         state.position = rows["position"][-1].as_py()
     base = state_rows.filter(pc.equal(state_rows["part"], "entry"))
@@ -94,7 +98,8 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
 
 def _meta_and_wiring(state_rows: pa.Table) -> State:
     state = State()
-    few = state_rows.filter(pc.not_equal(state_rows["part"], "entry"))
+    parts = pa.array(["meta", "member", "wiring"])
+    few = state_rows.filter(pc.is_in(state_rows["part"], parts))
     for row in few.to_pylist():
         if row["part"] == "meta":
             state.position, state.epoch = row["position"], row["epoch"]

@@ -43,7 +43,7 @@ class Folded(NamedTuple):
 
 
 def compared(check: str, advice: str, left: Folded, right: Folded) -> list[Finding]:
-    """Findings about what is not the same on two sides: entries, wiring, members, staged messages.
+    """Findings about what is not the same on two sides: entries, wiring, and the others.
 
     Args:
         check: Its name.
@@ -61,8 +61,12 @@ def compared(check: str, advice: str, left: Folded, right: Folded) -> list[Findi
         return Finding(check, ERROR, f"wiring {what}", _both(row), advice, PROPOSED)
 
     def other(row: Row) -> Finding:
-        is_member = row.part == "member"
-        subject = f"member {row.member!r}" if is_member else f"staged message {row.message_id}"
+        subject = {
+            "member": f"member {row.member!r}",
+            "staged": f"staged message {row.message_id}",
+            "link": f"link {row.exchange}",
+            "delivery": f"delivery {row.binding_key} on link {row.exchange}",
+        }[row.part]
         return Finding(check, ERROR, subject, _both(row), advice, PROPOSED)
 
     return [
@@ -135,15 +139,26 @@ def bindings_join_what_is_there(seen: Look) -> list[Finding]:
     return listed(check, seen.rows("reconcile_unjoined", wiring=seen.wiring), finding)
 
 
+def deliveries_have_links(seen: Look) -> list[Finding]:
+    """Every delivery that is remembered is of a link that exists."""
+    check = "deliveries_have_links"
+    return listed(
+        check,
+        seen.rows("reconcile_unlinked", others=seen.others),
+        lambda row: Finding(check, ERROR, f"link {row.link}", told(row), REPAIR, PROPOSED),
+    )
+
+
 def acquisitions_are_alive(seen: Look) -> list[Finding]:
     """Nobody holds an entry while no store runs. A running store knows its holders itself."""
     check = "acquisitions_are_alive"
     if seen.is_written or seen.root.identity.role != "primary":
         return []
     advice = "start the broker, or run reconcile --repair: both give them back"
+    held = seen.names.add("held", seen.held())
     return listed(
         check,
-        seen.rows("reconcile_held"),
+        seen.rows("reconcile_holders", held=held),
         lambda row: Finding(check, WARNING, f"holder {row.holder!r}", told(row), advice, PROPOSED),
     )
 
@@ -159,7 +174,9 @@ def state_is_the_fold_of_history(seen: Look) -> list[Finding]:
     found = Folded(
         stored.where("part = 'entry'"),
         stored.where("part = 'wiring'"),
-        stored.where("part IN ('member', 'staged')").withColumn("refused", F.expr(REFUSED)),
+        stored.where("part IN ('member', 'staged', 'link', 'delivery')").withColumn(
+            "told", F.expr(f"IF(part = 'member', {REFUSED}, detail)")
+        ),
     )
     side = history_side(seen.names, seen.side, seen.meta, seen.meta.position)
     expected = Folded(entries(spark, side), wiring(spark, side), others(spark, side))

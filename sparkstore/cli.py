@@ -108,7 +108,10 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     return parser
 
 
-_ABOVE = {"serve": "an AMQP 1.0 broker over a root"}
+_ABOVE = {
+    "passwd": "users of a broker and their passwords",
+    "serve": "an AMQP 1.0 broker over a root",
+}
 """Help of the commands that live above this package."""
 
 if TYPE_CHECKING:
@@ -155,12 +158,13 @@ def _sql(subparsers: Subparsers) -> None:
         commands.sql,
         "answer a question with Spark SQL",
         "Views: queues, queue_messages, message_history, bindings, configuration, members,\n"
-        "job_runs (once a job ran).\n"
+        "links, deliveries, job_runs (once a job ran).\n"
         "Starts a JVM (seconds).\n\n"
         "examples:\n"
         '  sparkstore sql ROOT "SELECT * FROM queues ORDER BY depth DESC"\n'
         "  sparkstore sql ROOT \"SELECT properties['carrier'], count(*) FROM queue_messages"
-        ' GROUP BY 1"',
+        ' GROUP BY 1"\n'
+        '  sparkstore sql ROOT "SELECT name, source, attached, unsettled FROM links"',
     )
     parser.add_argument("statement", help="one SELECT")
     parser.add_argument(

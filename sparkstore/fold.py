@@ -18,6 +18,7 @@ __all__ = [
     "WINDOW",
     "Entries",
     "Entry",
+    "Link",
     "Member",
     "Queue",
     "State",
@@ -54,6 +55,23 @@ class Member:
 
 
 @dataclass(slots=True)
+class Link:
+    """A link that outlives its connection, or is attached (`link_records`).
+
+    Attributes:
+        detail: Its termini (JSON).
+        position: Of the last `attached`.
+        detached_at: UTC µs; None while it is attached.
+        unsettled: State (JSON, None: none yet) of the deliveries that it remembers, by tag.
+    """
+
+    detail: str
+    position: int
+    detached_at: int | None = None
+    unsettled: dict[bytes, str | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class State:
     """The fold of all records up to `position`.
 
@@ -69,6 +87,7 @@ class State:
         staged: Messages whose header came with a piece of their content and that were not enqueued
             since; the position of the last such piece.
         messages: On how many queues each message is; one on none is not here.
+        links: By the text that names each (`link_records.link_text`).
     """
 
     position: int = 0
@@ -81,6 +100,7 @@ class State:
     members: dict[str, Member] = field(default_factory=dict)
     staged: dict[int, int] = field(default_factory=dict)
     messages: MessageCounts = field(default_factory=MessageCounts)
+    links: dict[str, Link] = field(default_factory=dict)
 
 
 def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
@@ -198,6 +218,37 @@ def _released(state: State, _position: int, record: Record, _epoch: int) -> None
     entries.give_back(message_id, record.delivery_count or 0)
 
 
+def _attached(state: State, position: int, record: Record, _epoch: int) -> None:
+    assert record.holder is not None
+    there = state.links.setdefault(record.holder, Link("{}", position))
+    there.detail, there.position, there.detached_at = record.detail or "{}", position, None
+
+
+def _detached(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.holder is not None
+    if record.detail is None:
+        state.links[record.holder].detached_at = record.at
+    else:
+        del state.links[record.holder]
+
+
+def _unsettled(state: State, _position: int, record: Record, _epoch: int) -> None:
+    link, tag = _delivery(state, record)
+    link.unsettled[tag] = record.detail
+
+
+def _settled(state: State, _position: int, record: Record, _epoch: int) -> None:
+    link, tag = _delivery(state, record)
+    link.unsettled.pop(tag, None)  # one transaction may settle it twice
+
+
+def _delivery(state: State, record: Record) -> tuple[Link, bytes]:
+    """The link and the tag that a record is about."""
+    assert record.holder is not None
+    assert record.binding_key is not None
+    return state.links[record.holder], bytes.fromhex(record.binding_key)
+
+
 def _entries(state: State, record: Record) -> tuple[Entries, int]:
     """Of the record's queue, and which of them it is about."""
     assert record.queue is not None
@@ -234,4 +285,8 @@ APPLY = {
     Kind.UNCONFIGURED: _unconfigured,
     Kind.REFUSED: _refused,
     Kind.STAGING_ABORTED: _staging_aborted,
+    Kind.ATTACHED: _attached,
+    Kind.DETACHED: _detached,
+    Kind.UNSETTLED: _unsettled,
+    Kind.SETTLED: _settled,
 }

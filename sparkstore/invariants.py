@@ -213,6 +213,16 @@ def _bindings_join_what_is_there(facts: _Facts) -> str:
     return f"{len(state.bindings)} bindings"
 
 
+def _deliveries_have_links(facts: _Facts) -> str:
+    rows = read_state(facts.root, ("link", "delivery"))
+    links = rows.filter(pc.equal(rows["part"], "link"))["exchange"].combine_chunks()
+    deliveries = rows.filter(pc.equal(rows["part"], "delivery"))
+    lost = deliveries.filter(pc.invert(pc.is_in(deliveries["exchange"], links)))
+    _none(f"state has deliveries of link {link}, no such link" for link in _some(lost["exchange"]))
+    count = sum(len(link.unsettled) for link in facts.state.links.values())
+    return f"{count} deliveries of {len(facts.state.links)} links"
+
+
 def _state_is_the_fold_of_history(facts: _Facts) -> str:
     position = facts.recovered.state_position
     if facts.recovered.history_start > 1 or facts.recovered.history_position < position:
@@ -266,6 +276,7 @@ CHECKS: dict[str, Callable[[_Facts], str]] = {
     "message_ids_were_reserved": _message_ids_were_reserved,
     "entries_have_queues": _entries_have_queues,
     "bindings_join_what_is_there": _bindings_join_what_is_there,
+    "deliveries_have_links": _deliveries_have_links,
     "state_is_the_fold_of_history": _state_is_the_fold_of_history,
     DEEP: _content_is_there,
 }

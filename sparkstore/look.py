@@ -84,7 +84,7 @@ class Look:
         records: Every record up to F once, narrow.
         entries: Every entry at F, by the views' fold; empty if they refuse to answer.
         wiring: Every queue, exchange, binding and configured object at F, the same.
-        others: Every member and every staged message at F, the same.
+        others: Every member, staged message, link and remembered delivery at F, the same.
         refusal: Why the views refuse; empty if they answer.
         is_written: A store may have the root open, so what is staged or held may be in use.
     """
@@ -124,6 +124,10 @@ class Look:
         return self.names.spark.sql(
             statement(name, views | {key: str(value) for key, value in values.items()})
         )
+
+    def held(self) -> DataFrame:
+        """Entries that somebody holds who cannot come back for them."""
+        return self.rows("reconcile_held", others=self.others)
 
     def lost_content(self) -> DataFrame:
         """Messages on a queue whose header is nowhere, or not all of whose body is there."""

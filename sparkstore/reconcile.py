@@ -58,6 +58,7 @@ IF_FOLDED: Mapping[str, checks.Check] = {
     "recovery_agrees": checks_of_folds.recovery_agrees,
     "entries_have_queues": checks_of_folds.entries_have_queues,
     "bindings_join_what_is_there": checks_of_folds.bindings_join_what_is_there,
+    "deliveries_have_links": checks_of_folds.deliveries_have_links,
     "content_is_there": checks.content_is_there,
     "acquisitions_are_alive": checks_of_folds.acquisitions_are_alive,
 }

@@ -41,6 +41,10 @@ class Kind(IntEnum):
     UNCONFIGURED = 13
     REFUSED = 14
     STAGING_ABORTED = 15
+    ATTACHED = 16
+    DETACHED = 17
+    UNSETTLED = 18
+    SETTLED = 19
 
     @property
     def column(self) -> str:
@@ -110,7 +114,7 @@ class Record(NamedTuple):
         at: When the store took it, UTC µs.
         queue: Name of the queue, any text.
         message_id: The message.
-        holder: Who acquired it (`acquired`) or who took it (`dequeued`).
+        holder: Who acquired it (`acquired`), who took it (`dequeued`); a link (`link_records`).
         delivery_count: Failed deliveries so far, after a `released`.
         transaction: Groups the records that became true together.
         message: Header, in `enqueued` (`known()` of it after the first queue); in the first piece
@@ -118,7 +122,8 @@ class Record(NamedTuple):
         body: Content, or one piece of it (`content`).
         body_offset: Index in bytes of this piece (`content`).
         exchange: Name, in wiring records; category, in `configured` and `unconfigured`.
-        binding_key: Pattern, in `bound` and `unbound`; key, in `configured` and `unconfigured`.
+        binding_key: Pattern, in `bound` and `unbound`; key, in `configured` and `unconfigured`;
+            delivery tag, in `unsettled` and `settled`.
         detail: JSON: definition of a queue, exchange or binding; a configured object; outcome of
             a settlement; why a request was refused.
         member: Which broker instance asked (DESIGN 9). In the last record of a request, with

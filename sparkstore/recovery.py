@@ -30,7 +30,7 @@ from sparkstore.schema import FOLD_COLUMNS, ROW, STATE
 from sparkstore.snapshot import FileStats, columns_of, read_files, snapshot
 
 _FOLD = columns_of(ROW, FOLD_COLUMNS)
-ALL_PARTS = ("entry", "wiring", "member", "staged", "meta")
+ALL_PARTS = ("entry", "wiring", "member", "staged", "link", "delivery", "meta")
 _STATE_FILE = pa.schema([field for field in STATE if field.name not in {"part", "block"}])
 
 

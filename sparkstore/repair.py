@@ -33,7 +33,12 @@ STEPS = ("heal", "history", "state", "store")
 
 _JOBS_TABLES = ("history", "state")
 _HELD = "acquisitions_are_alive"
-_OF_STATE = {"state_is_the_fold_of_history", "entries_have_queues", "views_answer"}
+_OF_STATE = {
+    "state_is_the_fold_of_history",
+    "entries_have_queues",
+    "deliveries_have_links",
+    "views_answer",
+}
 
 
 class Looks(NamedTuple):

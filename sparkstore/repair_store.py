@@ -26,8 +26,7 @@ def release_held(seen: Look, config: StoreConfig) -> Answer:
     Raises:
         StoreError: As `open_control` and `Control.run`.
     """
-    held = seen.names.spark.table(seen.entries).where("acquired_by IS NOT NULL")
-    return _ask(seen, Action.RELEASE, held, config)
+    return _ask(seen, Action.RELEASE, seen.held(), config)
 
 
 def purge_lost(seen: Look, config: StoreConfig) -> Answer:

@@ -13,6 +13,10 @@ partitioned by `part` and `block`:
     member   member                             request (the last decided), detail (refusals: JSON
                                                 object of the last `fold.WINDOW`, by request)
     staged   message_id                         position
+    link     exchange (`link_text`)             position of the last `attached`, detail (termini),
+                                                at: when it was detached, null while it is attached
+    delivery exchange (`link_text`),            detail (its state, null: none yet)
+             binding_key (tag, hexadecimal)
     meta     (one row)                          position P, epoch, segment of P, message_id (least
                                                 id never reserved), history_start
 

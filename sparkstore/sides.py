@@ -31,17 +31,17 @@ ENTRY_VALUES = (
 )
 WIRING_KEY = ("queue", "exchange", "binding_key")
 WIRING_VALUES = ("detail",)
-OTHER_KEY = ("part", "member", "message_id")
-OTHER_VALUES = ("position", "request", "refused")
+OTHER_KEY = ("part", "member", "message_id", "exchange", "binding_key")
+OTHER_VALUES = ("position", "at", "request", "told")
 REFUSED = "array_join(array_sort(json_object_keys(detail)), ' ')"
-"""The column `refused`, from the refusals of a member: which of its requests were."""
+"""The column `told` of a member: which of its requests were refused."""
 
 _BUCKETS = 256
 _ENTRIES = pa.schema([STATE.field(name) for name in (*ENTRY_KEY, *ENTRY_VALUES)])
 _OTHERS = pa.schema(
     [
         *(STATE.field(name) for name in (*OTHER_KEY, *OTHER_VALUES[:-1])),
-        pa.field("refused", pa.string()),
+        pa.field("told", pa.string()),
     ]
 )
 _WIRING = pa.schema([STATE.field(name) for name in (*WIRING_KEY, *WIRING_VALUES)])
@@ -71,7 +71,7 @@ def wiring(spark: SparkSession, side: Side) -> DataFrame:
 
 
 def others(spark: SparkSession, side: Side) -> DataFrame:
-    """Every member and every staged message: the columns of `OTHER_KEY`, `OTHER_VALUES`, detail."""
+    """Every member, staged message, link, delivery: `OTHER_KEY`, `OTHER_VALUES` and detail."""
     values = side.names() | {"refused": REFUSED}
     return spark.sql(text("reconcile_others", STEPS_OF_OTHERS, values))
 
@@ -89,18 +89,34 @@ def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame, 
         *((key.queue, key.exchange, key.binding_key, d) for key, d in state.bindings.items()),
         *((None, *key, detail) for key, detail in state.configured.items()),
     ]
-    other_rows: list[tuple[object, ...]] = [
-        *(
-            ("member", name, None, None, found.last_request, _refused(found))
-            for name, found in state.members.items()
-        ),
-        *(("staged", None, *place, None, None) for place in state.staged.items()),
-    ]
     return (
         spark.createDataFrame(_table(entry_rows, _ENTRIES)),
         spark.createDataFrame(_table(wiring_rows, _WIRING)),
-        spark.createDataFrame(_table(other_rows, _OTHERS)),
+        spark.createDataFrame(_table(_other_rows(state), _OTHERS)),
     )
+
+
+def _other_rows(state: State) -> list[tuple[object, ...]]:
+    """The columns of `OTHER_KEY` and `OTHER_VALUES`."""
+    return [
+        *(
+            ("member", name, None, None, None, None, None, found.last_request, _refused(found))
+            for name, found in state.members.items()
+        ),
+        *(
+            ("staged", None, message_id, None, None, position, None, None, None)
+            for message_id, position in state.staged.items()
+        ),
+        *(
+            ("link", None, None, name, None, link.position, link.detached_at, None, link.detail)
+            for name, link in state.links.items()
+        ),
+        *(
+            ("delivery", None, None, name, tag.hex(), None, None, None, told)
+            for name, link in state.links.items()
+            for tag, told in link.unsettled.items()
+        ),
+    ]
 
 
 def _refused(member: Member) -> str:

@@ -65,6 +65,8 @@ def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
     if kinds & _WIRING_KINDS:
         wired = spark.sql(text("wired", ("fold_tail", "changes"), names))
         found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
+    for change in _links(spark, names, kinds):
+        found = found.unionByName(change)
     if told.has_requests:
         membered = spark.sql(text("membered", ("fold_tail", "decided", "refusals"), names))
         found = found.unionByName(
@@ -74,6 +76,21 @@ def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
         staged = spark.sql(text("staged", ("fold_tail", "brought"), names))
         found = found.unionByName(_shaped(staged.selectExpr("*", "'staged' part"), has_block=False))
     return found
+
+
+def _links(spark: SparkSession, names: dict[str, str], kinds: frozenset[str]) -> list[DataFrame]:
+    """What becomes of links and of their deliveries."""
+    found, steps = [], ("fold_tail", "linked")
+    if kinds & {"attached", "detached"}:
+        links = spark.sql(text("linked", steps[:1], names)).where("binding_key IS NULL")
+        found.append(links.withColumn("part", F.lit("link")))
+    if "unsettled" in kinds:
+        begun = spark.sql(text("delivered", steps, names)).where("change = 'put'")
+        found.append(begun.withColumn("part", F.lit("delivery")))
+    if kinds & {"settled", "detached"}:
+        ended = spark.sql(text("forgotten", (*steps, "delivered"), names))
+        found.append(ended.selectExpr("*", "'delivery' part", "'drop' change"))
+    return [_shaped(frame) for frame in found]
 
 
 def _shaped(frame: DataFrame, *, has_block: bool = True) -> DataFrame:

@@ -36,7 +36,7 @@ def table_names(root: Root) -> dict[str, str]:
     return {name: delta_name(root.table(name)) for name in TABLES}
 
 
-_ONCE = frozenset({"changes", "guard"})
+_ONCE = frozenset({"changes", "guard", "linked"})
 """Steps that are computed once in a query, however often they are named."""
 
 GUARD = "(SELECT whole FROM guard)"
@@ -65,7 +65,9 @@ def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:
     writes a deterministic step out at each place that names it; `queues` was 240 operators and 40
     scans, and took 16 s to plan. One that is not deterministic is computed once, behind a
     shuffle, and what it computed is used again. So these steps are small beside what they are
-    made of: a row for each entry, not for each record, and never a body.
+    made of: a row for each entry, not for each record, and never a body. Of a step that names
+    another of them, all columns must be needed always: Spark 4.2 leaves an invalid plan behind
+    when it takes a column away there.
 
     Raises:
         KeyError: A placeholder has no value: a bug.

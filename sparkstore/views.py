@@ -8,6 +8,8 @@
     bindings          one row for each binding
     configuration     one row for each object of a broker's configuration
     members           one row for each broker instance that asks by numbered requests
+    links             one row for each AMQP link that outlives its connection
+    deliveries        one row for each unsettled delivery of such a link
     job_runs          one row for each run of a job, once there was one (`log_views`)
     findings          one row for each thing that `reconcile` found, once there was one
 
@@ -41,8 +43,9 @@ _TAIL = ("opening", "tail", "changes", "guard")
 _ENTRIES = ("dropped", "folded", "entries")
 _WIRING = ("wired", "wiring")
 _MEMBERS = ("decided", "refusals", "membered")
-STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "brought", "staged")
-"""With these, what is neither entry nor wiring can be named: members and staged messages."""
+_LINKS = ("linked", "delivered", "linking", "remembered")
+STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "brought", "staged", *_LINKS)
+"""With these, what is neither entry nor wiring can be named: members, staged messages, links."""
 
 VIEWS: Mapping[str, tuple[str, ...]] = {
     "queues": (*_TAIL, *_ENTRIES, *_WIRING),
@@ -51,14 +54,19 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
     "bindings": (*_TAIL, *_WIRING),
     "configuration": (*_TAIL, *_WIRING),
     "members": (*_TAIL, *_MEMBERS),
+    "links": (*_TAIL, *_ENTRIES, *_LINKS),
+    "deliveries": (*_TAIL, *_ENTRIES, *_LINKS),
 }
 """What users query, and the steps that each is made of, a step after those that it names."""
 
 GUARDS: Mapping[str, Mapping[str, str]] = {
     "queues": {"entriesguard": "true"},
     "message_history": {"eventsguard": GUARD},
+    "links": {"entriesguard": "true"},
+    "deliveries": {"entriesguard": "true"},
 }
-"""Where the guard stands, if not where `tables.text` puts it: the scan of wiring has it always."""
+"""Where the guard stands, if not where `tables.text` puts it: the scans of wiring, of links and of
+deliveries have it always."""
 
 
 def register(spark: SparkSession, root: Root | str | Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparkstore import fold
+from sparkstore.link_records import LinkKey, link_text
 from sparkstore.records import Record
 
 QUEUE_NAMES = [
@@ -23,6 +24,12 @@ QUEUE_NAMES = [
 """Names that may never become a path or SQL."""
 EXCHANGE_NAMES = ["amq.topic", "e/../x", "fan out"]
 HOLDERS = ["consumer-1", "m2/link ' 7", "🦊"]
+LINKS = [
+    link_text(LinkKey("client", "sub", "sender")),
+    link_text(LinkKey("client", "sub", "receiver")),
+    link_text(LinkKey('c","sub', "späť\x00'", "receiver")),
+]
+TAGS = [b"", b"\x00", bytes(range(32))]
 MEMBERS = ["brokerj", "member 'ü'"]
 EPOCH_MICROS = 1_750_000_000_000_000
 """UTC µs of position 0; the clock of a history runs backwards now and then."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sparkstore import fold
+from sparkstore.link_records import attached, detached, settled, unsettled
 from sparkstore.records import (
     BindingKey,
     MessageHeader,
@@ -36,8 +37,10 @@ from tests.histories import (
     EXCHANGE_NAMES,
     HOLDERS,
     ID_BLOCK,
+    LINKS,
     MEMBERS,
     QUEUE_NAMES,
+    TAGS,
     History,
     Row,
 )
@@ -116,6 +119,32 @@ class HistoryBuilder:
         for key in _pick(sorted(self.state.configured), a):
             self.add(unconfigured(self.at(), *key))
 
+    def attach(self, a: int, b: int) -> None:
+        """A link is attached, the first time or again, perhaps with other termini."""
+        durability = 1 + b % 2
+        detail = f'{{"source": {{"address": "q"}}, "durability": {durability}, "n": {b % 3}}}'
+        self.add(attached(self.at(), LINKS[a % len(LINKS)], detail))
+
+    def detach(self, a: int, b: int) -> None:
+        """A link is detached, now and then for good; twice is possible, too."""
+        for link in _pick(sorted(self.state.links), a):
+            self.add(detached(self.at(b), link, closed=b % 4 == 0))
+
+    def unsettle(self, a: int, b: int) -> None:
+        """A delivery comes, or its state changes; some in a transaction with what it brought."""
+        for link in _pick(sorted(self.state.links), a):
+            state = None if b % 3 == 0 else f'{{"outcome": "accepted", "message_id": {b}}}'
+            number = None
+            if b % 2:
+                self.publish(a, 0)
+                number = self._transaction
+            self.add(unsettled(self.at(), link, TAGS[b % len(TAGS)], state, number))
+
+    def settle_delivery(self, a: int, b: int) -> None:
+        """A delivery is forgotten, perhaps one that nobody knows."""
+        for link in _pick(sorted(self.state.links), a):
+            self.add(settled(self.at(), link, TAGS[b % len(TAGS)]))
+
     def create_queue(self, a: int, b: int) -> None:
         """Create, or create again after it was destroyed."""
         name = self._name(a)
@@ -191,7 +220,7 @@ class HistoryBuilder:
     def acquire(self, a: int, b: int) -> None:
         """An available message is reserved."""
         for queue, message_id in self._entry(a, acquired=False):
-            holder = HOLDERS[b % len(HOLDERS)]
+            holder = [*HOLDERS, LINKS[0]][b % (len(HOLDERS) + 1)]
             self.add(message_acquired(self.at(), queue, message_id, holder))
 
     def release(self, a: int, b: int) -> None:
@@ -311,6 +340,10 @@ STEPS: list[Callable[[HistoryBuilder, int, int], None]] = [
     HistoryBuilder.stage,
     HistoryBuilder.stage,
     HistoryBuilder.end_staging,
+    *[HistoryBuilder.attach] * 2,
+    HistoryBuilder.detach,
+    *[HistoryBuilder.unsettle] * 3,
+    HistoryBuilder.settle_delivery,
 ]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, NotAcquired
 from broker_shim.store.interface import BindingKey
+from tests.model_links import ModelLinks
 
 CONFIGURATION, UNSETTLED_STATE = 1, 2
 Place = tuple[str, int]
@@ -43,14 +44,18 @@ class ModelTransaction:
     sees: dict[Place, ModelEntry | None] = field(default_factory=dict)
     adds: list[Place] = field(default_factory=list)
     lives: dict[str, int] = field(default_factory=dict)
+    deliveries: list[Callable[[], None]] = field(default_factory=list)
     is_spoiled: bool = False
 
 
 class Model:
     """The state of a store of one tier."""
 
-    def __init__(self, tier: TerminusDurability) -> None:
+    def __init__(
+        self, tier: TerminusDurability, link_tier: TerminusDurability | None = None
+    ) -> None:
         self.tier = tier
+        self.links = ModelLinks(tier if link_tier is None else link_tier)
         self.queues: dict[str, int] = {}
         self.lives: dict[str, int] = {}
         self.exchanges: dict[str, int] = {}
@@ -192,6 +197,8 @@ class Model:
             self._change(place, entry, None)
         for place in transaction.adds:
             self._put(place)
+        for change in transaction.deliveries:
+            change()
 
     def abort(self, transaction: ModelTransaction) -> None:
         self.transactions.remove(transaction)
@@ -199,6 +206,7 @@ class Model:
     def restart(self) -> None:
         """What is left after a close or a crash."""
         self.transactions.clear()
+        self.links.restart()
         for names in (self.queues, self.exchanges):
             for name in self._lost(names):
                 self.destroy(names, name)

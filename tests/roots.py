@@ -61,11 +61,26 @@ def state_table(state: fold.State, *, segment: int = 0, history_start: int = 1) 
         )
     for message_id, position in state.staged.items():
         rows.append({"part": "staged", "message_id": message_id, "position": position})
+    for text, link in state.links.items():
+        rows += link_rows(text, link)
     for exchange, detail in state.exchanges.items():
         rows.append({"part": "wiring", "exchange": exchange, "detail": detail})
     for binding, detail in state.bindings.items():
         rows.append({"part": "wiring", **binding._asdict(), "detail": detail})
     return pa.Table.from_pylist(rows, STATE)
+
+
+def link_rows(text: str, link: fold.Link) -> list[dict[str, object]]:
+    """The rows of `state` that stand for a link and its deliveries."""
+    place: dict[str, object] = {"exchange": text}
+    terminus = {"position": link.position, "at": link.detached_at, "detail": link.detail}
+    return [
+        place | {"part": "link"} | terminus,
+        *(
+            place | {"part": "delivery", "binding_key": tag.hex(), "detail": detail}
+            for tag, detail in link.unsettled.items()
+        ),
+    ]
 
 
 def append_journal(root: Root, rows: Sequence[Row], segment: int, number: int) -> None:

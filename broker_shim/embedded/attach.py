@@ -1,28 +1,35 @@
-"""How a link is attached: what its address names, and which of our endpoints serves it."""
+"""How a link is attached: which kind it is, and what it needs if a client sends on it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
-from broker_shim.embedded.address import (
-    AmbiguousNode,
-    MalformedNode,
-    QueueNode,
-)
+from broker_shim.durability import TerminusDurability
+from broker_shim.embedded.address import AmbiguousNode, MalformedNode, Node, QueueNode
+from broker_shim.embedded.allowing import refusal_of_link
+from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.attach_source import attach_source
 from broker_shim.embedded.attaching import (
+    Step,
+    go_through,
     grant,
+    refuse,
     refuse_node,
-    same_source,
     temporary_name,
-    when_there,
 )
+from broker_shim.embedded.conditions import INVALID_FIELD, Refusal
 from broker_shim.embedded.coordinator import attach_coordinator
 from broker_shim.embedded.incoming import IncomingLink
+from broker_shim.embedded.own_queue import dynamic_queue
+from broker_shim.embedded.resuming import resumed_receiver
+from broker_shim.embedded.termini import as_source, as_target, granted_target, peers_source
+from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import Act
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -39,23 +46,56 @@ def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
 
 
 def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
-    remote: Target = link.remote.target or Target()
-    name = temporary_name() if remote.dynamic else remote.address
-    destinations = connection.broker.destinations
-    node = QueueNode(name) if remote.dynamic and name else destinations.node_of(name)
+    if link.remote.target is None and link.remote.source is None:
+        refuse(connection, link, Refusal(INVALID_FIELD, "an attach needs a source or a target"))
+        return
+    broker, remote = connection.broker, link.remote.target or Target()
+    node: Node = QueueNode(temporary_name())
+    if not remote.dynamic:
+        node = broker.destinations.node_of(remote.address)
     if isinstance(node, AmbiguousNode | MalformedNode):
         refuse_node(connection, link, node)
         return
+    refusal = refusal_of_link(connection, Act.WRITE, node)
+    if refusal is not None:
+        refuse(connection, link, refusal)
+        return
+    endpoint = broker.links.attach(connection, link)
+    before = endpoint.terminus.terms
+    if remote.dynamic and before is not None and before.queue is not None:
+        node = QueueNode(before.queue)
+    own = node.queue if remote.dynamic and isinstance(node, QueueNode) else None
+    durability = broker.links.registry.granted(TerminusDurability(remote.durable))
+    target = granted_target(remote, own or remote.address, durability)
+    terms = LinkTerms(Role.RECEIVER, peers_source(link.remote.source), target, own)
+    steps: list[Step] = [partial(broker.links.quiet, endpoint)]
+    if own is None and isinstance(node, QueueNode):
+        steps.append(partial(broker.ensure_queue, node.queue))
+    steps.append(partial(broker.links.grant, endpoint, terms))
+    if own is not None:
+        steps.append(dynamic_queue(broker, endpoint.terminus, terms))
+    go_through(connection, link, steps, partial(_ready, connection, link, endpoint, node))
 
-    def ready() -> None:
-        grant(
-            connection,
-            link,
-            IncomingLink(connection, link, node),
-            source=same_source(link),
-            target=Target(name, dynamic=remote.dynamic),
-            rcv_settle_mode=ReceiverSettleMode.FIRST,
-            max_message_size=connection.broker.settings.max_message_bytes,
-        )
 
-    when_there(connection, link, node, ready, is_temporary=remote.dynamic)
+def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, node: Node) -> None:
+    """Answer, with what is known of earlier deliveries."""
+    broker, terminus = connection.broker, endpoint.terminus
+    terms, answering = terminus.terms, None
+    told: dict[bytes, Any] = {}
+    assert terms is not None
+    settle_mode = ReceiverSettleMode.FIRST
+    if terminus.durability is TerminusDurability.UNSETTLED_STATE:
+        answering = Answering(broker.links, endpoint, link)
+        settle_mode = ReceiverSettleMode(link.remote.rcv_settle_mode)
+        told, settled = resumed_receiver(link, terminus.unsettled)
+        broker.links.registry.settle(endpoint, settled)
+    grant(
+        connection,
+        link,
+        IncomingLink(connection, link, node, answering),
+        source=as_source(terms.source),
+        target=as_target(terms.target),
+        rcv_settle_mode=settle_mode,
+        max_message_size=broker.settings.max_message_bytes,
+        unsettled=told,
+    )

@@ -5,36 +5,44 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker_shim.addressing.fqqn import BindingKey, name_of
 from broker_shim.amqp_1_0.composites import Source
 from broker_shim.amqp_1_0.definitions import SenderSettleMode, StdDistMode
+from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import (
     AddressNode,
     AmbiguousNode,
     AnonymousNode,
     ExchangeNode,
     MalformedNode,
+    Node,
     QueueNode,
 )
+from broker_shim.embedded.allowing import refusal_of_link
 from broker_shim.embedded.attaching import (
-    answer,
-    expect,
+    Step,
+    go_through,
     grant,
     refuse,
     refuse_node,
-    same_target,
     temporary_name,
-    when_there,
 )
 from broker_shim.embedded.browsing import BrowsingLink
 from broker_shim.embedded.conditions import (
     INVALID_FIELD,
+    NOT_FOUND,
     RESOURCE_LOCKED,
     Refusal,
 )
 from broker_shim.embedded.filters import Filters, read_filters
+from broker_shim.embedded.looking_up import look_up
 from broker_shim.embedded.outgoing import OutgoingLink
+from broker_shim.embedded.own_queue import dynamic_queue
+from broker_shim.embedded.resuming import Resumed, resumed_sender
+from broker_shim.embedded.subscribing import subscribe
+from broker_shim.embedded.termini import as_source, as_target, granted_source, peers_target
+from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import Act
 from broker_shim.selectors import InvalidSelector
 from sparkstore.queue_names import shown
 
@@ -43,86 +51,121 @@ if TYPE_CHECKING:
 
 
 class Wanted(NamedTuple):
-    """What a receiver asked for.
+    """What a receiver is to be served.
 
     Attributes:
-        address: As it said it.
+        endpoint: Its attachment.
+        terms: To answer with.
         queue: What it is served from.
         filters: What of its filters is honoured.
-        is_temporary: The queue ends with the link.
-        is_subscription: The queue is the link's own, on an address or an exchange.
+        is_subscription: What it does not select is not routed to the queue.
+        is_browser: It gets copies.
     """
 
-    address: str
+    endpoint: LinkEndpoint
+    terms: LinkTerms
     queue: str
     filters: Filters
-    is_temporary: bool
     is_subscription: bool = False
+    is_browser: bool = False
 
 
 def attach_source(connection: Connection, link: SenderLink) -> None:
     """Serve a link on which the peer receives, or refuse it."""
-    remote: Source = link.remote.source or Source()
-    address = temporary_name() if remote.dynamic else remote.address
-    destinations = connection.broker.destinations
-    node = QueueNode(address) if remote.dynamic and address else destinations.source_of(address)
+    remote: Source | None = link.remote.source
+    if remote is None:
+        look_up(connection, link)
+        return
     try:
         filters = read_filters(remote.filter)
     except InvalidSelector as reason:
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
         return
+    node: Node = QueueNode(temporary_name())
+    if not remote.dynamic:
+        node = connection.broker.destinations.source_of(remote.address)
+    is_durable = bool(remote.durable) and not isinstance(node, QueueNode)
+    refusal = refusal_of_link(connection, Act.READ, node, is_durable=is_durable)
+    if refusal is None:
+        _attach_to_node(connection, link, node, filters)
+    else:
+        refuse(connection, link, refusal)
+
+
+def _attach_to_node(connection: Connection, link: SenderLink, node: Node, filters: Filters) -> None:
     match node:
         case AnonymousNode():
             refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))
         case AmbiguousNode() | MalformedNode():
             refuse_node(connection, link, node)
-        case QueueNode(queue):
-            wanted = Wanted(address or queue, queue, filters, is_temporary=remote.dynamic)
-            ready = partial(_outgoing_ready, connection, link, wanted)
-            when_there(connection, link, node, ready, is_temporary=remote.dynamic)
+        case QueueNode():
+            _attach_to_queue(connection, link, node, filters)
         case AddressNode() | ExchangeNode():
-            _subscribe(connection, link, address or "", node, filters)
+            _attach_to_subscription(connection, link, node, filters)
 
 
-def _subscribe(
-    connection: Connection,
-    link: SenderLink,
-    address: str,
-    node: AddressNode | ExchangeNode,
-    filters: Filters,
+def _attach_to_subscription(
+    connection: Connection, link: SenderLink, node: AddressNode | ExchangeNode, filters: Filters
 ) -> None:
-    """Serve the link from a queue of its own, which ends with it.
-
-    Its selector decides what is routed there: what it does not want would wait for ever.
-    """
-    broker, queue = connection.broker, temporary_name()
-    if isinstance(node, AddressNode):
-        queue = name_of(BindingKey(node.address, queue))
-    elif node.routing_key is None and broker.router.needs_key(node.exchange):
-        text = f"a direct exchange needs a routing key: {node.exchange}/KEY"
-        refuse(connection, link, Refusal(INVALID_FIELD, text))
+    subscribed = subscribe(connection, link, node, filters)
+    if isinstance(subscribed, Refusal):
+        refuse(connection, link, subscribed)
         return
-    wanted = Wanted(address, queue, filters, is_temporary=True, is_subscription=True)
-    ready = partial(_outgoing_ready, connection, link, wanted)
-    pending = expect(connection, link)
-    on_done = answer(connection, link, pending, ready)
-    if isinstance(node, AddressNode):
-        broker.create_queue(broker.destinations.subscription(node.address, queue), on_done)
-    else:
-        broker.subscribe(queue, node, on_done)
+    endpoint, terms, queue, steps = subscribed
+    wanted = Wanted(endpoint, terms, queue, filters, is_subscription=True)
+    go_through(connection, link, steps, partial(_ready, connection, link, wanted))
 
 
-def _outgoing_ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
+def _attach_to_queue(
+    connection: Connection, link: SenderLink, node: QueueNode, filters: Filters
+) -> None:
+    broker, remote = connection.broker, link.remote.source
+    is_browser = remote.distribution_mode == StdDistMode.COPY and not remote.dynamic
+    durability = TerminusDurability(remote.durable)
+    if durability and "topic" in (remote.capabilities or ()):
+        text = f"{shown(node.queue)} is a queue: a durable subscription needs a multicast address"
+        refuse(connection, link, Refusal(INVALID_FIELD, f"{text} or an exchange"))
+        return
+    if is_browser:  # it holds nothing, so there is nothing unsettled to keep
+        durability = min(durability, TerminusDurability.CONFIGURATION)
+    endpoint = broker.links.attach(connection, link)
+    queue, before = node.queue, endpoint.terminus.terms
+    if remote.dynamic and before is not None and before.queue is not None:
+        queue = before.queue
+    granted = broker.links.registry.granted(durability)
+    source = granted_source(remote, _said(remote, queue), granted, filters.answer)
+    own = queue if remote.dynamic else None
+    terms = LinkTerms(Role.SENDER, source, peers_target(link.remote.target), own)
+    steps: list[Step] = [partial(broker.links.quiet, endpoint)]
+    if own is None:
+        steps.append(partial(broker.ensure_queue, queue))
+    steps.append(partial(broker.links.grant, endpoint, terms))
+    if own is not None:
+        steps.append(dynamic_queue(broker, endpoint.terminus, terms))
+    wanted = Wanted(endpoint, terms, queue, filters, is_browser=is_browser)
+    go_through(connection, link, steps, partial(_ready, connection, link, wanted))
+
+
+def _said(remote: Source, queue: str) -> str:
+    """The address to answer with: the peer's own word for the queue, if it had one."""
+    return queue if remote.dynamic or not remote.address else str(remote.address)
+
+
+def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
     """Answer the attach with what is granted, and start to serve."""
-    queue = connection.broker.queues[wanted.queue]
-    is_browser = _is_browser(link, wanted)
-    if queue.arguments.exclusive and queue.consumer_count and not is_browser:
+    queue = connection.broker.queues.get(wanted.queue)
+    if queue is None:
+        text = f"queue {shown(wanted.queue)} was destroyed"
+        refuse(connection, link, Refusal(NOT_FOUND, text))
+        return
+    if queue.arguments.exclusive and queue.consumer_count and not wanted.is_browser:
         text = f"queue {shown(wanted.queue)} is exclusive, and has a consumer: try again later"
         refuse(connection, link, Refusal(RESOURCE_LOCKED, text))
         return
     endpoint: BrowsingLink | OutgoingLink
     selector = wanted.filters.selector
-    if is_browser:
+    resumed = _resumed(connection, link, wanted)
+    if wanted.is_browser:
         endpoint = BrowsingLink(connection, link, queue, selector)
     else:
         if wanted.is_subscription:
@@ -131,26 +174,33 @@ def _outgoing_ready(connection: Connection, link: SenderLink, wanted: Wanted) ->
             connection,
             link,
             queue,
-            f"{connection.container}/{link.name}",
+            wanted.endpoint,
             is_settled=link.remote.snd_settle_mode == SenderSettleMode.SETTLED,
-            is_temporary=wanted.is_temporary,
             selector=selector,
+            resumed=resumed,
         )
-    target = same_target(link)
-    grant(connection, link, endpoint, source=_source(link, wanted), target=target)
-
-
-def _is_browser(link: SenderLink, wanted: Wanted) -> bool:
-    source = link.remote.source
-    is_copy = source is not None and source.distribution_mode == StdDistMode.COPY
-    return is_copy and not wanted.is_temporary
-
-
-def _source(link: SenderLink, wanted: Wanted) -> Source:
-    remote: Source = link.remote.source or Source()
-    return Source(
-        wanted.address,
-        dynamic=remote.dynamic,
-        distribution_mode=remote.distribution_mode,
-        filter=wanted.filters.answer,
+    grant(
+        connection,
+        link,
+        endpoint,
+        source=as_source(wanted.terms.source),
+        target=as_target(wanted.terms.target),
+        unsettled=None if resumed is None else resumed.told,
     )
+
+
+def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resumed | None:
+    """What the link held before it was attached: for its new endpoint to end.
+
+    A link that is to hold nothing any more, or is on another queue now, gives it back.
+    """
+    links, terminus = connection.broker.links, wanted.endpoint.terminus
+    held = links.held.pop(terminus.key, None)
+    if held is None:
+        return None
+    is_kept = terminus.durability is TerminusDurability.UNSETTLED_STATE
+    here = {tag: each for tag, each in held.items() if is_kept and each.queue == wanted.queue}
+    for tag, each in held.items():
+        if tag not in here:
+            links.give_back(terminus.key, each)
+    return resumed_sender(link, here)

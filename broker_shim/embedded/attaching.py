@@ -6,19 +6,13 @@ with the reason (AMQP 1.0 section 2.6.3), so that the client's library reports i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from broker_shim.amqp_1_0.composites import Source, Target
-from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.address import (
-    AmbiguousNode,
-    MalformedNode,
-    Node,
-    QueueNode,
-    described,
-)
+from broker_shim.completion import OnComplete
+from broker_shim.embedded.address import AmbiguousNode, MalformedNode, described
+from broker_shim.embedded.allowing import TEMPORARY_PREFIX
 from broker_shim.embedded.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -32,12 +26,14 @@ from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
-from broker_shim.store.interface import Queue
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
 AnyLink = ReceiverLink | SenderLink
+
+Step = Callable[[OnComplete], None]
+"""step(on_done): one thing that an attach needs; `on_done` when it is there."""
 
 
 class _Pending:
@@ -60,59 +56,35 @@ class _Pending:
         """It has no deliveries."""
 
 
-def when_there(
-    connection: Connection,
-    link: AnyLink,
-    node: Node,
-    ready: Callable[[], None],
-    *,
-    is_temporary: bool,
+def go_through(
+    connection: Connection, link: AnyLink, steps: Sequence[Step], ready: Callable[[], None]
 ) -> None:
-    """Call `ready` when the node exists, on demand or not, and the link still does."""
-    if not isinstance(node, QueueNode):
-        ready()
-        return
-    pending = expect(connection, link)
-    on_done = answer(connection, link, pending, ready)
-    if is_temporary:
-        connection.broker.create_queue(Queue(node.queue, TerminusDurability.NONE), on_done)
-    else:
-        connection.broker.ensure_queue(node.queue, on_done)
+    """Take steps, one after the other, then call `ready`, if the link is still there by then.
 
-
-def expect(connection: Connection, link: AnyLink) -> _Pending:
-    """Remember a link that cannot be answered yet."""
-    pending = _Pending()
+    The first one that fails has the link refused.
+    """
+    pending, left = _Pending(), list(steps)
     connection.expect(link, pending)
-    return pending
-
-
-def answer(
-    connection: Connection, link: AnyLink, pending: _Pending, ready: Callable[[], None]
-) -> Callable[[StoreError | None], None]:
-    """What to call when that was done, or not: `ready`, unless the link ended, or a refusal."""
 
     def on_done(error: StoreError | None) -> None:
         if pending.is_gone or link.is_gone:
             return
-        if error is None:
-            ready()
+        if isinstance(error, InvalidRequest):
+            refuse(connection, link, Refusal(NOT_FOUND, str(error)))
+        elif error is not None:
+            refuse(connection, link, refusal_of(error))
+        elif left:
+            left.pop(0)(on_done)
         else:
-            refusal = refusal_of(error)
-            if isinstance(error, InvalidRequest):
-                refusal = Refusal(NOT_FOUND, str(error))
-            refuse(connection, link, refusal)
+            ready()
 
-    return on_done
+    on_done(None)
 
 
 def grant(
     connection: Connection,
     link: AnyLink,
     endpoint: LinkEndpoint,
-    *,
-    source: Source | None,
-    target: Any,
     **fields: Any,
 ) -> None:
     """Answer an attach with what is granted, and have `endpoint` serve the link.
@@ -121,12 +93,10 @@ def grant(
         connection: The link's.
         link: Attached by the peer, not answered yet.
         endpoint: Started once the answer is written.
-        source: Of the answer.
-        target: Of the answer: a `Target`, a `Coordinator` or None.
         fields: As `Link.attach` takes them.
     """
     try:
-        link.attach(source=source, target=target, **fields)
+        link.attach(**fields)
     except InvalidCommand as reason:  # an answer larger than the frames that the peer takes
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
         return
@@ -139,6 +109,7 @@ def refuse(connection: Connection, link: AnyLink, refusal: Refusal) -> None:
     An answer with an empty terminus would be a link that was attached and then closed to Qpid JMS:
     its application is not told that the destination is wrong.
     """
+    connection.end_link(link, closed=False)
     link.refuse(error_of(refusal))
     connection.has_output()
 
@@ -155,18 +126,6 @@ def refuse_node(connection: Connection, link: AnyLink, node: AmbiguousNode | Mal
     refuse(connection, link, Refusal(condition, described(node)))
 
 
-def same_source(link: ReceiverLink) -> Source | None:
-    """The peer's own source, as far as we answer with it."""
-    remote = link.remote.source
-    return None if remote is None else Source(remote.address)
-
-
-def same_target(link: SenderLink) -> Target | None:
-    """The peer's own target, as far as we answer with it."""
-    remote = link.remote.target
-    return Target(remote.address) if isinstance(remote, Target) else None
-
-
 def temporary_name() -> str:
     """A name that nobody has."""
-    return f"temporary-{uuid4().hex}"
+    return f"{TEMPORARY_PREFIX}{uuid4().hex}"

@@ -7,7 +7,7 @@ binding is used when its creation has. So nothing that a client was shown is und
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from broker_shim.completion import OnComplete
@@ -16,15 +16,17 @@ from broker_shim.embedded.address import ExchangeNode, Node
 from broker_shim.embedded.bulk import BulkOperations
 from broker_shim.embedded.destinations import Destinations
 from broker_shim.embedded.headers import HEADERS
+from broker_shim.embedded.links import Links
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.replacing import Replaced, Replacing, Value
 from broker_shim.embedded.scanning import Scanning
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.settlement import Later, Settlement
-from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.embedded.store_calls import Operation, StoreCalls
 from broker_shim.embedded.store_puts import Staged
 from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.links import LinkRegistry, MemoryUnsettledStore, NoLinkStore
 from broker_shim.store.interface import (
     BindingKey,
     MessageHeader,
@@ -55,8 +57,14 @@ class Broker:
     """All queues of one virtual host."""
 
     def __init__(
-        self, calls: StoreCalls, settings: BrokerSettings, metrics: Metrics, later: Later
+        self,
+        calls: StoreCalls,
+        settings: BrokerSettings,
+        metrics: Metrics,
+        later: Later,
+        registry: LinkRegistry | None = None,
     ) -> None:
+        """Begin; without a registry whose stores keep links, none survives a restart."""
         self.calls = calls
         self.later = later
         self.settings = settings
@@ -71,6 +79,9 @@ class Broker:
         self.bulk = BulkOperations(self)
         self.scanning = Scanning(self)
         self.replacing = Replacing(self)
+        if registry is None:
+            registry = LinkRegistry(NoLinkStore(), MemoryUnsettledStore())
+        self.links = Links(self, registry)
 
     @property
     def open_count(self) -> int:
@@ -87,18 +98,20 @@ class Broker:
         content: bytes | Staged,
         queues: Iterable[str],
         on_done: OnComplete,
+        along: Sequence[Operation] = (),
     ) -> None:
         """Put a message on queues, all or none; `on_done` when that has completed.
 
         `content` is staged only if all of the queues keep messages (`all_keep`). Of queues whose
-        subscription does not select it, it is on none; it may be on none at all.
+        subscription does not select it, it is on none; it may be on none at all. `along` is done
+        in the same transaction; not at all if it is on none.
         """
         names = selecting(self.queues, queues, header)
         if not names:
             on_done(None)
             return
         values = self.replacing.values(header, names)
-        put = partial(self._put, header, content, names, values, on_done)
+        put = partial(self._put, header, content, names, values, on_done, along)
         if values:
             self.replacing.begin(values, put)
         else:
@@ -111,6 +124,7 @@ class Broker:
         names: tuple[str, ...],
         values: list[Value],
         on_done: OnComplete,
+        along: Sequence[Operation],
         replaced: Replaced,
     ) -> None:
         def done(error: StoreError | None, message_id: int) -> None:
@@ -124,7 +138,13 @@ class Broker:
             on_done(error)
 
         self.calls.puts.put(
-            header, content, names, done, all_keep=self.all_keep, replacing=replaced
+            header,
+            content,
+            names,
+            done,
+            all_keep=self.all_keep,
+            replacing=replaced,
+            along=along,
         )
 
     def all_keep(self, queues: Iterable[str]) -> bool:
@@ -163,14 +183,13 @@ class Broker:
         self.destinations.addresses.add(queue.name)
         return dispatch
 
-    def subscribe(self, queue: str, node: ExchangeNode, on_done: OnComplete) -> None:
-        """Create a queue that survives nothing and bind it to an exchange."""
-        binding_key = "#" if node.routing_key is None else node.routing_key
-        key = BindingKey(node.exchange, queue, binding_key)
+    def subscribe(self, queue: Queue, node: ExchangeNode, on_done: OnComplete) -> None:
+        """Create a queue and bind it to an exchange."""
+        key = self.binding_of(queue.name, node)
 
         def bound(error: StoreError | None) -> None:
             if error is None:
-                self.router.bind(key.exchange, key.binding_key, queue)
+                self.router.bind(key.exchange, key.binding_key, key.queue)
             on_done(error)
 
         def created(error: StoreError | None) -> None:
@@ -179,7 +198,12 @@ class Broker:
             else:
                 on_done(error)
 
-        self.create_queue(Queue(queue, TerminusDurability.NONE), created)
+        self.create_queue(queue, created)
+
+    def binding_of(self, queue: str, node: ExchangeNode) -> BindingKey:
+        """How a subscription's queue is bound: by its routing key, or to everything."""
+        binding_key = "#" if node.routing_key is None else node.routing_key
+        return BindingKey(node.exchange, queue, binding_key)
 
     def destroy_queue(self, name: str) -> None:
         """Destroy a queue with its messages and bindings (temporary queues, at the link's end)."""

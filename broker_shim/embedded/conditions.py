@@ -18,6 +18,7 @@ from broker_shim.errors import (
 from broker_shim.transactions.refusals import TransactionRefused
 
 NOT_FOUND = "amqp:not-found"
+UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 INVALID_FIELD = "amqp:invalid-field"
 DECODE_ERROR = "amqp:decode-error"
 NOT_IMPLEMENTED = "amqp:not-implemented"
@@ -25,6 +26,7 @@ INTERNAL_ERROR = "amqp:internal-error"
 PRECONDITION_FAILED = "amqp:precondition-failed"
 RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 RESOURCE_LOCKED = "amqp:resource-locked"
+STOLEN = "amqp:link:stolen"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 CONNECTION_FORCED = "amqp:connection:forced"
 

@@ -42,19 +42,28 @@ class Delivering:
         self._is_settled = is_settled
         self._line = InOrder(self._broker, self._is_here)
         self._wire = Wire(owner.link)
+        self._resumed: set[int] = set()
         self.count = 0
 
     def assign(self, message_id: int) -> None:
         """The queue holds this message for the link: bring it there."""
-        self.count += 1
-        entry = self._broker.calls.entry(self._queue.name, message_id)
-        message = self._broker.calls.messages.get(message_id)
-        taken = Taken(message, self._owner.holder, entry, whole=self._is_settled)
+        taken = self._taken(message_id)
         if self._is_settled:
             self._line.add(taken)
         else:
             done = partial(self._acquired, taken)
             self._broker.calls.acquire(message_id, self._queue.name, self._owner.holder, done)
+
+    def resume(self, message_id: int) -> None:
+        """The link holds this message from an earlier attachment: send it again."""
+        self._resumed.add(message_id)
+        self._line.add(self._taken(message_id))
+
+    def _taken(self, message_id: int) -> Taken:
+        self.count += 1
+        entry = self._broker.calls.entry(self._queue.name, message_id)
+        message = self._broker.calls.messages.get(message_id)
+        return Taken(message, self._owner.holder, entry, whole=self._is_settled)
 
     def gone(self) -> None:
         """The link ended: what waits for its content goes back; the rest comes by its answer."""
@@ -113,7 +122,7 @@ class Delivering:
             self._failed(taken, error)
         elif self._owner.is_gone or self._broker.is_stopping:
             self._put_back(taken)
-        elif taken.expires_at is not None and taken.expires_at <= self._owner.now_us():
+        elif self._has_expired(taken):
             self._broker.metrics.expired += 1
             self._put_back(taken)  # from the queue it goes as the queue says
         elif not self._wire.takes(header):
@@ -124,11 +133,21 @@ class Delivering:
             calls, name = self._broker.calls, self._queue.name
             calls.dequeue(taken.message_id, name, self._owner.holder, done)
             return
-        elif not self._owner.link.credit:  # the peer has taken it back
+        elif not self._has_credit(taken):  # the peer has taken it back
             self._put_back(taken)
         else:
             self._deliver_or_not(taken, header)
         self._owner.refresh()
+
+    def _has_expired(self, taken: Taken) -> bool:
+        """What the peer was sent before it gets again: it waits for it."""
+        if taken.expires_at is None or taken.message_id in self._resumed:
+            return False
+        return taken.expires_at <= self._owner.now_us()
+
+    def _has_credit(self, taken: Taken) -> bool:
+        link = self._owner.link
+        return bool(link.resume_credit if taken.message_id in self._resumed else link.credit)
 
     def _dequeued(self, taken: Taken, header: MessageHeader, error: StoreError | None) -> None:
         """It is off its queue: now it is sent, or nobody gets it."""
@@ -158,6 +177,7 @@ class Delivering:
         delivery = self._wire.begin(
             tag, taken, header, failures=failures, now_us=now_us, waits=waits
         )
+        self._resumed.discard(taken.message_id)
         self._owner.sent(delivery, taken)
         if taken.is_large:
             self._line.hold()
@@ -173,7 +193,11 @@ class Delivering:
     def _put_back(self, taken: Taken, *, delay_s: float = 0.0) -> None:
         """It was not sent: it waits again. What was never acquired is only the queue's affair."""
         self._done(taken)
-        if self._is_settled:
+        if taken.message_id in self._resumed:
+            self._resumed.discard(taken.message_id)
+            assert self._owner.resuming is not None
+            self._owner.resuming.send_later(taken.message_id, delay_s)
+        elif self._is_settled:
 
             def back() -> None:
                 self._queue.released(taken.message_id, delivery_failed=False)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from broker_shim.addressing.bindings import AddressManager, Ambiguous, Routing
 from broker_shim.addressing.fqqn import key_of
-from broker_shim.durability import TerminusDurability
+from broker_shim.addressing.topics import TopicBindings
 from broker_shim.embedded.address import (
     AddressNode,
     AmbiguousNode,
@@ -23,7 +23,7 @@ from broker_shim.embedded.address import (
     node_of,
     refusal_to_create,
 )
-from broker_shim.embedded.routing import Router, TopicBindings
+from broker_shim.embedded.routing import Router
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import BindingKey, MessageHeader, Queue
@@ -122,10 +122,9 @@ class Destinations:
             raise InvalidRequest(reason)
         return _as_set(Queue(name), settings)
 
-    def subscription(self, address: str, name: str) -> Queue:
-        """A queue on a multicast address, for one receiver; it survives nothing."""
-        settings = self._settings.of(address)
-        return _as_set(Queue(name, TerminusDurability.NONE), settings)
+    def subscription(self, address: str, queue: Queue) -> Queue:
+        """A queue on a multicast address, for one subscription, as the address has it."""
+        return _as_set(queue, self._settings.of(address))
 
     def bound(self, key: BindingKey) -> BindingKey:
         """A configured binding, with its queue by what the store calls it.

@@ -6,11 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Rejected, TransactionalState
+from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node, described
+from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.amqp_types import DecodeError
+from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
     NOT_FOUND,
+    RESOURCE_LIMIT_EXCEEDED,
     Refusal,
     error_of,
     refusal_of,
@@ -18,11 +22,12 @@ from broker_shim.embedded.conditions import (
 from broker_shim.embedded.credit import CreditWindow
 from broker_shim.embedded.local_transaction import LocalTransaction
 from broker_shim.embedded.outcomes import ACCEPTED
-from broker_shim.embedded.receiving import Enqueue, Receiving
+from broker_shim.embedded.receiving import Enqueue, Publish, Receiving
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.security.permissions import Act
 from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
@@ -37,15 +42,24 @@ class IncomingLink:
     session's window stays shut: the peer waits, and what it had sent by then is taken.
     """
 
-    def __init__(self, connection: Connection, link: ReceiverLink, node: Node) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        link: ReceiverLink,
+        node: Node,
+        answering: Answering | None = None,
+    ) -> None:
         self._connection = connection
         self._broker = connection.broker
         self._link = link
         self._node = node
+        self._answering = answering
         self._receiving: Receiving | None = None
         self._window = CreditWindow(self._broker.settings.credit)
         self._is_refused = False
         self._holds_back = False
+        self._held_bytes = 0
+        self._is_refusal_told = False
         self.is_gone = False
 
     def start(self) -> None:
@@ -58,13 +72,20 @@ class IncomingLink:
         self._end_receiving()
 
     def on_flow(self) -> None:
-        """The peer told how it stands: nothing to do here."""
+        """The peer told how it stands: how many it sent may be more than we knew."""
+        if not self.is_gone and self._link.is_answered:
+            self._give_credit()
+            self._connection.has_output()
 
     def on_disposition(self, delivery: Delivery) -> None:
-        """A change of state of one that we have read and will answer."""
+        """A change of state of one that we have read and will answer, or did."""
+        if self._answering is not None and delivery.is_settled and self._answering.holds(delivery):
+            self._answering.settled(delivery)
 
-    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
+    def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave up what it was sending."""
+        if self._answering is not None and delivery.is_resumed:
+            self._answering.settled(delivery)
         self._end_receiving()
         self._give_credit()
 
@@ -74,6 +95,8 @@ class IncomingLink:
             return
         receiving = self._receiving
         if receiving is None:
+            if self._answering is not None and self._is_known(piece, self._answering):
+                return
             receiving = self._receiving = Receiving(
                 self._broker, self._node, self._connection.now_us
             )
@@ -87,6 +110,7 @@ class IncomingLink:
             return
         if not piece.is_last:
             self._hold_back(is_full=receiving.is_full)
+            self._count(receiving.held_bytes)
             return
         self._end_receiving()
         if not self._broker.is_stopping:
@@ -94,9 +118,34 @@ class IncomingLink:
             self._broker.metrics.received += 1
             self._publish(piece.delivery, receiving)
 
+    def _is_known(self, piece: TransferPiece, answering: Answering) -> bool:
+        """Whether it was stored before: then it is read past, and answered at its end."""
+        delivery = piece.delivery
+        if not answering.knows(delivery):
+            if not delivery.is_resumed:
+                answering.started()
+            return False
+        if piece.is_last and delivery.is_settled:
+            answering.settled(delivery)
+        elif piece.is_last:
+            self._window.used()
+            self._accept(delivery)
+        return True
+
     def _end_receiving(self) -> None:
         self._receiving = None
         self._hold_back(is_full=False)
+        self._count(0)
+
+    def _count(self, held_bytes: int) -> None:
+        """So much of a message waits for its end; a peer may not begin any number of them."""
+        self._connection.unfinished_bytes += held_bytes - self._held_bytes
+        self._held_bytes = held_bytes
+        settings = self._broker.settings
+        most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
+        if self._connection.unfinished_bytes > most:
+            text = f"messages of this connection that are not whole: {most} bytes is most"
+            self._end_link(Refusal(RESOURCE_LIMIT_EXCEEDED, text))
 
     def _hold_back(self, *, is_full: bool) -> None:
         """Shut the session's window while the store has to catch up, or open it again."""
@@ -127,16 +176,32 @@ class IncomingLink:
         except DecodeError as reason:
             self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)), transaction)
             return
+        node = self._broker.destinations.said_by(self._node, header)
+        if node is not self._node:  # what the link itself names was looked at when it was attached
+            is_told = self._is_refusal_told
+            denial = refusal_of_act(self._connection, Act.WRITE, node, is_told=is_told)
+            if denial is not None:
+                self._is_refusal_told = True
+                self._refuse(delivery, denial, transaction)
+                return
         queues = self._broker.queues_for(self._node, header)
         if not queues:
             self._broker.metrics.unroutable += 1
-            node = self._broker.destinations.said_by(self._node, header)
             unroutable = Refusal(NOT_FOUND, f"no queue for this message: {described(node)}")
             self._refuse(delivery, unroutable, transaction)
         elif transaction is None:
-            enqueue(queues, partial(self._stored, delivery, None), self._broker.publish)
+            self._store(delivery, queues, enqueue)
         else:
             self._publish_within(transaction, delivery, receiving.held_bytes, queues, enqueue)
+
+    def _store(self, delivery: Delivery, queues: set[str], enqueue: Enqueue) -> None:
+        stored: OnComplete = partial(self._stored, delivery, None)
+        publish: Publish = self._broker.publish
+        if self._answering is not None and not delivery.is_settled:
+            stored = self._answering.tracked(stored)
+            noted = (self._answering.noting(delivery.tag),)
+            publish = partial(self._broker.publish, along=noted)
+        enqueue(queues, stored, publish)
 
     def _publish_within(
         self,
@@ -174,10 +239,29 @@ class IncomingLink:
                 self._window.used()  # given back by `_refuse`
             self._refuse(delivery, refusal_of(error), transaction)
             return
+        if transaction is None:
+            self._accept(delivery)
+            return
+        self._window.done()
+        if not self.is_gone:
+            delivery.dispose(_within(transaction, ACCEPTED))
+            self._answered()
+
+    def _accept(self, delivery: Delivery) -> None:
+        """It is stored: say so."""
+        answering = self._answering
         self._window.done()
         if self.is_gone:
             return
-        delivery.dispose(_within(transaction, ACCEPTED))
+        if answering is None:
+            delivery.dispose(ACCEPTED)
+        elif delivery.is_settled:
+            answering.settled(delivery)
+        else:
+            answering.accept(delivery)
+        self._answered()
+
+    def _answered(self) -> None:
         self._give_credit()
         self._connection.has_output()
 
@@ -191,8 +275,7 @@ class IncomingLink:
         if self.is_gone:
             return
         delivery.dispose(_within(transaction, Rejected(error_of(refusal))))
-        self._give_credit()
-        self._connection.has_output()
+        self._answered()
 
     def _probe(self) -> None:
         self._window.probe()
@@ -205,6 +288,8 @@ class IncomingLink:
         more = self._window.to_give(credit)
         may_give = not (self._is_refused or self._broker.is_stopping or self._link.is_gone)
         if more and may_give:
+            if self._answering is not None:
+                self._answering.granted(credit + more)
             self._link.flow(credit + more)
 
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.amqp_1_0.composites import (
-    Accepted,
-    Modified,
-    Rejected,
-    Released,
-    TransactionalState,
-)
+from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal, refusal_of
+from broker_shim.embedded.deciding import DECISIONS, broken_off, released
 from broker_shim.embedded.delivering import Delivering
-from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
+from broker_shim.embedded.links import Held
 from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.resuming import Resumed, Resuming
 from broker_shim.embedded.retiring import Retiring
 from broker_shim.embedded.taking import Taken
-from broker_shim.errors import StoreError
+from broker_shim.links import LinkEndpoint, holder_of
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.selectors import Selector
@@ -53,6 +47,8 @@ class OutgoingLink:
     Attributes:
         holder: What the store knows it by.
         link: Of the protocol.
+        terminus: Our end of it, which may outlive this.
+        resuming: What it held when it was attached; None if nothing.
         has_ended: True from `gone` on.
     """
 
@@ -61,24 +57,25 @@ class OutgoingLink:
         connection: Connection,
         link: SenderLink,
         queue: QueueDispatch,
-        holder: str,
+        endpoint: LinkEndpoint,
         *,
         is_settled: bool,
-        is_temporary: bool,
         selector: Selector | None = None,
+        resumed: Resumed | None = None,
     ) -> None:
         self._connection = connection
         self.broker = connection.broker
         self.link = link
         self.queue = queue
-        self.holder = holder
+        self.terminus = endpoint.terminus
+        self.holder = holder_of(self.terminus.key)
         self.now_us = connection.now_us
         self._is_settled = is_settled
-        self._is_temporary = is_temporary
         self._selector = selector
         self._unsettled: dict[Delivery, Taken] = {}
         self._delivering = Delivering(self, is_settled=is_settled)
         self._retiring = Retiring(self)
+        self.resuming = None if resumed is None else Resuming(self, resumed)
         self.credit = 0
         self.has_ended = False
         self._is_refresh_due = False
@@ -91,22 +88,22 @@ class OutgoingLink:
     def start(self) -> None:
         """Take a place at the queue."""
         self.queue.add(self, self._selector)
+        if self.resuming is not None:
+            self.resuming.start()
         self.on_flow()
 
     def gone(self) -> None:
-        """The link, its session or its connection ended: what it held is given back."""
+        """The link, its session or its connection ended: what it held is given back or kept."""
         self.has_ended = True
         self.credit = 0
         self.queue.discard(self)
-        held, self._unsettled = self._unsettled, {}
-        for taken in held.values():
-            taken.release()
         self._delivering.gone()
-        if self._is_temporary:
-            self.broker.destroy_queue(self.queue.name)
-            return
-        for taken in held.values():
-            self.give_back(taken.message_id, failed=True)
+        held = {} if self.resuming is None else self.resuming.left()
+        for delivery, taken in self._unsettled.items():
+            taken.release()
+            held[delivery.tag] = Held(taken.message_id, self.queue.name)
+        self._unsettled = {}
+        self.broker.links.end_holding(self.terminus, held)
 
     @property
     def room_bytes(self) -> int:
@@ -129,6 +126,8 @@ class OutgoingLink:
             self.wait_for_room()
             return
         self._delivering.write()
+        if self.resuming is not None:
+            self.resuming.go_on(self._delivering, _BATCH)
         self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
         self.broker.wanted(self.queue.name)
         if self.link.is_draining:
@@ -176,16 +175,20 @@ class OutgoingLink:
         if isinstance(delivery.remote_state, TransactionalState):
             self._decided_within(delivery, taken)
             return
-        decide = _DECISIONS.get(type(delivery.remote_state))
+        decide = DECISIONS.get(type(delivery.remote_state))
         if decide is None and delivery.is_settled:
-            decide = OutgoingLink._released
+            decide = released
         if decide is not None:
             if self._delivering.decided(delivery):
-                decide = OutgoingLink._broken_off
+                decide = broken_off
             decide(self, delivery, taken.message_id)
             # Last: were it not known, a decision that failed would hold the message for ever.
             del self._unsettled[delivery]
             taken.release()
+
+    def leave(self) -> None:
+        """Detach, for the peer to attach again."""
+        self._connection.leave(self.link)
 
     def _decided_within(self, delivery: Delivery, taken: Taken) -> None:
         """It decided in a transaction: that has the delivery from now on."""
@@ -200,7 +203,7 @@ class OutgoingLink:
         del self._unsettled[delivery]  # first: it may come back at once
         if self._delivering.decided(delivery):
             transaction.spoil("it was decided about a message before all of it was sent")
-            self._broken_off(delivery, taken.message_id)
+            broken_off(self, delivery, taken.message_id)
             taken.release()
         else:
             self._retiring.retire(transaction, delivery, taken)
@@ -209,62 +212,18 @@ class OutgoingLink:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
         self._unsettled[delivery] = taken
 
-    def _accepted(self, delivery: Delivery, message_id: int) -> None:
-        def done(error: StoreError | None) -> None:
-            self.broker.metrics.accepted += error is None
-            self.broker.calls.messages.forget(message_id)
-            self._settle(delivery, ACCEPTED, error)
-
-        self.broker.settlement.remove(message_id, self.queue.name, self.holder, done)
-
-    def _rejected(self, delivery: Delivery, message_id: int) -> None:
-        def done(error: StoreError | None) -> None:
-            self.broker.metrics.rejected += error is None
-            self._settle(delivery, REJECTED, error)
-
-        outcome = rejection(delivery.remote_state)
-        self.broker.settlement.remove(message_id, self.queue.name, self.holder, done, outcome)
-
-    def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
-        """It decided before it had all of it: whatever it said, it cannot have used the message."""
-        self.give_back(message_id, failed=True)
-
-    def _released(self, delivery: Delivery, message_id: int) -> None:
-        self.give_back(message_id, failed=False, delivery=delivery, state=RELEASED)
-
-    def _modified(self, delivery: Delivery, message_id: int) -> None:
-        """Message annotations of the outcome are not kept: stored messages are immutable."""
-        remote: Modified = delivery.remote_state
-        if remote.undeliverable_here:
-            self.queue.refuse(message_id, self)
-        failed = remote.delivery_failed is True
-        self.give_back(message_id, failed=failed, delivery=delivery, state=MODIFIED)
-
-    def give_back(
-        self,
-        message_id: int,
-        *,
-        failed: bool,
-        delivery: Delivery | None = None,
-        state: object = None,
-        delay_s: float = 0.0,
-    ) -> None:
-        """Make a message that this link holds available again; answer `delivery` with `state`."""
-        done = None if delivery is None else partial(self._settle, delivery, state)
-        queue, holder = self.queue.name, self.holder
+    def give_back(self, message_id: int, *, failed: bool, delay_s: float = 0.0) -> None:
+        """Make a message that this link holds available again."""
         give_back = self.broker.settlement.give_back
-        give_back(message_id, queue, holder, failed=failed, on_done=done, delay_s=delay_s)
-
-    def _settle(self, delivery: Delivery, state: object, error: StoreError | None) -> None:
-        """Confirm to the peer, with its own outcome; after an error nothing is confirmed."""
-        if error is None:
-            self.confirm(delivery, state)
+        give_back(message_id, self.queue.name, self.holder, failed=failed, delay_s=delay_s)
 
     def confirm(self, delivery: Delivery, state: object) -> None:
         """Settle a delivery with the outcome that the peer chose, now that it is durable."""
         if not self.is_gone:
             delivery.dispose(state)
             self._connection.has_output()
+            if self.resuming is not None:
+                self.resuming.end_if_worked_off()
 
     def caught_up(self) -> None:
         """See `Consumer.caught_up`: a drain is over, unless something is under way."""
@@ -273,11 +232,3 @@ class OutgoingLink:
             self.link.drained()
             self.credit = 0
             self._connection.has_output()
-
-
-_DECISIONS: dict[type, Callable[[OutgoingLink, Delivery, int], None]] = {
-    Accepted: OutgoingLink._accepted,  # noqa: SLF001  # a table of this class's own methods
-    Rejected: OutgoingLink._rejected,  # noqa: SLF001
-    Released: OutgoingLink._released,  # noqa: SLF001
-    Modified: OutgoingLink._modified,  # noqa: SLF001
-}

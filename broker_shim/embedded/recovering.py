@@ -1,63 +1,99 @@
-"""The start of a broker: what survived is taken over, what connections held is given back."""
+"""The broker at its start: what survived, what is given back, what is configured."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
+from typing import NamedTuple
 
-from broker_shim.completion import Completion, OnComplete, all_of
+from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.broker import Broker
+from broker_shim.embedded.links import Held, now_ms
+from broker_shim.embedded.recovering_links import recover_own_queues, wait_for
+from broker_shim.embedded.resuming import tag_of
 from broker_shim.embedded.routing import DEFAULT_EXCHANGES
+from broker_shim.errors import StoreError
+from broker_shim.links import LinkKey, holder_of
 from broker_shim.store.interface import Entry, Exchange, MessageStore, Queue
 
 _log = logging.getLogger(__name__)
-
-_Call = Callable[[OnComplete], None]
 
 
 def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) -> None:
     """Take over what survived, release what connections of the last run held, create wiring.
 
     Blocks: for the start only, before the loop runs. What was acquired belonged to connections
-    that are gone, so it is released and counts as a failed delivery: they may have seen it.
+    that are gone, so it is released and counts as a failed delivery: they may have seen it. But
+    what a link of tier 2 acquired it holds until it is attached again.
 
     Raises:
         StoreError: The store refused; a configured queue exists with other arguments.
     """
     recovered = store.recover()
-    acquired: list[tuple[int, str, str]] = []
+    termini = broker.links.registry.recover(now_ms(), _log_failure)
+    keepers = {
+        holder_of(each.key): each.key
+        for each in termini
+        if each.durability is TerminusDurability.UNSETTLED_STATE
+    }
+    acquired: list[_Acquired] = []
     for definition in recovered.queues:
         entries = recovered.entries.get(definition.name, {})
-        broker.serve(definition).recovered(_survivors(definition.name, entries, acquired))
+        dispatch = broker.serve(definition)
+        dispatch.recovered(_survivors(definition.name, entries, keepers, acquired))
     for exchange in recovered.exchanges:
         broker.router.add_exchange(exchange.name, exchange.type)
     for key in recovered.bindings:
         broker.router.bind(key.exchange, key.binding_key, key.queue)
-    _release(store, acquired, timeout_s)
+    _release(store, [each for each in acquired if each.holder not in keepers], timeout_s)
+    _hold(broker, [each for each in acquired if each.holder in keepers], keepers)
     _create(store, broker, timeout_s)
+    recover_own_queues(store, broker, termini, timeout_s)
     for queue in [*broker.queues.values()]:
         broker.bulk.end_failed(queue)
         if queue.last_values is not None:
             broker.replacing.arrived(queue, list(recovered.entries.get(queue.name, {})))
             broker.wanted(queue.name)
+    broker.links.expire()
     count = sum(len(queue) for queue in broker.queues.values())
-    _log.info("recovered %d messages on %d queues", count, len(broker.queues))
+    text = "recovered %d messages on %d queues, %d links"
+    _log.info(text, count, len(broker.queues), len(termini))
+
+
+class _Acquired(NamedTuple):
+    """A message that was held when the last run ended."""
+
+    message_id: int
+    queue: str
+    holder: str
 
 
 def _survivors(
-    queue: str, entries: Mapping[int, Entry], acquired: list[tuple[int, str, str]]
+    queue: str,
+    entries: Mapping[int, Entry],
+    keepers: Container[str],
+    acquired: list[_Acquired],
 ) -> Iterator[tuple[int, int, int]]:
     """(message id, priority, delivery count) of each; those that were held are noted."""
     for message_id, entry in entries.items():
-        holder = entry.acquired_by
+        holder, failures = entry.acquired_by, entry.delivery_count
         if holder is not None:
-            acquired.append((message_id, queue, holder))
-        yield message_id, entry.priority, entry.delivery_count + (holder is not None)
+            acquired.append(_Acquired(message_id, queue, holder))
+            failures += holder not in keepers
+        yield message_id, entry.priority, failures
 
 
-def _release(store: MessageStore, acquired: list[tuple[int, str, str]], timeout_s: float) -> None:
-    _wait(
+def _hold(broker: Broker, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkKey]) -> None:
+    """What a link of tier 2 had acquired it holds: nobody else gets it."""
+    for message_id, queue, holder in acquired:
+        broker.queues[queue].withdraw([message_id])
+        held = broker.links.held.setdefault(keepers[holder], {})
+        held[tag_of(message_id)] = Held(message_id, queue)
+
+
+def _release(store: MessageStore, acquired: list[_Acquired], timeout_s: float) -> None:
+    wait_for(
         (
             partial(store.release, message_id, queue, holder, delivery_failed=True)
             for message_id, queue, holder in acquired
@@ -76,21 +112,16 @@ def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
     for exchange in exchanges:
         broker.router.add_exchange(exchange.name, exchange.type)
     wiring: list[Queue | Exchange] = [*exchanges, *settings.queues]
-    _wait((partial(store.create, item) for item in wiring), timeout_s)
+    wait_for((partial(store.create, item) for item in wiring), timeout_s)
     for queue in settings.queues:
         if queue.name not in broker.queues:
             broker.serve(queue)
     bindings = [broker.destinations.bound(key) for key in settings.bindings]
-    _wait((partial(store.bind, key, {}) for key in bindings), timeout_s)
+    wait_for((partial(store.bind, key, {}) for key in bindings), timeout_s)
     for key in bindings:
         broker.router.bind(key.exchange, key.binding_key, key.queue)
 
 
-def _wait(calls: Iterable[_Call], timeout_s: float) -> None:
-    """Make calls of the store and wait for all of them."""
-    completions = []
-    for call in calls:
-        completion = Completion()
-        call(completion.finish)
-        completions.append(completion)
-    all_of(completions).complete(timeout_s)
+def _log_failure(error: StoreError | None) -> None:
+    if error is not None:
+        _log.warning("the store does not know that a link is not attached: %s", error)

@@ -11,7 +11,7 @@ from broker_shim.store.interface import ContentWriter, Message, MessageHeader, M
 from sparkstore.bulk import NewMessage
 
 if TYPE_CHECKING:
-    from broker_shim.embedded.store_calls import StoreCalls
+    from broker_shim.embedded.store_calls import Operation, StoreCalls
 
 STAGED_BYTES = 1 << 20
 """A larger body is given to the store in pieces."""
@@ -52,6 +52,7 @@ class Puts:
         *,
         all_keep: Callable[[Iterable[str]], bool],
         replacing: Sequence[tuple[int, str]] = (),
+        along: Sequence[Operation] = (),
     ) -> None:
         """Put a new message on queues, all or none.
 
@@ -63,6 +64,7 @@ class Puts:
             all_keep: Tells whether all of these queues keep messages. Pieces are in the log only,
                 where a queue that keeps nothing cannot have them: then a large body goes whole.
             replacing: (message id, queue) of what leaves its queue in the same transaction.
+            along: What else is done in it.
         """
         if not isinstance(content, Staged) and (
             len(content) <= STAGED_BYTES or not all_keep(names)
@@ -72,13 +74,13 @@ class Puts:
             except StoreError as error:
                 self._calls.answer((lambda refusal: on_done(refusal, 0), error))
                 return
-            self._enqueue(message, names, on_done, replacing)
+            self._enqueue(message, names, on_done, replacing, along)
             return
 
         def ready(error: StoreError | None, message: Message | None) -> None:
             # Content that was refused must not be enqueued: it would be a message without it.
             if message is not None:
-                self._enqueue(message, names, on_done, replacing)
+                self._enqueue(message, names, on_done, replacing, along)
             else:
                 on_done(error, 0)
 
@@ -167,13 +169,14 @@ class Puts:
         queues: Sequence[str],
         on_done: OnPut,
         replacing: Sequence[tuple[int, str]],
+        along: Sequence[Operation],
     ) -> None:
         message_id = message.message_id
 
         def done(error: StoreError | None) -> None:
             on_done(error, message_id)
 
-        if len(queues) == 1 and not replacing:
+        if len(queues) == 1 and not replacing and not along:
             self._calls.call(done, self._store.enqueue, message, queues[0])
             return
         try:
@@ -183,6 +186,8 @@ class Puts:
             for older, queue in replacing:
                 outcome = {"outcome": "replaced", "by": message_id}
                 self._store.dequeue(older, queue, None, _nothing, transaction, outcome)
+            for operation in along:
+                operation(self._store, _nothing, transaction)
         except StoreError as error:
             self._calls.answer((done, error))
             return

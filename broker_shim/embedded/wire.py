@@ -51,18 +51,24 @@ class Wire:
         around = Amqp10Session(failures, now_us).framing(header)
         settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
         if taken.is_large:
-            first = self._link.transfer(
-                tag, (around.lead,), settled=settled, more=True, waits=waits
-            )
+            first = self._start(tag, (around.lead,), settled=settled, more=True, waits=waits)
             self._delivery = LargeDelivery(self._link, first, taken.message, around)
             self.large = taken
             return first
         content = taken.message.content_now()
         assert content is not None
         pieces = (around.lead, content.body, around.tail)
-        delivery = self._link.transfer(tag, pieces, settled=settled, waits=waits)
+        delivery = self._start(tag, pieces, settled=settled, more=False, waits=waits)
         taken.sent()
         return delivery
+
+    def _start(
+        self, tag: bytes, pieces: tuple[bytes, ...], *, settled: bool, more: bool, waits: bool
+    ) -> Delivery:
+        """A new delivery, or the same one again if the link brought it from before."""
+        if tag in self._link.earlier:
+            return self._link.resume(tag, pieces, settled=settled, more=more, waits=waits)
+        return self._link.transfer(tag, pieces, settled=settled, more=more, waits=waits)
 
     def go_on(self, room_bytes: int) -> bool:
         """Write about so much of the large one; True when all of it is written.

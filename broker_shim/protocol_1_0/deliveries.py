@@ -25,7 +25,7 @@ class Delivery:
         is_settled: True once it is forgotten here.
         state: What we said of it last.
         remote_state: What the peer said of it last.
-        is_resumed: True if the peer resumes it from an earlier attachment.
+        is_resumed: True if its sender resumed it from an earlier attachment.
     """
 
     link: Link

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Attach, Detach, Error
@@ -12,6 +13,7 @@ from broker_shim.amqp_1_0.definitions import (
 )
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import InvalidCommand, Scope
+from broker_shim.protocol_1_0.maps import fitting
 from broker_shim.protocol_1_0.states import (
     ENDPOINT,
     EndpointState,
@@ -34,6 +36,10 @@ class Link:
         snd_settle_mode: As we answered.
         rcv_settle_mode: As we answered.
         unsettled: Tag → delivery; kept after a detach, for whoever resumes the link.
+        earlier: Tag → our state of what earlier attachments left unsettled and neither side has
+            resumed or settled on this one.
+        is_incomplete: True if either attach did not name all that its side holds: nothing but
+            resumed deliveries may go until the link was attached again (2.7.3).
     """
 
     is_receiver: bool
@@ -45,6 +51,8 @@ class Link:
         self.snd_settle_mode = SenderSettleMode(remote.snd_settle_mode)
         self.rcv_settle_mode = ReceiverSettleMode(remote.rcv_settle_mode)
         self.unsettled: dict[bytes, Delivery] = {}
+        self.earlier: dict[bytes, Any] = {}
+        self.is_incomplete = remote.incomplete_unsettled
         self._state = EndpointState.BEGUN
         self._is_answered = False
         self._errant_left = 0
@@ -61,6 +69,11 @@ class Link:
         return not (self.port.is_open and (state is _ACTIVE or state is _BEGUN))
 
     @property
+    def is_answered(self) -> bool:
+        """True once the peer's attach was answered."""
+        return self._is_answered
+
+    @property
     def is_over(self) -> bool:
         """True once both sides detached."""
         return self._state is EndpointState.ENDED
@@ -72,6 +85,7 @@ class Link:
         target: Any = None,
         snd_settle_mode: SenderSettleMode | None = None,
         rcv_settle_mode: ReceiverSettleMode | None = None,
+        unsettled: Mapping[bytes, Any] | None = None,
         **fields: Any,
     ) -> None:
         """Answer the peer's attach with what is granted.
@@ -81,7 +95,9 @@ class Link:
             target: A `Target` or a `Coordinator`, or None.
             snd_settle_mode: None grants what was asked.
             rcv_settle_mode: None grants what was asked.
-            fields: More fields of `Attach`: unsettled, max_message_size, offered_capabilities ...
+            unsettled: What we hold of earlier attachments: tag → our state. As much of it is told
+                as fits the peer's frames; the rest makes the link `is_incomplete`.
+            fields: More fields of `Attach`: max_message_size, offered_capabilities ...
 
         Raises:
             InvalidCommand: It is answered already, or gone; a field does not fit.
@@ -91,8 +107,9 @@ class Link:
             self.snd_settle_mode = snd_settle_mode
         if rcv_settle_mode is not None:
             self.rcv_settle_mode = rcv_settle_mode
-        self._answer(source, target, fields)
+        self._answer(source, target, fields, unsettled or {})
         self._state = state
+        self.earlier = dict(unsettled or {})
 
     def refuse(self, error: Error) -> None:
         """Answer the peer's attach without a terminus, then detach with the reason (2.6.3).
@@ -111,7 +128,7 @@ class Link:
         """
         state = self._after(EndpointStep.END_SENT)
         if not self._is_answered:  # the peer attached and detached before we answered
-            self._answer(None, None, {})
+            self._answer(None, None, {}, {})
         self.port.emit(Detach(self.handle, closed=closed, error=error))
         self._state = state
         self._ended()
@@ -162,20 +179,25 @@ class Link:
         self._errant_left = self.port.incoming.left
         self.port.forget_link(self)
 
-    def _answer(self, source: Any, target: Any, fields: dict[str, Any]) -> None:
-        self.port.emit(
-            Attach(
-                self.remote.name,
-                self.handle,
-                bool(Role.RECEIVER if self.is_receiver else Role.SENDER),
-                self.snd_settle_mode,
-                self.rcv_settle_mode,
-                source,
-                target,
-                initial_delivery_count=None if self.is_receiver else 0,
-                **fields,
-            )
+    def _answer(
+        self, source: Any, target: Any, fields: dict[str, Any], unsettled: Mapping[bytes, Any]
+    ) -> None:
+        attach = Attach(
+            self.remote.name,
+            self.handle,
+            bool(Role.RECEIVER if self.is_receiver else Role.SENDER),
+            self.snd_settle_mode,
+            self.rcv_settle_mode,
+            source,
+            target,
+            initial_delivery_count=None if self.is_receiver else 0,
+            **fields,
         )
+        if unsettled:
+            attach.unsettled = fitting(attach, unsettled, self.port.max_frame_bytes)
+            attach.incomplete_unsettled = len(attach.unsettled) < len(unsettled)
+            self.is_incomplete |= attach.incomplete_unsettled
+        self.port.emit(attach)
         self._is_answered = True
 
 

@@ -60,6 +60,11 @@ class SessionPort:
         self._sent: dict[int, Delivery] = {}
         self._received: dict[int, Delivery] = {}
 
+    @property
+    def max_frame_bytes(self) -> int:
+        """Of a frame that the peer takes."""
+        return self._output.max_frame_bytes
+
     def emit(self, performative: Composite) -> None:
         """Write a frame without payload, after the dispositions that wait."""
         self.flush()
@@ -131,14 +136,23 @@ class SessionPort:
         """A delivery's first frame came.
 
         Raises:
+            ProtocolViolation: As `pass_over`.
+        """
+        self.pass_over(delivery_id)
+        delivery.delivery_id = delivery_id
+        self._received[delivery_id] = delivery
+
+    def pass_over(self, delivery_id: int) -> None:
+        """A delivery's first frame came, and of it nothing but its id is remembered.
+
+        Raises:
             ProtocolViolation: Its id is not after the last one (2.6.12).
         """
         last = self._last_incoming_id
         if last is not None and distance(last, delivery_id) <= 0:
             text = f"delivery-id {delivery_id} after {last}"
             raise ProtocolViolation(AmqpError.INVALID_FIELD, text, Scope.SESSION)
-        self._last_incoming_id = delivery.delivery_id = delivery_id
-        self._received[delivery_id] = delivery
+        self._last_incoming_id = delivery_id
 
     def dispose(self, delivery: Delivery, state: Any, *, settled: bool) -> None:
         """See `Delivery.dispose`."""
@@ -201,8 +215,7 @@ class SessionPort:
 
     def _may_send(self, outgoing: Outgoing) -> bool:
         """True if a frame of it may go now."""
-        is_begun = outgoing.delivery.delivery_id is not None
-        return self.outgoing.left > 0 and (is_begun or outgoing.credit.is_left)
+        return self.outgoing.left > 0 and not outgoing.waits_for_credit
 
     def _send_frame(self, outgoing: Outgoing) -> bool:
         """Send one frame; True if that was all of it.
@@ -215,6 +228,7 @@ class SessionPort:
             self._next_delivery_id = plus(self._next_delivery_id, 1)
             if not delivery.is_settled:
                 self._sent[delivery.delivery_id] = delivery
-            outgoing.credit.sent()
+            if not outgoing.is_free:
+                outgoing.credit.sent()
         self.outgoing.take()
         return outgoing.send_frame(self._output, self.channel)

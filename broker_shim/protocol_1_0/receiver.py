@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_shim.amqp_1_0.composites import Attach, Flow, Transfer
+from broker_shim.amqp_1_0.composites import Attach, Flow, Target, Transfer
 from broker_shim.amqp_1_0.definitions import (
     AmqpError,
     LinkError,
     ReceiverSettleMode,
     SenderSettleMode,
+    TerminusDurability,
 )
 from broker_shim.protocol_1_0.credit import ReceiverCredit
 from broker_shim.protocol_1_0.deliveries import MAX_TAG_BYTES, Delivery
@@ -17,6 +18,7 @@ from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import DeliveryAborted, FlowReceived, TransferPiece
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.port import SessionPort
+from broker_shim.protocol_1_0.resumption import is_outcome
 from broker_shim.protocol_1_0.states import (
     ENDPOINT,
     EndpointState,
@@ -30,6 +32,12 @@ class ReceiverLink(Link):
 
     Nothing of a delivery is kept here but its number and tag: its bytes leave as events. What is
     unsettled is bounded by the credit that the caller gives.
+
+    A resumed delivery (2.6.13) takes no credit: the peer may send it before it got any, and what
+    `earlier` names bounds them. Whether senders count them the specification does not say, and
+    fe2o3-amqp does not, and goes on counting from its earlier attachment, too. So after the
+    attach of a link that may be resumed, and after each resumed delivery, the peer is asked for
+    its own count (echo), which is the one that holds (2.6.7).
     """
 
     is_receiver = True
@@ -39,7 +47,10 @@ class ReceiverLink(Link):
         self._credit = ReceiverCredit(remote.initial_delivery_count or 0)
         self._current: Delivery | None = None
         self._current_is_settled = False
+        self._is_passed_over = False
+        self._is_asked = False
         self._max_message_bytes = 0
+        self._wants_count = bool(remote.unsettled) or _may_be_resumed(remote.target)
 
     @property
     def credit(self) -> int:
@@ -76,15 +87,18 @@ class ReceiverLink(Link):
             delivery_count=self._credit.delivery_count,
             link_credit=credit,
             drain=drain,
-            echo=echo,
+            echo=echo or self._wants_count,
         )
+        self._is_asked |= echo or self._wants_count
+        self._wants_count = False
         self._credit.give(credit, drain=drain)
 
     def received_flow(self, flow: Flow) -> None:
         """The peer told how it stands."""
         self._credit.told(flow.delivery_count, flow.link_credit)
         self.port.tell(FlowReceived(self))
-        if flow.echo and not self.is_gone and self._is_answered:
+        self._is_asked = False
+        if (flow.echo or self._wants_count) and not self.is_gone and self._is_answered:
             self.flow(self._credit.left, drain=self._credit.is_draining)
 
     def received_transfer(self, transfer: Transfer, payload: bytes) -> None:
@@ -100,12 +114,18 @@ class ReceiverLink(Link):
             delivery = self._begin(transfer)
         else:
             self._check_continued(delivery, transfer)
+        if delivery is not None:
+            self._take(delivery, transfer, payload)
+
+    def _take(self, delivery: Delivery, transfer: Transfer, payload: bytes) -> None:
         if transfer.state is not None:
             delivery.remote_state = transfer.state
         if transfer.aborted:
             self._abort(delivery)
             return
         self._current_is_settled |= transfer.settled is True
+        if is_outcome(delivery.state):
+            payload = b""  # of a resumed delivery that was taken before: its sender need not know
         delivery.byte_count += len(payload)
         if delivery.byte_count > self._max_message_bytes > 0:
             text = f"a message of more than {self._max_message_bytes} bytes"
@@ -114,24 +134,45 @@ class ReceiverLink(Link):
             self._complete(delivery)
         self.port.tell(TransferPiece(delivery, payload, not transfer.more))
 
-    def _begin(self, transfer: Transfer) -> Delivery:
+    def _begin(self, transfer: Transfer) -> Delivery | None:
+        """The delivery of a first frame; None if it is to be read past."""
+        if self._is_passed_over:
+            self._is_passed_over = transfer.more and not transfer.aborted
+            return None
         tag, delivery_id = transfer.delivery_tag, transfer.delivery_id
         if tag is None or delivery_id is None or len(tag) > MAX_TAG_BYTES:
             text = "a delivery without an id, or without a tag of at most 32 bytes"
             raise _violation(AmqpError.INVALID_FIELD, text)
-        if tag in self.unsettled and not transfer.resume:
+        if tag in self.unsettled:
             raise _violation(AmqpError.INVALID_FIELD, f"the tag {tag!r} twice")
         if (
             transfer.rcv_settle_mode == ReceiverSettleMode.SECOND
             and self.rcv_settle_mode == ReceiverSettleMode.FIRST
         ):
             raise _violation(AmqpError.INVALID_FIELD, "rcv-settle-mode second on a link of first")
+        if transfer.resume:
+            return self._resume(tag, delivery_id, transfer)
+        if self.is_incomplete:
+            text = "after an attach with an incomplete unsettled map only resumed deliveries may go"
+            raise _violation(AmqpError.NOT_ALLOWED, text)
         if not self._credit.take():
             raise _violation(LinkError.TRANSFER_LIMIT_EXCEEDED, "a transfer without credit")
-        delivery = Delivery(self, tag, transfer.message_format or 0)
-        delivery.is_resumed = transfer.resume
+        self.earlier.pop(tag, None)  # the sender has settled that one, or its tag would be taken
+        return self._started(Delivery(self, tag, transfer.message_format or 0), delivery_id)
+
+    def _resume(self, tag: bytes, delivery_id: int, transfer: Transfer) -> Delivery | None:
+        """As `_begin`; what is not unsettled here must be read past (2.7.5)."""
+        if tag not in self.earlier:
+            self._is_passed_over = transfer.more and not transfer.aborted
+            self.port.pass_over(delivery_id)
+            return None
+        delivery = Delivery(self, tag, transfer.message_format or 0, state=self.earlier.pop(tag))
+        delivery.is_resumed = True
+        return self._started(delivery, delivery_id)
+
+    def _started(self, delivery: Delivery, delivery_id: int) -> Delivery:
         self.port.begin_incoming(delivery, delivery_id)
-        self.unsettled[tag] = self._current = delivery
+        self.unsettled[delivery.tag] = self._current = delivery
         self._current_is_settled = False
         return delivery
 
@@ -144,18 +185,34 @@ class ReceiverLink(Link):
 
     def _complete(self, delivery: Delivery) -> None:
         mode, is_settled = self.snd_settle_mode, self._current_is_settled
-        if mode is not SenderSettleMode.MIXED and is_settled != (mode == SenderSettleMode.SETTLED):
+        if delivery.is_resumed:  # may be settled with any mode: that is what it is resumed for
+            self._ask_for_count()
+        elif mode is not SenderSettleMode.MIXED and is_settled != (
+            mode == SenderSettleMode.SETTLED
+        ):
             text = f"settled {is_settled} on a link of snd-settle-mode {mode.name.lower()}"
             raise _violation(AmqpError.INVALID_FIELD, text)
         self._current = None
         if is_settled:
             self.port.forget(delivery)
 
+    def _ask_for_count(self) -> None:
+        """Once more after the answer that is on its way, which may be of before."""
+        self._wants_count = True
+        if self._is_answered and not self._is_asked:
+            self.flow(self._credit.left, drain=self._credit.is_draining)
+
     def _abort(self, delivery: Delivery) -> None:
         """An aborted delivery is settled by that (2.7.5)."""
         self._current = None
+        if delivery.is_resumed:
+            self._ask_for_count()
         self.port.forget(delivery)
         self.port.tell(DeliveryAborted(delivery))
+
+
+def _may_be_resumed(target: Any) -> bool:
+    return isinstance(target, Target) and target.durable != TerminusDurability.NONE
 
 
 def _violation(condition: str, text: str) -> ProtocolViolation:

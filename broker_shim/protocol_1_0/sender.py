@@ -42,7 +42,12 @@ class SenderLink(Link):
 
     @property
     def credit(self) -> int:
-        """Deliveries that may still be started."""
+        """Deliveries that may still be started; none while only resumed ones may go."""
+        return 0 if self.is_gone or self.is_incomplete else self._credit.available
+
+    @property
+    def resume_credit(self) -> int:
+        """Deliveries that may still be resumed with their payload."""
         return 0 if self.is_gone else self._credit.available
 
     @property
@@ -77,17 +82,69 @@ class SenderLink(Link):
                 the above.
         """
         self._after(EndpointStep.USED)
-        self._check(tag, state, settled=settled)
-        if not (self._credit.available or waits):
-            raise InvalidCommand("no credit: wait for the peer's flow")
+        self._check(tag, state)
+        self._check_settled(settled=settled)
+        if self.is_incomplete or tag in self.earlier:
+            raise InvalidCommand("only resumed deliveries may go, or this one is to be resumed")
+        self._check_credit(waits=waits)
         delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
-        self._check_size(delivery, pieces)
-        self._credit.waiting += 1
-        if not settled:
-            self.unsettled[delivery.tag] = delivery
-        self._current, self._current_is_settled = delivery, settled
-        self._send(delivery, pieces, is_first=True, is_last=not more, state=state)
+        self._start(delivery, pieces, more=more)
         return delivery
+
+    def resume(
+        self,
+        tag: bytes,
+        pieces: Sequence[bytes | memoryview] = (),
+        *,
+        settled: bool = False,
+        more: bool = False,
+        message_format: int = 0,
+        state: Any = None,
+        waits: bool = False,
+    ) -> Delivery:
+        """Go on with a delivery of an earlier attachment (2.6.13), else as `transfer`.
+
+        With payload it takes credit, like any. Without, it only tells how the delivery stands
+        and takes none: both sides know of the delivery already, and a receiver that gives no
+        credit must not be kept from forgetting it.
+
+        Args:
+            tag: One of `earlier`.
+            pieces: The message from its start, or from where a state `Received` says; none if
+                `state` and `settled` are all there is to tell.
+            settled: Nothing is to be heard of it again.
+            more: True if it goes on.
+            message_format: 0 is AMQP's own.
+            state: How the delivery stands here.
+            waits: Take it without credit, too: it goes when there is more.
+
+        Raises:
+            InvalidCommand: It is none of `earlier`, or as `transfer`.
+        """
+        self._after(EndpointStep.USED)
+        self._check(tag, state)
+        self._check_earlier(tag)
+        is_free = not (more or any(map(len, pieces)))
+        self._check_credit(waits=waits or is_free)
+        delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
+        delivery.is_resumed = True
+        self._start(delivery, pieces, more=more, is_free=is_free)
+        del self.earlier[delivery.tag]
+        return delivery
+
+    def abort_earlier(self, tag: bytes) -> None:
+        """Give up a delivery of an earlier attachment that cannot be sent any more (2.6.13).
+
+        Raises:
+            InvalidCommand: It is none of `earlier`, or another delivery is not complete.
+        """
+        self._after(EndpointStep.USED)
+        self._check(tag, None)
+        self._check_earlier(tag)
+        delivery = Delivery(self, bytes(tag), 0, is_settled=True)
+        delivery.is_resumed = True
+        self._send_abort(delivery)
+        del self.earlier[delivery.tag]
 
     def transfer_more(self, pieces: Sequence[bytes | memoryview], *, more: bool = False) -> None:
         """Go on with the delivery that is not complete.
@@ -108,20 +165,11 @@ class SenderLink(Link):
         delivery = self._unfinished()
         self._current = None
         self.port.withdraw(delivery)
-        if delivery.delivery_id is None:  # no frame of it went: the peer need not know
+        has_begun = delivery.delivery_id is not None
+        if not has_begun:
             self._credit.waiting -= 1
-        else:
-            self.port.enqueue(
-                Outgoing(
-                    delivery,
-                    self._credit,
-                    self.handle,
-                    is_first=False,
-                    is_settled=True,
-                    is_last=True,
-                    is_aborted=True,
-                )
-            )
+        if has_begun or delivery.is_resumed:  # else the peer need not know
+            self._send_abort(delivery)
         self.port.forget(delivery)
 
     def drained(self, *, available: int = 0) -> None:
@@ -158,6 +206,22 @@ class SenderLink(Link):
             raise InvalidCommand("no delivery of this link is unfinished: start one")
         return self._current
 
+    def _start(
+        self,
+        delivery: Delivery,
+        pieces: Sequence[bytes | memoryview],
+        *,
+        more: bool,
+        is_free: bool = False,
+    ) -> None:
+        self._check_size(delivery, pieces)
+        if not is_free:
+            self._credit.waiting += 1
+        if not delivery.is_settled:
+            self.unsettled[delivery.tag] = delivery
+        self._current, self._current_is_settled = delivery, delivery.is_settled
+        self._send(delivery, pieces, is_first=True, is_last=not more, is_free=is_free)
+
     def _send(
         self,
         delivery: Delivery,
@@ -165,7 +229,7 @@ class SenderLink(Link):
         *,
         is_first: bool,
         is_last: bool,
-        state: Any = None,
+        is_free: bool = False,
     ) -> None:
         if is_last:
             self._current = None
@@ -176,22 +240,47 @@ class SenderLink(Link):
             is_first=is_first,
             is_settled=self._current_is_settled,
             is_last=is_last,
-            state=state,
+            is_free=is_free,
+            state=delivery.state if is_first else None,
         )
         outgoing.add(pieces)
         self.port.enqueue(outgoing)
 
-    def _check(self, tag: bytes, state: Any, *, settled: bool) -> None:
-        mode = self.snd_settle_mode
+    def _send_abort(self, delivery: Delivery) -> None:
+        outgoing = Outgoing(
+            delivery,
+            self._credit,
+            self.handle,
+            is_first=delivery.delivery_id is None,
+            is_settled=True,
+            is_last=True,
+            is_aborted=True,
+            is_free=True,
+        )
+        self.port.enqueue(outgoing)
+
+    def _check(self, tag: bytes, state: Any) -> None:
         if self._current is not None:
             raise InvalidCommand("another delivery of this link is unfinished: complete it first")
         if len(tag) > MAX_TAG_BYTES or tag in self.unsettled:
             raise InvalidCommand("a tag has at most 32 bytes and differs from all unsettled ones")
+        if state is not None and len(write(state)) > MAX_STATE_BYTES:
+            message = f"a state of more than {MAX_STATE_BYTES} bytes"
+            raise InvalidCommand(message)
+
+    def _check_credit(self, *, waits: bool) -> None:
+        if not (self._credit.available or waits):
+            raise InvalidCommand("no credit: wait for the peer's flow")
+
+    def _check_settled(self, *, settled: bool) -> None:
+        mode = self.snd_settle_mode
         if mode is not SenderSettleMode.MIXED and settled != (mode == SenderSettleMode.SETTLED):
             message = f"settled {settled} on a link of snd-settle-mode {mode.name.lower()}"
             raise InvalidCommand(message)
-        if state is not None and len(write(state)) > MAX_STATE_BYTES:
-            message = f"a state of more than {MAX_STATE_BYTES} bytes"
+
+    def _check_earlier(self, tag: bytes) -> None:
+        if tag not in self.earlier:
+            message = f"{tag!r} is no delivery of an earlier attachment"
             raise InvalidCommand(message)
 
     def _check_size(self, delivery: Delivery, pieces: Sequence[bytes | memoryview]) -> None:

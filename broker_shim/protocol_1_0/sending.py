@@ -25,6 +25,7 @@ class Outgoing:
         is_settled: As the delivery is sent.
         is_last: True if the delivery ends with this piece.
         is_aborted: True if it ends because it is given up.
+        is_free: True if it takes no credit: it carries a state and no message.
         state: A state to tell with the first frame.
         pieces: Payload that did not go yet.
         size: Bytes of it.
@@ -37,9 +38,15 @@ class Outgoing:
     is_settled: bool
     is_last: bool
     is_aborted: bool = False
+    is_free: bool = False
     state: Any = None
     pieces: deque[bytes | memoryview] = field(default_factory=deque)
     size: int = 0
+
+    @property
+    def waits_for_credit(self) -> bool:
+        """True if nothing of the delivery went, and its first frame may not go yet."""
+        return not (self.delivery.delivery_id is not None or self.is_free or self.credit.is_left)
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Payload, not copied: it must not change until it was written."""
@@ -62,6 +69,7 @@ class Outgoing:
             transfer.delivery_id = self.delivery.delivery_id
             transfer.delivery_tag = self.delivery.tag
             transfer.message_format = self.delivery.message_format
+            transfer.resume = self.delivery.is_resumed
         room = output.payload_room(transfer, self.size)
         transfer.more = room < self.size or not self.is_last
         output.transfer(channel, transfer, self._cut(room))

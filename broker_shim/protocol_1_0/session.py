@@ -22,6 +22,7 @@ from broker_shim.amqp_1_0.definitions import (
     SessionError,
 )
 from broker_shim.amqp_1_0.definitions import ConnectionError as ConnectionCondition
+from broker_shim.protocol_1_0 import maps
 from broker_shim.protocol_1_0.budget import StateBudget
 from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import (
@@ -271,7 +272,7 @@ def _wrong_with(attach: Attach) -> str | None:
         return "an attach needs a source or a target"
     if Role(attach.role) is Role.SENDER and attach.initial_delivery_count is None:
         return "an attach of a sender needs an initial-delivery-count"
-    return None
+    return maps.wrong_with(attach.unsettled or {})
 
 
 _RECEIVE: dict[type[Composite], Callable[[Session, Any, bytes], None]] = {

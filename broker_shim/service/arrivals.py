@@ -67,6 +67,10 @@ _NEEDED: Mapping[int, Sequence[str]] = {
     Kind.CONFIGURED: ("exchange", "binding_key", "detail"),
     Kind.UNCONFIGURED: ("exchange", "binding_key"),
     Kind.STAGING_ABORTED: ("message_id",),
+    Kind.ATTACHED: ("holder", "detail"),
+    Kind.DETACHED: ("holder",),
+    Kind.UNSETTLED: ("holder", "binding_key"),
+    Kind.SETTLED: ("holder", "detail"),
 }
 _HEADER_TYPES: tuple[tuple[type, ...], ...] = (
     (str, _NIL),

@@ -19,10 +19,12 @@ from broker_shim.service.arrivals import (
     record_of,
 )
 from broker_shim.service.configuration import configuration
+from broker_shim.service.links import holder_of, link_steps, settle_later, unsettled_later
 from broker_shim.service.staged import Staged, check_id
 from broker_shim.store import transactions
 from broker_shim.store.interface import Message
 from broker_shim.store.ledger import Ledger
+from broker_shim.store.link_ledger import LINK_KINDS
 from broker_shim.store.staging import check_size
 from broker_shim.store.transaction import Step, Transaction
 from sparkstore.records import Kind, Record
@@ -195,10 +197,10 @@ class Decisions:
         return message
 
     def _holder(self, record: Record) -> str:
-        return self._prefix + (record.holder or "")
+        return holder_of(self._ledger, self._prefix, record)
 
     def _taker(self, record: Record) -> str | None:
-        return None if record.holder is None else self._prefix + record.holder
+        return None if record.holder is None else self._holder(record)
 
     def created(self, record: Record) -> list[Step]:
         """See `MessageStore.create`."""
@@ -260,6 +262,18 @@ class Decisions:
         """Put or remove a configured object."""
         return configuration(self._ledger, record, {})
 
+    def linked(self, record: Record) -> list[Step]:
+        """See `LinkCalls`."""
+        return link_steps(self._ledger, record)
+
+    def unsettled_later(self, transaction: Transaction, record: Record) -> None:
+        """The state of a delivery, in a transaction."""
+        unsettled_later(self._ledger, transaction, record)
+
+    def settle_later(self, transaction: Transaction, record: Record) -> None:
+        """Deliveries are forgotten, in a transaction."""
+        settle_later(self._ledger, transaction, record)
+
 
 _ONE: Mapping[Kind, Callable[[Decisions, Record], list[Step]]] = {
     Kind.CREATED: Decisions.created,
@@ -272,9 +286,12 @@ _ONE: Mapping[Kind, Callable[[Decisions, Record], list[Step]]] = {
     Kind.CONFIGURED: Decisions.configured,
     Kind.UNCONFIGURED: Decisions.configured,
     Kind.STAGING_ABORTED: Decisions.staging_aborted,
+    **dict.fromkeys(LINK_KINDS, Decisions.linked),
 }
 _LATER: Mapping[Kind, Callable[[Decisions, Transaction, Record], None]] = {
     Kind.DEQUEUED: Decisions.dequeue_later,
     Kind.ACQUIRED: Decisions.acquire_later,
     Kind.RELEASED: Decisions.release_later,
+    Kind.UNSETTLED: Decisions.unsettled_later,
+    Kind.SETTLED: Decisions.settle_later,
 }

@@ -1,4 +1,4 @@
-"""The store protocol, version 1: bytes in, frames out, and back. Pure: no socket, no clock.
+"""The store protocol, version 2: bytes in, frames out, and back. Pure: no socket, no clock.
 
     frame     u32  length of what follows, big-endian: 1 ..= max_frame_bytes
               u8   type
@@ -10,7 +10,7 @@
                  str, str, str or nil, bool, str or nil; the first frame, within 10 s
       2 DO       [request, [record, …]]               all or none; several are a transaction
       3 OPEN     [request, transaction]               number drawn by the client, rising
-      4 ADD      [request, transaction, [record, …]]  entry records: claims now, true at commit
+      4 ADD      [request, transaction, [record, …]]  entries and deliveries: true at commit
       5 END      [request, transaction, commit]       bool; what was claimed is free after an abort
                  [request, transaction, commit, [record, …]]   with configured, unconfigured
       6 FLUSH    [read]                               ANSWER [read, true] when SQL sees all before
@@ -35,6 +35,15 @@
               queue, message_id, holder, delivery_count, transaction (nil), message (array of 20),
               body, body_offset, exchange, binding_key, detail, member (nil), request (nil), xid
 
+    link      the JSON array [container id, name, "sender" or "receiver"] without spaces, as text;
+              in `holder` of the records about links, which no other field but these tells:
+                attached   detail: the termini, a JSON object     by DO alone
+                detached   detail: nil, or {"closed": true}       by DO alone
+                unsettled  binding_key: the tag in hexadecimal; detail: JSON object, nil: no state
+                settled    detail: JSON array of tags, each as above; many, in one record
+              A holder that is a link of tier 2 is one and the same for all members, and what it
+              has acquired stays acquired when a member has a new incarnation.
+
 Requests of a member are numbered, rising over all its incarnations. Every one ≤ `through` is
 decided, and durable as its tier promises, but for those that a refusal names; `through` only
 rises. After a lost connection the client says HELLO again: what is ≤ `last_request` was done, or
@@ -53,7 +62,7 @@ import msgpack
 from broker_shim import errors
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 
-VERSION = 1
+VERSION = 2
 MAX_FRAME_BYTES = 8 << 20
 MAX_WAITING_REQUESTS = 16_384
 MAX_WAITING_READS = 1_024

@@ -9,7 +9,10 @@
       "entries"     queue, ids (int64 each, rising), acquired [[message_id, holder], …], counts
                     [[message_id, delivery_count], …]
       "end"         next_message_id; is_last is true
-    ENTRIES   as RECOVER, but instead of messages and entries, in the order of each queue
+    ENTRIES   as RECOVER, but instead of messages and entries
+      "links"       rows: [link, detail]
+      "deliveries"  rows: [link, tag, detail or nil]: of the links, unsettled
+                    and then, in the order of each queue
       "queue"       name, then int64 each: ids, positions, ats, priorities, expires_at (-1: never),
                     message_bytes; then acquired and counts as above
 
@@ -40,7 +43,7 @@ def entries(store: DeltaMessageStore, member: str) -> Iterator[Section]:
     """Sections of ENTRIES: one moment of the store."""
     with store.look() as ledger:
         state = ledger.state
-        found = [*_definitions(state)]
+        found = [*_definitions(state), *_links(state)]
         found += [
             ("queue", name, *_columns(part), *_held(part, member))
             for name, queue in state.queues.items()
@@ -68,7 +71,7 @@ def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
         volatile = {number: message.header for number, message in ledger.volatile.items()}
         next_id = state.next_message_id
     yield from sections
-    store.settle()
+    store.catch_up()
     for found in message_headers(store.root, wanted, volatile, PART):
         yield ("messages", *_header_columns(found))
     yield from queued
@@ -88,6 +91,19 @@ def _definitions(state: State) -> Iterator[Section]:
     ]
     for start in range(0, len(configured), _ROWS):
         yield ("configured", configured[start : start + _ROWS])
+
+
+def _links(state: State) -> Iterator[Section]:
+    links = [(text, link.detail) for text, link in state.links.items()]
+    for start in range(0, len(links), _ROWS):
+        yield ("links", links[start : start + _ROWS])
+    deliveries = (
+        (text, tag, told)
+        for text, link in state.links.items()
+        for tag, told in link.unsettled.items()
+    )
+    while part := [*islice(deliveries, _ROWS)]:
+        yield ("deliveries", part)
 
 
 def _parts(items: Iterable[tuple[int, Entry]]) -> Iterator[list[tuple[int, Entry]]]:

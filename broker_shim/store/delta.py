@@ -46,7 +46,7 @@ class DeltaMessageStore(LocalMessageStore):
         """What the log stopped with for good, if it has."""
         return self._log.failure
 
-    def settle(self) -> None:
+    def catch_up(self) -> None:
         """Wait until Delta has all that was decided before.
 
         Raises:

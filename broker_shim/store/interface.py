@@ -16,9 +16,11 @@ from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
+from broker_shim.store.link_calls import LinkCalls
 from broker_shim.store.prefetch import OnLoaded
 from broker_shim.store.values import Exchange, Message, Queue, Recovered
 from sparkstore.fold import Entry
+from sparkstore.link_records import LinkKey
 from sparkstore.records import BindingKey, MessageHeader
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "ContentWriter",
     "Entry",
     "Exchange",
+    "LinkCalls",
+    "LinkKey",
     "Message",
     "MessageHeader",
     "MessageStore",
@@ -60,7 +64,7 @@ class TransactionContext(Protocol):
         """Its number; the rows of the transaction carry it."""
 
 
-class MessageStore(Protocol):
+class MessageStore(LinkCalls, Protocol):
     """A broker's store. Any thread may call it. After `close` every call raises `Closed`."""
 
     @property

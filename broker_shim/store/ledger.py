@@ -18,8 +18,8 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.store import wiring as definitions
 from broker_shim.store.holders import check_holder, held
 from broker_shim.store.interface import Message
+from broker_shim.store.link_ledger import LinkLedger
 from broker_shim.store.transaction import Step, Transaction
-from broker_shim.store.wiring_ledger import WiringLedger
 from sparkstore import fold, records
 from sparkstore.queue_arguments import Terms, terms_of
 from sparkstore.records import Kind, MessageHeader
@@ -31,7 +31,7 @@ a power cut that loses it loses all records of messages with these ids too."""
 _KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
 
 
-class Ledger(WiringLedger):
+class Ledger(LinkLedger):
     """State of one store, and the rules of its calls. Methods that return steps change nothing.
 
     Attributes:
@@ -39,9 +39,13 @@ class Ledger(WiringLedger):
     """
 
     def __init__(
-        self, state: fold.State, durability: TerminusDurability, now_us: Callable[[], int]
+        self,
+        state: fold.State,
+        durability: TerminusDurability,
+        now_us: Callable[[], int],
+        link_durability: TerminusDurability | None = None,
     ) -> None:
-        super().__init__(state, durability, now_us)
+        super().__init__(state, durability, now_us, link_durability)
         self.volatile: dict[int, Message] = {}
         self.claims: dict[tuple[str, int], Transaction] = {}
         self._next_id = state.next_message_id
@@ -264,4 +268,5 @@ class Ledger(WiringLedger):
         Kind.CREATED: _after_created,
         Kind.DESTROYED: _after_destroyed,
         Kind.DEQUEUED: _after_dequeued,
+        Kind.DETACHED: LinkLedger.after_detached,
     }

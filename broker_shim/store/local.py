@@ -31,6 +31,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from broker_shim.store.ledger import Ledger
+from broker_shim.store.local_links import LocalLinkCalls
 from broker_shim.store.read_calls import ReadCalls
 from broker_shim.store.reading import LocalReads
 from broker_shim.store.sink import Sink
@@ -42,7 +43,7 @@ from sparkstore import records
 Decide = Callable[..., list[Step] | Step]
 
 
-class LocalMessageStore(ReadCalls):
+class LocalMessageStore(ReadCalls, LocalLinkCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive."""
 
     def __init__(self, ledger: Ledger, sink: Sink, max_message_bytes: int = 128 << 20) -> None:

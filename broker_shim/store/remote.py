@@ -34,6 +34,7 @@ from broker_shim.store.read_calls import ReadCalls
 from broker_shim.store.remote_calls import RemoteCalls
 from broker_shim.store.remote_connection import RemoteConnection
 from broker_shim.store.remote_greeting import Greeting, parse_address
+from broker_shim.store.remote_links import RemoteLinkCalls
 from broker_shim.store.remote_messages import RemoteMessages
 from broker_shim.store.remote_reading import RemoteReads
 from broker_shim.store.remote_reads import Answer
@@ -46,7 +47,7 @@ RETRY_S = 60.0
 """How long a request waits for a service that is gone."""
 
 
-class RemoteMessageStore(ReadCalls):
+class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
 
     def __init__(

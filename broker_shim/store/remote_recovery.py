@@ -6,25 +6,31 @@ import json
 import sys
 from array import array
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from broker_shim.store.interface import BindingKey, Recovered
 from broker_shim.store.wiring import exchange_of, queue_of
 from sparkstore.entries import Entries
+from sparkstore.link_records import LinkKey, link_key
 
 
 def recovered_of(sections: Iterable[tuple[Any, ...]]) -> Recovered:
     """What the store service told; see `broker_shim.service.recovery`."""
-    found = Recovered([], [], {}, {}, {})
+    found = Recovered([], [], {}, {}, {}, {}, {})
     entries: dict[str, Entries] = {}
     for section, *columns in sections:
         if section == "wiring":
             _wire(found, entries, columns[0])
         elif section == "configured":
             found.configured.update({(c, key): json.loads(detail) for c, key, detail in columns[0]})
+        elif section == "links":
+            found.links.update({link_key(text): json.loads(detail) for text, detail in columns[0]})
+        elif section == "deliveries":
+            _add_deliveries(found, columns[0])
         elif section == "queue":
             _add_entries(entries.setdefault(columns[0], Entries()), *columns[1:])
-    return Recovered(found.queues, found.exchanges, found.bindings, entries, found.configured)
+    return replace(found, entries=entries)
 
 
 def _wire(
@@ -40,6 +46,14 @@ def _wire(
             found.exchanges.append(exchange_of(name, detail))
         else:
             found.bindings[BindingKey(*name)] = json.loads(detail)["arguments"]
+
+
+def _add_deliveries(found: Recovered, rows: Iterable[tuple[str, bytes, str | None]]) -> None:
+    unsettled: dict[LinkKey, dict[bytes, Any]] = {}
+    for text, tag, state in rows:
+        unsettled.setdefault(link_key(text), {})[tag] = None if state is None else json.loads(state)
+    for key, states in unsettled.items():
+        found.unsettled[key] = {**found.unsettled.get(key, {}), **states}
 
 
 def _add_entries(entries: Entries, *columns: Any) -> None:

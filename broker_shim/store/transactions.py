@@ -6,16 +6,18 @@ it dequeues, acquires or releases it claims at once: nobody else gets it before 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.holders import check_holder, held
 from broker_shim.store.interface import Message, TransactionContext
 from broker_shim.store.ledger import Ledger
+from broker_shim.store.link_ledger import DELIVERY_KINDS
 from broker_shim.store.transaction import Enqueue, Step, Transaction
 from broker_shim.store.wiring import as_json
 from sparkstore import records
+from sparkstore.link_records import LinkKey
 from sparkstore.records import Record
 
 
@@ -97,6 +99,25 @@ def release(
     _claim(ledger, transaction, record, None)
 
 
+def unsettled(
+    ledger: Ledger,
+    transaction: Transaction,
+    key: LinkKey,
+    tag: bytes,
+    state: Mapping[str, Any] | None,
+) -> None:
+    """Take the state of a delivery into a transaction, beside what the delivery brought."""
+    check_open(transaction)
+    number = transaction.transaction
+    transaction.steps.append(ledger.unsettled_record(key, tag, state, number))
+
+
+def settle(ledger: Ledger, transaction: Transaction, key: LinkKey, tags: Sequence[bytes]) -> None:
+    """Take into a transaction that deliveries are forgotten."""
+    check_open(transaction)
+    transaction.steps += ledger.settled_records(key, tags, transaction.transaction)
+
+
 def end(ledger: Ledger, transaction: Transaction) -> None:
     """Let go of everything a transaction claimed: its abort, and the first half of its commit.
 
@@ -123,6 +144,9 @@ def commit(ledger: Ledger, transaction: Transaction) -> list[Step]:
     brought: set[int] = set()
     targets: set[tuple[int, str]] = set()
     for planned in transaction.steps:
+        if isinstance(planned, Record) and planned.kind in DELIVERY_KINDS:
+            steps += ledger.delivery_steps(planned)
+            continue
         if isinstance(planned, Record):
             steps.append(Step(planned, _is_kept_entry(ledger, planned)))
             continue

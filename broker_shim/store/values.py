@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from broker_shim.durability import TerminusDurability
 from sparkstore.fold import Entry
+from sparkstore.link_records import LinkKey
 from sparkstore.records import BindingKey, MessageHeader
 
 
@@ -71,6 +72,9 @@ class Recovered:
             entries are not copied: walk through it before the first call that changes something.
             A single entry may be looked up in it at any time by who makes the calls.
         configured: Objects of the broker's configuration by category and key.
+        links: What `attach` was told last of each link; who recovers detaches all of them.
+        unsettled: Deliveries that a link remembers, and their states, by its key and their tag;
+            a link with none is not here.
     """
 
     queues: list[Queue]
@@ -78,3 +82,5 @@ class Recovered:
     bindings: dict[BindingKey, Mapping[str, Any]]
     entries: Mapping[str, Mapping[int, Entry]]
     configured: dict[tuple[str, str], Mapping[str, Any]]
+    links: dict[LinkKey, Mapping[str, Any]]
+    unsettled: dict[LinkKey, Mapping[bytes, Mapping[str, Any] | None]]

@@ -10,7 +10,8 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.entries import LiveEntries
 from broker_shim.store.interface import Exchange, Queue, Recovered
-from sparkstore.fold import State
+from sparkstore.fold import Link, State
+from sparkstore.link_records import link_key
 from sparkstore.queue_arguments import check_arguments
 
 
@@ -70,7 +71,16 @@ def recovered_of(state: State) -> Recovered:
         {key: json.loads(detail)["arguments"] for key, detail in state.bindings.items()},
         LiveEntries(state.queues),
         {key: json.loads(detail) for key, detail in state.configured.items()},
+        {link_key(text): json.loads(link.detail) for text, link in state.links.items()},
+        {link_key(text): states_of(link) for text, link in state.links.items() if link.unsettled},
     )
+
+
+def states_of(link: Link) -> dict[bytes, Any]:
+    """The deliveries that a link remembers, by tag, with their states."""
+    return {
+        tag: None if state is None else json.loads(state) for tag, state in link.unsettled.items()
+    }
 
 
 def what(wiring: Queue | Exchange) -> str:

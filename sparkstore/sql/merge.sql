@@ -10,6 +10,7 @@ ON {target}
 WHEN MATCHED AND s.change = 'drop' THEN DELETE
 WHEN MATCHED AND s.change = 'hold' THEN UPDATE SET
   acquired_by = s.acquired_by,
+  at = coalesce(s.at, t.at),
   delivery_count = coalesce(s.delivery_count, t.delivery_count)
 WHEN MATCHED THEN UPDATE SET {set}
 WHEN NOT MATCHED AND s.change = 'put' THEN INSERT ({columns}) VALUES ({values})

@@ -1,8 +1,9 @@
--- Entries that somebody holds, by holder.
-SELECT
-  acquired_by AS holder, count(*) AS entry_count, min(message_id) AS message_id,
-  min_by(queue, message_id) AS queue
-FROM {entries}
-WHERE acquired_by IS NOT NULL
-GROUP BY acquired_by
-ORDER BY holder
+-- Entries that somebody holds. Not those of a link that may come back for them (durability 2): they
+-- are its unsettled deliveries.
+SELECT queue, message_id, acquired_by AS holder
+FROM {entries} AS entry
+LEFT ANTI JOIN {others} AS link
+  ON link.part = 'link'
+  AND link.exchange = entry.acquired_by
+  AND CAST(get_json_object(link.detail, '$.durability') AS INT) = 2
+WHERE entry.acquired_by IS NOT NULL

@@ -1,12 +1,16 @@
--- Every member and every staged message of one side, as the views fold them; `refused` names the
--- requests of a member that were.
+-- Every member, staged message, link and remembered delivery of one side, as the views fold them.
+-- `told` is what each says: of a member, which of its requests were refused; else `detail`.
 SELECT
-  'member' AS part, member, CAST(NULL AS BIGINT) AS message_id, CAST(NULL AS BIGINT) AS position,
-  request, detail, {refused} AS refused
+  'member' AS part, member, CAST(NULL AS BIGINT) AS message_id, CAST(NULL AS STRING) AS exchange,
+  CAST(NULL AS STRING) AS binding_key, CAST(NULL AS BIGINT) AS position,
+  CAST(NULL AS TIMESTAMP) AS at, request, detail, {refused} AS told
 FROM membered
 UNION ALL
 SELECT
-  'staged' AS part, CAST(NULL AS STRING), message_id, position,
-  CAST(NULL AS BIGINT), CAST(NULL AS STRING), CAST(NULL AS STRING)
+  'staged', NULL, message_id, NULL, NULL, position, NULL, NULL, NULL, NULL
 FROM staged
 WHERE change = 'put'
+UNION ALL
+SELECT 'link', NULL, NULL, link, NULL, position, at, NULL, detail, detail FROM linking
+UNION ALL
+SELECT 'delivery', NULL, NULL, link, tag, NULL, NULL, NULL, detail, detail FROM remembered

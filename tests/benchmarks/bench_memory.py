@@ -114,7 +114,7 @@ def fill(root: Path, count: int) -> float:
         room.acquire()
         header, body = parse(encoded(number, SIZE), now_us=0)
         store.enqueue(store.message(header, body), QUEUE, done)
-    store.settle()
+    store.catch_up()
     store.close()
     if refusals:
         sys.exit(f"the store refused: {refusals[0]}")

@@ -27,8 +27,11 @@ from broker_shim.amqp_1_0.composites import (
     Composite,
     Detach,
     End,
+    Error,
     Flow,
     Open,
+    Rejected,
+    Released,
     SaslInit,
     Source,
     Transfer,
@@ -201,6 +204,9 @@ SETTINGS = Settings(
     session_window=8,
     requires_sasl=False,
 )
+EARLIER = {b"": None, b"a": Accepted(), b"b": Released(), b"c" * 32: Rejected(Error("x" * 200))}
+"""What every link holds unsettled when it is attached; some of it does not fit every frame."""
+
 PLAIN = {"PLAIN": lambda: Plain(lambda user, password: (user, password) == ("a", "b"))}
 
 
@@ -274,7 +280,7 @@ class Responder:
 
     def attached(self, event: events.LinkAttached) -> None:
         remote = event.link.remote
-        event.link.attach(source=remote.source, target=remote.target)
+        event.link.attach(source=remote.source, target=remote.target, unsettled=EARLIER)
         if event.link.is_receiver:
             event.link.flow(3)  # type: ignore[union-attr]
 
@@ -282,6 +288,13 @@ class Responder:
         link: Any = event.link
         if link.is_receiver:
             return
+        for tag, state in [*link.earlier.items()]:
+            if state is None:
+                link.resume(tag, [b"x" * 3_000], waits=True)
+            elif state == Accepted():
+                link.resume(tag, state=state).dispose(state)
+            else:
+                link.abort_earlier(tag)
         for _ in range(min(link.credit, 3)):
             self._tags += 1
             is_settled = link.snd_settle_mode == 1
@@ -327,7 +340,7 @@ TALK = [
     encoded_frame(Open("c", max_frame_size=1_024)),
     encoded_frame(BEGIN),
     encoded_frame(attach(0)),
-    encoded_frame(attach(1, is_receiver=True)),
+    encoded_frame(attach(1, is_receiver=True, unsettled={b"a": None})),
     encoded_frame(flow(1, 3)),
     transfer_frame(0, Transfer(0, 0, b"a", 0, more=True), 5) + b"hello",
     transfer_frame(0, Transfer(0), 5) + b"world",
@@ -342,7 +355,18 @@ SMALL = st.integers(0, 4)
 FRAMES = st.one_of(
     [composite(name, 1) for name in PROVIDERS["frame"] if name not in {"open", "close"}]
     + [
-        st.builds(lambda handle, role: attach(handle, is_receiver=role), SMALL, st.booleans()),
+        st.builds(
+            lambda handle, role, unsettled, is_incomplete: attach(
+                handle,
+                is_receiver=role,
+                unsettled=unsettled,
+                incomplete_unsettled=is_incomplete,
+            ),
+            SMALL,
+            st.booleans(),
+            st.none() | st.just(EARLIER),
+            st.booleans(),
+        ),
         st.builds(flow, SMALL, SMALL, drain=st.booleans(), echo=st.booleans()),
         st.builds(
             Transfer,
@@ -352,6 +376,7 @@ FRAMES = st.one_of(
             st.just(0),
             settled=st.sampled_from([None, True, False]),
             more=st.booleans(),
+            resume=st.booleans(),
             aborted=st.booleans(),
         ),
         st.just(BEGIN),

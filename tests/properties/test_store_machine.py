@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import BindingKey, Exchange, Message, MessageHeader, Queue
 from tests.model import Model, ModelMessage, ModelTransaction, Place
+from tests.properties.link_rules import LinkRules
 from tests.stores import Home, done
 
 QUEUES = st.sampled_from(["q", "../r", "s 🦊"])
 EXCHANGES = st.sampled_from(["fan", "topic"])
 DURABILITIES = st.sampled_from([2, 2, 2, 1, 0])
-HOLDERS = st.sampled_from(["c1", "c2"])
+HOLDERS = st.sampled_from(["c1", "c2", '["c","l","sender"]'])
 CALLS = st.sampled_from(["acquire", "acquire", "release", "fail", "dequeue"])
 CALLS_BEFORE_A_RESTART = 15
 HELD = {"acquire": False, "release": True, "fail": True, "dequeue": None}
@@ -36,7 +37,7 @@ Transactions = tuple[Any, ModelTransaction | None]
 """The store's and the model's, or no transaction."""
 
 
-class StoreMachine(RuleBasedStateMachine):
+class StoreMachine(LinkRules):
     """Every call goes to the store and to the model, which must agree on its outcome."""
 
     name = "memory"
@@ -45,7 +46,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="sparkstore-machine-"))
         self.home = Home(self.name, self.folder / "0")
-        self.model = Model(self.home.tier)
+        self.model = Model(self.home.tier, TerminusDurability.NONE if self.name == "json" else None)
         self.age = 0
         self.given: dict[int, Message] = {}
         self.transactions: list[tuple[Any, ModelTransaction]] = []

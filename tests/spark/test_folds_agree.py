@@ -19,6 +19,7 @@ from sparkstore.root import Root, open_or_create_root
 from tests.histories import Layers, fold_rows
 from tests.history_builder import STEPS, build_history
 from tests.spark.killing import KILLS, Stopped, stop_at
+from tests.spark.links import expected_links, stored_links, viewed_links
 from tests.spark.support import (
     assert_views_are,
     expected,
@@ -79,15 +80,18 @@ def test_state_at_any_position_and_a_tail_equal_the_oracle(
             *expected(fold_rows(rows[: found.state_position])),
         )
         assert stored_staged(root) == fold_rows(rows[: found.state_position]).staged
+        assert stored_links(root) == expected_links(fold_rows(rows[: found.state_position]))
         trim(root, found.journal_start)
         _commit(root, found, found.state_position, found.history_position)
         with pytest.raises(Stopped):
             compact.run(spark, root, at=stop_at("appended"))
         _commit(root, found, found.history_position, last)
         assert_views_are(spark, root, fold_rows(rows))
+        assert viewed_links(spark) == expected_links(fold_rows(rows))
         compact.run(spark, root, limits=Limits((last - found.state_position) // 2 + 1))
         assert stored(root) == (last, *expected(fold_rows(rows)))
         assert stored_staged(root) == fold_rows(rows).staged
+        assert stored_links(root) == expected_links(fold_rows(rows))
         assert viewed(spark) == expected(fold_rows(rows))
 
 

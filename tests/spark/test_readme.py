@@ -30,7 +30,7 @@ def test_the_snippets_run_and_every_query_has_an_answer(
     exec(compile(questions, "README.md", "exec"), {"root": root})
     assert "orders" in capsys.readouterr().out
     queries = snippets("sql")
-    assert len(queries) == 4
+    assert len(queries) == 5
     for query in queries:
         views.sql(spark, root, query).collect()
 

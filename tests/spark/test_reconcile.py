@@ -19,6 +19,7 @@ from sparkstore.config import StoreConfig
 from sparkstore.delta_files import newest_version
 from sparkstore.errors import Fenced
 from sparkstore.findings import DONE, ERROR, NONE, WARNING
+from sparkstore.link_records import LinkKey, attached, link_text
 from sparkstore.marks import mark_durable
 from sparkstore.reconcile import ReconcileReport
 from sparkstore.records import (
@@ -33,10 +34,11 @@ from sparkstore.records import (
     refused,
 )
 from sparkstore.root import Root
-from sparkstore.schema import ROW
+from sparkstore.schema import ROW, STATE
 from tests.histories import Layers, Row, fold_rows
 from tests.history_builder import STEPS, build_history
 from tests.roots import append_journal, build_root
+from tests.spark.links import expected_links, stored_links
 from tests.spark.support import expected, stored
 
 HISTORY = build_history([(step % len(STEPS), step, 3 * step) for step in range(40)])
@@ -46,6 +48,8 @@ NEXT_ID = fold_rows(HISTORY.rows).next_message_id
 P, H = END - 6, END - 2
 SEGMENT = 7
 QUEUE = "planted"
+RESUMABLE = link_text(LinkKey("c", "it comes back", "sender"))
+UNKNOWN = link_text(LinkKey("c", "no such link", "receiver"))
 CONFIG = StoreConfig(wal_file_bytes=1 << 20)
 
 
@@ -99,6 +103,9 @@ REPAIRED_TAIL = numbered(
     enqueued(NEXT_ID + 4, b"abc", transaction=77),
     refused(0, "doubled", 5, "{}"),
     refused(0, "doubled", 5, "{}"),
+    attached(0, RESUMABLE, '{"durability": 2}'),
+    enqueued(NEXT_ID + 5, b"abc"),
+    message_acquired(0, QUEUE, NEXT_ID + 5, RESUMABLE),
 )
 
 
@@ -116,6 +123,8 @@ def planted(where: Path) -> tuple[Root, list[dict[str, object]]]:
         mode="append",
     )
     DeltaTable(str(root.state)).delete("part = 'member'")
+    lost = [{"part": "delivery", "exchange": UNKNOWN, "binding_key": "00"}]
+    write_deltalake(str(root.state), pa.Table.from_pylist(lost, STATE), mode="append")
     mark_durable(root, {name: newest_version(root.table(name)) for name in ("history", "state")})
     write_deltalake(
         str(root.history),
@@ -181,6 +190,22 @@ def test_an_acquisition_of_a_dead_member_is_found_and_given_back(told: Told) -> 
     journal = DeltaTable(str(told.root.journal)).to_pyarrow_table().to_pylist()
     released = [row["message_id"] for row in journal if row["kind"] == "released"]
     assert NEXT_ID in released
+
+
+@pytest.mark.slow
+def test_what_a_link_acquired_that_may_come_back_is_left_to_it(told: Told) -> None:
+    subjects = {row["subject"] for row in found(told.report, "acquisitions_are_alive")}
+    assert f"holder {RESUMABLE!r}" not in subjects
+    journal = DeltaTable(str(told.root.journal)).to_pyarrow_table().to_pylist()
+    released = [row["message_id"] for row in journal if row["kind"] == "released"]
+    assert NEXT_ID + 5 not in released
+
+
+@pytest.mark.slow
+def test_a_delivery_of_no_link_is_found_and_gone_from_the_rebuilt_state(told: Told) -> None:
+    (row,) = found(told.report, "deliveries_have_links")
+    assert (row["subject"], row["repair"]) == (f"link {UNKNOWN}", DONE)
+    assert stored_links(told.root) == expected_links(fold_rows(HISTORY.rows[:H]))
 
 
 @pytest.mark.slow

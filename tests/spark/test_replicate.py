@@ -24,6 +24,7 @@ from tests.history_builder import HistoryBuilder
 from tests.replicas import files_below
 from tests.roots import rows_table, state_table
 from tests.spark.killing import Stopped, stop_at
+from tests.spark.links import expected_links, stored_links
 from tests.spark.support import assert_views_are, expected, journal_rows, stored, trim
 
 pytestmark = pytest.mark.slow
@@ -38,6 +39,9 @@ def history(length: int) -> HistoryBuilder:
         builder.acquire(number, number)
         builder.create_exchange(number, number)
         builder.bind(number, number)
+        builder.attach(number, number)
+        builder.unsettle(number, number)
+        builder.detach(number, number)
         if number == 6:
             builder.open(1, 5)
     builder.destroy_queue(1, 0)
@@ -183,6 +187,7 @@ def test_a_primary_whose_history_begins_late_is_bootstrapped_by_its_state(
     report = replicate.run(spark, primary.path, there)
     replica = open_root(there)
     assert stored(replica) == (len(ROWS), *expected(fold_rows(ROWS)))
+    assert stored_links(replica) == expected_links(fold_rows(ROWS))
     assert positions(replica) == sorted(
         [row.position for row in needed] + [*range(start, len(ROWS) + 1)]
     )

@@ -62,6 +62,7 @@ OVER_A_GAP = [
     "SELECT queue FROM queue_messages WHERE message_id = 1",
     "SELECT kind FROM message_history WHERE queue = 'q' AND message_id = 1",
     "SELECT count(*) FROM bindings",
+    "SELECT count(*) FROM deliveries WHERE role = 'receiver'",
 ]
 
 

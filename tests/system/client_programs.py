@@ -27,6 +27,8 @@ SOURCES = CHECKOUT / "tests" / "system" / "programs"
 BUILT = CHECKOUT / "build" / "clients"
 OLDEST_GO = (1, 21)
 """Since then a Go fetches the version that a module asks for."""
+OLDEST_RUST = (1, 85)
+"""What fe2o3-amqp asks for."""
 ANSWER_S = 60.0
 """More than any program waits for its broker: its own error says more than ours."""
 
@@ -70,6 +72,11 @@ def _build_go() -> None:
     _run("go", "build", "-o", BUILT / "goclient", ".", cwd=SOURCES / "go")
 
 
+def _build_rust() -> None:
+    into = ("--target-dir", BUILT / "rust")
+    _run("cargo", "build", "--quiet", "--locked", *into, cwd=SOURCES / "rust")
+
+
 def _compile_java() -> None:
     pom, libraries = brokerj.MODULE / "pom.xml", brokerj.MODULE / "target" / "lib"
     if not _is_newer(libraries, [pom]):
@@ -102,6 +109,7 @@ LANGUAGES = {
         {"NODE_PATH": str(BUILT / "node" / "node_modules")},
     ),
     "go-amqp": Language(("go",), _build_go, (BUILT / "goclient",), {}),
+    "fe2o3-amqp": Language(("cargo",), _build_rust, (BUILT / "rust" / "debug" / "rustclient",), {}),
     "jms": Language(
         ("mvn", "java", "javac"),
         _compile_java,
@@ -137,28 +145,33 @@ class Program:
         """Open its connection; to a forwarder, one that the library itself opens again.
 
         Args:
-            broker: Where.
-            options: Of some clients: `transacted`, all it does is in a transaction; `prefetch`.
+            broker: Where to.
+            options: `ca`, `certificate`, `key`, `mechanism`, `user`, `password`; of some clients
+                `transacted`, all it does is in a transaction, and `prefetch`.
         """
         again = {"reconnect": True} if isinstance(broker, Forwarder) else {}
-        self._tell("connect", host="127.0.0.1", port=broker.port, **again, **options)
+        told = {
+            name: value if isinstance(value, bool | int) else str(value)
+            for name, value in options.items()
+        }
+        self.tell("connect", host="127.0.0.1", port=broker.port, **again, **told)
 
     def disconnect(self) -> None:
         """Close its connection, whatever state that is in."""
-        self._tell("disconnect")
+        self.tell("disconnect")
 
     def send(self, address: str, *messages: Told) -> list[str]:
         """What became of each: "accepted", or "rejected" and why as far as the client knows."""
-        outcomes: list[str] = self._tell("send", address=address, messages=messages)["outcomes"]
+        outcomes: list[str] = self.tell("send", address=address, messages=messages)["outcomes"]
         return outcomes
 
     def open(self, address: str, count: int = 1) -> None:
         """Open a receiver with credit for just so many messages."""
-        self._tell("open", address=address, count=count)
+        self.tell("open", address=address, count=count)
 
     def wait(self, count: int = 1) -> list[Told]:
         """So many messages, which it holds until `settle` or `disconnect`."""
-        messages: list[Told] = self._tell("receive", count=count)["messages"]
+        messages: list[Told] = self.tell("receive", count=count)["messages"]
         return messages
 
     def receive(self, address: str, count: int = 1) -> list[Told]:
@@ -168,7 +181,7 @@ class Program:
 
     def settle(self, *outcomes: str) -> None:
         """Decide on what it holds, in order, then let the receiver go."""
-        self._tell("settle", outcomes=outcomes)
+        self.tell("settle", outcomes=outcomes)
 
     def take(self, address: str, count: int = 1) -> list[Told]:
         """Receive and accept."""
@@ -178,19 +191,19 @@ class Program:
 
     def commit(self) -> str:
         """Commit its transaction and begin another: "committed", or why not."""
-        outcome: str = self._tell("commit")["outcome"]
+        outcome: str = self.tell("commit")["outcome"]
         return outcome
 
     def rollback(self) -> None:
         """Roll its transaction back and begin another."""
-        self._tell("rollback")
+        self.tell("rollback")
 
     def move(self, source: str, *targets: str, batch: int, wait_ms: int) -> Told:
         """Take texts off a queue and send each to others, `batch` of them in one transaction.
 
         Until none comes for `wait_ms`, or the broker is gone: what it was told is committed.
         """
-        return self._tell("move", **{"from": source}, to=targets, batch=batch, wait_ms=wait_ms)
+        return self.tell("move", **{"from": source}, to=targets, batch=batch, wait_ms=wait_ms)
 
     def end(self) -> None:
         """Kill it; nothing of it is needed any more."""
@@ -198,7 +211,8 @@ class Program:
         self._process.communicate()
         self._errors.close()
 
-    def _tell(self, do: str, **arguments: Any) -> Told:
+    def tell(self, do: str, **arguments: Any) -> Told:
+        """Do a command of programs/README.md."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
@@ -222,17 +236,19 @@ def build(name: str) -> None:
     language = LANGUAGES[name]
     if lacking := [tool for tool in language.tools if shutil.which(tool) is None]:
         pytest.skip(f"{name}: no {' and no '.join(lacking)} on this machine")
-    if "go" in language.tools and _go_version() < OLDEST_GO:
+    if "go" in language.tools and _version("go", "env", "GOVERSION") < OLDEST_GO:
         pytest.skip(f"{name}: this Go is too old to fetch the one that go-amqp needs")
+    if "cargo" in language.tools and _version("cargo", "--version") < OLDEST_RUST:
+        pytest.skip(f"{name}: this Rust is too old for it")
     BUILT.mkdir(parents=True, exist_ok=True)
     with (BUILT / "lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         language.build()
 
 
-def _go_version() -> tuple[int, ...]:
-    """Of the Go that is installed: (1, 26)."""
-    said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=True)
+def _version(*command: str) -> tuple[int, ...]:
+    """Of a tool that is installed, by what it says of itself: (1, 26)."""
+    said = subprocess.run([*command], capture_output=True, text=True, check=True)
     return tuple(int(number) for number in re.findall(r"\d+", said.stdout)[:2])
 
 

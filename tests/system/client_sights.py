@@ -157,6 +157,7 @@ _SIMPLE: dict[str, Callable[[Value], Value]] = {
     "proton": _same,
     "rhea": _rhea,
     "go-amqp": _go,
+    "fe2o3-amqp": _same,
     "jms": _same,
 }
 
@@ -169,7 +170,7 @@ def _body(client: str, body: Told) -> Told:
         return {"sequence": [_see(client, part)[1] for part in items]}
     if "value" in body:
         return {"value": _see(client, body["value"])}
-    return {} if client in {"proton", "rhea"} else {"value": ["null"]}
+    return {} if client in {"proton", "rhea", "fe2o3-amqp"} else {"value": ["null"]}
 
 
 def _body_in_jms(writer: str, body: Told) -> Told:
@@ -270,11 +271,13 @@ _CAN_WRITE: dict[str, Callable[[Told], bool]] = {
     "proton": lambda _told: True,
     "rhea": lambda told: told["body"] != {},  # it sends null for no body
     "go-amqp": lambda told: not _has_char(told),
+    "fe2o3-amqp": lambda told: told["body"] != {},  # the same
     "jms": _is_written_by_jms,
 }
 _CAN_READ: dict[str, Callable[[Told], bool]] = {
     "proton": lambda _told: True,
     "rhea": lambda _told: True,
     "go-amqp": lambda told: not _has_char(told),
+    "fe2o3-amqp": lambda _told: True,
     "jms": _is_read_by_jms,
 }

@@ -1,4 +1,4 @@
-"""What each of four clients decides on a message, and what the next one sees of that."""
+"""What each of five clients decides on a message, and what the next one sees of that."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def named(client: str, topic: str) -> str:
 
 
 RECONNECTING = {"rhea", "jms"}
-"""Clients that connect again by themselves; proton's blocking one and go-amqp leave that to us."""
+"""Clients that connect again by themselves; the others leave that to us."""
 
 
 def test_a_broker_that_is_killed_keeps_what_it_accepted(

@@ -1,4 +1,4 @@
-"""Four clients, each of them reading what each of them wrote, value for value."""
+"""Five clients, each of them reading what each of them wrote, value for value."""
 
 from __future__ import annotations
 

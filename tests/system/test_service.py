@@ -75,7 +75,7 @@ def test_a_wrong_version_is_told_with_both_versions(service: Served) -> None:
         error, message = goodbye_of(member)
     assert error == "InvalidRequest"
     assert "version 7" in message
-    assert "version 1" in message
+    assert "version 2" in message
 
 
 def test_a_first_frame_that_is_no_hello_is_sent_away(service: Served) -> None:

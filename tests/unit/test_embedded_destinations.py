@@ -149,7 +149,8 @@ def test_settings_of_the_address_hold_for_a_queue_created_on_demand(
         with pytest.raises(InvalidRequest, match="auto_create is off"):
             destinations.on_demand(name)
     assert destinations.on_demand("q::closed") == Queue("q::closed")
-    temporary = destinations.subscription("prices.eu", "prices.eu::t")
+    asked = Queue("prices.eu::t", TerminusDurability.NONE)
+    temporary = destinations.subscription("prices.eu", asked)
     assert temporary == Queue("prices.eu::t", TerminusDurability.NONE, {"message_ttl_ms": 5})
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 from sparkstore.delta_files import log_file, newest_version
 from sparkstore.invariants import CHECKS, DEEP, Finding, check
+from sparkstore.link_records import LinkKey, link_text
 from sparkstore.marks import MARKS_FILE, mark_durable
 from sparkstore.records import (
     BindingKey,
@@ -137,6 +138,12 @@ def test_a_binding_to_no_queue_is_found(root: Root) -> None:
         Row(END + 2, EPOCH, bound(0, key, "{}")),
     )
     assert "nowhere" in broken(root, "bindings_join_what_is_there").evidence
+
+
+def test_a_delivery_of_no_link_is_found(root: Root) -> None:
+    link = link_text(LinkKey("c", "nowhere", "receiver"))
+    add_state(root, part="delivery", exchange=link, binding_key="00")
+    assert f"deliveries of link {link}" in broken(root, "deliveries_have_links").evidence
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.errors import CorruptData, InvalidRequest, Locked, StoreError, Unavailable
-from broker_shim.store import json as json_store
+from broker_shim.store import json_file
 from broker_shim.store.interface import BindingKey, Exchange, MessageHeader, Queue
 from broker_shim.store.json import FORMAT, VERSION, JsonMessageStore, read_wiring
 from tests.stores import done
@@ -101,7 +101,7 @@ def test_changes_that_wait_together_are_one_write(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, writes = JsonMessageStore(file), list[bytes]()
-    monkeypatch.setattr(json_store, "replace_durably", lambda _path, data: writes.append(data))
+    monkeypatch.setattr(json_file, "replace_durably", lambda _path, data: writes.append(data))
     held, entered, errors = threading.Event(), threading.Event(), list[StoreError | None]()
 
     def hold(_error: StoreError | None) -> None:

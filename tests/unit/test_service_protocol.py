@@ -121,15 +121,15 @@ def test_hello_is_taken_as_it_was_said() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ((2, *HELLO[1:]), r"version 2 .* version 1"),
+        ((1, *HELLO[1:]), r"version 1 .* version 2"),
         ((), "version None"),
         (HELLO[:-1], "HELLO is"),
-        ((1, b"m", "i", None, False, None), "HELLO is"),
-        ((1, "m", "i", None, 0, None), "HELLO is"),
-        ((1, "", "i", None, False, None), "a name is"),
-        ((1, "a/b", "i", None, False, None), "a name is"),
-        ((1, "m" * 201, "i", None, False, None), "a name is"),
-        ((1, "m", "", None, False, None), "incarnation"),
+        ((2, b"m", "i", None, False, None), "HELLO is"),
+        ((2, "m", "i", None, 0, None), "HELLO is"),
+        ((2, "", "i", None, False, None), "a name is"),
+        ((2, "a/b", "i", None, False, None), "a name is"),
+        ((2, "m" * 201, "i", None, False, None), "a name is"),
+        ((2, "m", "", None, False, None), "incarnation"),
     ],
     ids=repr,
 )
@@ -144,7 +144,7 @@ def test_the_first_frame_must_be_hello() -> None:
 
 
 def test_a_service_of_another_version_is_told_with_both_versions() -> None:
-    with pytest.raises(InvalidRequest, match=r"version 9 .* version 1"):
+    with pytest.raises(InvalidRequest, match=r"version 9 .* version 2"):
         welcome_of((9,))
     with pytest.raises(InvalidRequest, match="well formed"):
-        welcome_of((1, "no"))
+        welcome_of((2, "no"))

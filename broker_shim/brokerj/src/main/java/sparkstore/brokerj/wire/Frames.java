@@ -7,7 +7,7 @@ import java.nio.ByteBuffer;
  * MessagePack array. broker_shim/service documents every frame; here are those that Broker-J uses.
  */
 public final class Frames {
-    public static final int VERSION = 1;
+    public static final int VERSION = 2;
 
     public static final int HELLO = 1;
     public static final int DO = 2;

@@ -1,0 +1,106 @@
+"""How a link of tier 2 on which we receive answers: what was stored is stored once.
+
+A delivery's enqueue and the note that it is accepted are one transaction of the store, so after a
+crash a delivery that was stored is known as stored. A sender that attaches again names what it has
+not settled: what we know of it as accepted it settles without sending it, the rest it sends.
+
+When is the note forgotten?
+- As soon as the sender has provably read our answer (`broker_shim.links.proof`): dispositions that
+  wait are written before each flow, so the stream has them in that order.
+- When the sender settles, on a link of rcv-settle-mode second: we say accepted, unsettled; it
+  settles; then we forget. One that has read the answer and does not settle (fe2o3-amqp 0.18 never
+  does) is settled by us: it knows the outcome, and waiting for it would fill our memory.
+- When it attaches again and does not name the tag, or uses the tag again: it has settled it.
+
+Notes are forgotten some at a time: an entry too many costs a row, and a tag that the sender has
+settled is asked for again only if it names another delivery, which takes the note over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
+from broker_shim.completion import OnComplete
+from broker_shim.embedded.outcomes import ACCEPTED
+from broker_shim.embedded.store_calls import Operation
+from broker_shim.links import LinkEndpoint
+from broker_shim.links.proof import Answers
+from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.store.interface import MessageStore, TransactionContext
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.links import Links
+
+_ACCEPTED = {"outcome": "accepted"}
+_AT_ONCE = 32
+
+
+class Answering:
+    """See above. On the loop's thread only."""
+
+    def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:
+        self._links, self._endpoint, self._link = links, endpoint, link
+        self._answers = Answers()
+        self._to_forget: set[bytes] = set()
+
+    @property
+    def _waits_for_sender(self) -> bool:
+        """True if an answer settles nothing: the sender does."""
+        return self._link.rcv_settle_mode == ReceiverSettleMode.SECOND
+
+    def holds(self, delivery: Delivery) -> bool:
+        """Whether it was stored, and is remembered."""
+        return self._endpoint.terminus.unsettled.get(delivery.tag) is not None
+
+    def knows(self, delivery: Delivery) -> bool:
+        """Whether a delivery that is resumed was stored before."""
+        return delivery.is_resumed and self.holds(delivery)
+
+    def started(self) -> None:
+        """A delivery that takes credit has begun."""
+        self._answers.started()
+        proved = self._answers.proved()
+        for tag in proved:
+            delivery = self._link.unsettled.get(tag)
+            if delivery is not None:
+                delivery.dispose(ACCEPTED)
+        self._forget(proved)
+
+    def granted(self, credit: int) -> None:
+        """A flow is written next: what was answered goes before it."""
+        self._link.port.flush()
+        self._answers.granted(credit)
+
+    def noting(self, tag: bytes) -> Operation:
+        """Notes, in the transaction that enqueues it, that a delivery is accepted."""
+        self._answers.forget(tag)
+        self._to_forget.discard(tag)
+
+        def note(
+            _store: MessageStore, on_complete: OnComplete, transaction: TransactionContext
+        ) -> None:
+            self._links.registry.remember(self._endpoint, tag, _ACCEPTED, on_complete, transaction)
+
+        return note
+
+    def tracked(self, on_done: OnComplete) -> OnComplete:
+        """See `Links.tracked`."""
+        return self._links.tracked(self._endpoint.terminus, on_done)
+
+    def accept(self, delivery: Delivery) -> None:
+        """It is stored: say so."""
+        delivery.dispose(ACCEPTED, settled=not self._waits_for_sender)
+        self._answers.answered(delivery.tag)
+
+    def settled(self, delivery: Delivery) -> None:
+        """The sender has forgotten it."""
+        self._answers.forget(delivery.tag)
+        self._forget([delivery.tag])
+
+    def _forget(self, tags: list[bytes]) -> None:
+        self._to_forget.update(tags)
+        if len(self._to_forget) >= _AT_ONCE:
+            self._links.registry.settle(self._endpoint, [*self._to_forget])
+            self._to_forget.clear()

@@ -1,0 +1,149 @@
+"""A link that is attached again with unsettled deliveries: what becomes of each (AMQP 2.6.13).
+
+The rules are `protocol_1_0.resumption`'s. What we hold without an attachment is, as a sender, what
+the link acquired of its queue, of which no outcome is known (one that was durable has taken the
+message off); as a receiver, what was stored and not settled yet (`answering`).
+
+Exactly once, as a sender: a message stays acquired by its link until the receiver's outcome is
+durable, through lost connections and crashes, so it is offered to nobody else. Where the receiver
+names it with an outcome, that outcome is made durable and the delivery is settled, without sending
+it again. Where it names it without one, it is sent again as the same delivery, which the receiver
+knows by its tag. Where a complete map does not name it, the receiver has no trace of it, so it goes
+back to the queue, as a failed delivery, and to the link again as a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_shim.amqp_1_0.composites import Accepted
+from broker_shim.embedded.deciding import DECISIONS
+from broker_shim.embedded.links import Held
+from broker_shim.links.terminus import DeliveryState
+from broker_shim.protocol_1_0.link import Link
+from broker_shim.protocol_1_0.resumption import Step, decide, to_tell
+from broker_shim.protocol_1_0.sender import SenderLink
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.delivering import Delivering
+    from broker_shim.embedded.outgoing import OutgoingLink
+
+
+class Resumed(NamedTuple):
+    """What the two maps come to, where we send.
+
+    Attributes:
+        told: For our attach: tag → state.
+        steps: What to do about each tag.
+        held: What we hold, by tag.
+    """
+
+    told: dict[bytes, Any]
+    steps: Mapping[bytes, Step]
+    held: Mapping[bytes, Held]
+
+
+def resumed_sender(link: SenderLink, held: Mapping[bytes, Held]) -> Resumed:
+    """Compare what a link holds with what the receiver says of it."""
+    ours = dict.fromkeys(held)
+    steps = _decided(link, ours)
+    return Resumed(to_tell(steps, ours), steps, held)
+
+
+def resumed_receiver(
+    link: Link, unsettled: Mapping[bytes, DeliveryState | None]
+) -> tuple[dict[bytes, Any], list[bytes]]:
+    """Where we receive: the map for our attach, and the tags that the sender has settled."""
+    ours = {tag: None if state is None else Accepted() for tag, state in unsettled.items()}
+    steps = _decided(link, ours)
+    return to_tell(steps, ours), [tag for tag in ours if steps[tag] is Step.FORGET]
+
+
+def _decided(link: Link, ours: Mapping[bytes, Any]) -> dict[bytes, Step]:
+    return decide(
+        is_receiver=link.is_receiver,
+        ours=ours,
+        theirs=link.remote.unsettled or {},
+        is_complete=not link.remote.incomplete_unsettled,
+    )
+
+
+@dataclass(eq=False)
+class Resuming:
+    """Carries out what was decided, for one link.
+
+    Attributes:
+        owner: The link's endpoint.
+        resumed: What was decided.
+        to_send: Messages to send again as the same deliveries, when there is credit.
+        kept: What no map said anything of: for the next attach.
+    """
+
+    owner: OutgoingLink
+    resumed: Resumed
+    to_send: dict[bytes, Held] = field(default_factory=dict)
+    kept: dict[bytes, Held] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """The link is attached on both sides.
+
+        What the receiver has an outcome of is told by a transfer without payload, unsettled: the
+        receiver forgets it when we settle, which is when its outcome is durable here.
+        """
+        for tag, held in self.resumed.held.items():
+            step = self.resumed.steps[tag]
+            if step is Step.SEND_AGAIN:
+                self.owner.give_back(held.message_id, failed=True)
+            elif step is Step.SETTLE:
+                link = self.owner.link
+                outcome = (link.remote.unsettled or {})[tag]
+                delivery = link.resume(tag, state=outcome)
+                delivery.remote_state = outcome
+                DECISIONS[type(outcome)](self.owner, delivery, held.message_id)
+            elif step is Step.RESUME:
+                self.to_send[tag] = held
+            else:
+                self.kept[tag] = held
+        self.end_if_worked_off()
+
+    def go_on(self, delivering: Delivering, most: int) -> None:
+        """Send again what there is credit for; `most` messages may be under way."""
+        room = min(self.owner.link.resume_credit, most) - delivering.count
+        for tag in list(self.to_send)[: max(0, room)]:
+            delivering.resume(self.to_send.pop(tag).message_id)
+
+    def send_later(self, message_id: int, delay_s: float) -> None:
+        """One that was taken could not be sent: when there is credit, or after a delay."""
+        if delay_s:
+            self.owner.broker.later(delay_s, partial(self._send_after_all, message_id))
+        else:
+            self.to_send[tag_of(message_id)] = Held(message_id, self.owner.queue.name)
+
+    def _send_after_all(self, message_id: int) -> None:
+        self.send_later(message_id, 0.0)
+        if self.owner.has_ended:
+            self.owner.broker.links.end_holding(self.owner.terminus, self.left())
+        self.owner.on_flow()
+
+    def end_if_worked_off(self) -> None:
+        """After incomplete maps, detach when all that they named is settled.
+
+        The peer attaches again, with what its map had no room for (AMQP 2.7.3).
+        """
+        link = self.owner.link
+        if link.is_incomplete and not (link.is_gone or link.unsettled or self.to_send):
+            self.owner.leave()
+
+    def left(self) -> dict[bytes, Held]:
+        """What is held still, and was not sent again; told once."""
+        left = {**self.to_send, **self.kept}
+        self.to_send, self.kept = {}, {}
+        return left
+
+
+def tag_of(message_id: int) -> bytes:
+    """The delivery tag of a message on any link of ours."""
+    return message_id.to_bytes(8, "big")

@@ -1,0 +1,121 @@
+"""What the stores are told of termini, by what their durability says (DESIGN 8).
+
+    durability            its terminus             its unsettled deliveries
+    NONE                  -                        -
+    CONFIGURATION         kept by the link store   -
+    UNSETTLED_STATE       kept by the link store   kept by the store of unsettled deliveries
+
+A store is only called for what it can keep. Called by the registry alone, under its lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.links.key import Role
+from broker_shim.links.store import LinkStore, granted_durability
+from broker_shim.links.terminus import DeliveryState, Terminus
+from broker_shim.links.unsettled import UnsettledStore
+from broker_shim.links.values import LinkTerms
+
+_log = logging.getLogger(__name__)
+
+
+class Keeping:
+    """Both stores.
+
+    A method that returns a bool returns False if no store was told; nothing is completed then.
+    """
+
+    def __init__(self, link_store: LinkStore, unsettled_store: UnsettledStore) -> None:
+        self._link_store = link_store
+        self._unsettled_store = unsettled_store
+
+    def granted(self, asked: TerminusDurability) -> TerminusDurability:
+        """What of a durability that was asked for can be kept."""
+        return granted_durability(asked, self._link_store.highest, self._unsettled_store.highest)
+
+    def recover(self) -> Iterator[Terminus]:
+        """Termini that survived, with their deliveries.
+
+        Raises:
+            CorruptData: A store cannot be read.
+        """
+        unsettled = self._unsettled_store.recover()
+        for key, terms in self._link_store.recover().items():
+            terminus = Terminus(key, terms)
+            terminus.unsettled.update(unsettled.get(key, {}))
+            yield terminus
+
+    def agreed(self, terminus: Terminus, terms: LinkTerms, on_complete: OnComplete) -> bool:
+        """A terminus has these terms from now on.
+
+        Raises:
+            InvalidRequest: More durability than can be granted; nothing was done.
+        """
+        if self.granted(terms.durability) != terms.durability:
+            message = f"durability {terms.durability} was not granted"
+            raise InvalidRequest(message)
+        was_kept = terminus.durability > TerminusDurability.NONE
+        if terms.durability < TerminusDurability.UNSETTLED_STATE:
+            self.settled(terminus, list(terminus.unsettled))
+        terminus.terms = terms
+        if terms.durability > TerminusDurability.NONE:
+            self._link_store.attach(terminus.key, terms, on_complete)
+            return True
+        if was_kept:
+            self._link_store.detach(terminus.key, on_complete, closed=True)
+        return was_kept
+
+    def left(self, terminus: Terminus, on_complete: OnComplete | None = None) -> None:
+        """Nobody is attached to it any more."""
+        if terminus.durability > TerminusDurability.NONE:
+            self._link_store.detach(terminus.key, on_complete or _log_failure, closed=False)
+
+    def forgotten(
+        self, terminus: Terminus, later: Terminus | None, on_complete: OnComplete | None
+    ) -> bool:
+        """It is over; `later` is one of the same key that is not, if there is one."""
+        tags = terminus.unsettled.keys() - (later.unsettled.keys() if later else ())
+        self.settled(terminus, list(tags))
+        is_kept = terminus.durability > TerminusDurability.NONE
+        if is_kept and (later is None or later.durability is TerminusDurability.NONE):
+            self._link_store.detach(terminus.key, on_complete or _log_failure, closed=True)
+            return True
+        return False
+
+    def delivery(
+        self,
+        terminus: Terminus,
+        tag: bytes,
+        state: DeliveryState | None,
+        on_complete: OnComplete,
+        transaction: Any,
+    ) -> bool:
+        """A delivery is not settled, and so much is known of it."""
+        if terminus.durability < TerminusDurability.UNSETTLED_STATE:
+            return False
+        self._unsettled_store.unsettled(terminus.key, tag, state, on_complete, transaction)
+        return True
+
+    def settled(self, terminus: Terminus, tags: Sequence[bytes]) -> None:
+        """Deliveries are settled.
+
+        Those of a link on which we send are what it acquired: not the stores' business here.
+        """
+        for tag in tags:
+            terminus.unsettled.pop(tag, None)
+        is_kept = terminus.durability is TerminusDurability.UNSETTLED_STATE
+        if is_kept and tags and terminus.key.role == Role.RECEIVER:
+            self._unsettled_store.settle(terminus.key, tags, _log_failure)
+
+
+def _log_failure(error: StoreError | None) -> None:
+    """What was to be forgotten is found again at the next start, and forgotten then."""
+    if error is not None:
+        _log.warning("a link was not forgotten by the store: %s", error)

@@ -1,0 +1,82 @@
+"""`LinkStore`: what keeps termini over a restart, and the one that keeps nothing.
+
+Which tier an implementation can keep is `highest`: memory NONE, a file of JSON CONFIGURATION, a
+log UNSETTLED_STATE (DESIGN 8). Persistent, but not configuration: nobody edits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.links.key import LinkKey
+from broker_shim.links.values import LinkTerms
+
+
+class LinkStore(Protocol):
+    """Keeps termini. Any thread may call it; after `close` every call raises `Closed`.
+
+    `on_complete(error | None)` fires once and in the order of the calls, when what was told would
+    survive a power cut; on another thread than the caller's, unless nothing is kept.
+    """
+
+    @property
+    def highest(self) -> TerminusDurability:
+        """The highest tier of a terminus that it can keep."""
+
+    def recover(self) -> Mapping[LinkKey, LinkTerms]:
+        """What is kept now; right after opening: what survived.
+
+        Raises:
+            CorruptData: It cannot be read.
+        """
+
+    def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
+        """Keep a terminus, or replace what is kept of it; and that a link is attached.
+
+        Its durability is CONFIGURATION at least, and what this store can keep.
+        """
+
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+        """Keep that no link is attached any more; if `closed`, forget the terminus.
+
+        Of a terminus that is not kept nothing is done, successfully.
+        """
+
+    def close(self) -> None:
+        """Wait for what is under way, then let go of everything. May be called twice."""
+
+
+class NoLinkStore:
+    """Keeps nothing, and so promises nothing."""
+
+    highest = TerminusDurability.NONE
+
+    def recover(self) -> Mapping[LinkKey, LinkTerms]:
+        """Nothing survived."""
+        return {}
+
+    def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:  # noqa: ARG002
+        """Complete at once: tier NONE promises nothing."""
+        on_complete(None)
+
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:  # noqa: ARG002
+        """Complete at once."""
+        on_complete(None)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def granted_durability(
+    asked: TerminusDurability, links: TerminusDurability, unsettled: TerminusDurability
+) -> TerminusDurability:
+    """What is granted of what a peer asked, by what both stores can keep.
+
+    Unsettled deliveries are granted only if both can: a terminus of that tier has to be there for
+    them after a restart.
+    """
+    highest = min(links, max(unsettled, TerminusDurability.CONFIGURATION))
+    return min(asked, highest)

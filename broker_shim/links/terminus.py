@@ -1,0 +1,73 @@
+"""Our end of a link, attached or not (step 2): its terms, its endpoint, its delivery states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest
+from broker_shim.links.endpoint import LinkEndpoint, Place
+from broker_shim.links.expiry import Ended, ExpiryPolicy, expires_at_ms
+from broker_shim.links.key import LinkKey
+from broker_shim.links.values import LinkTerms
+
+DeliveryState = Mapping[str, Any]
+"""JSON: {"outcome": "accepted"}."""
+
+
+class Terminus:
+    """A source if we are the sender, else a target. Changed by the registry alone, under its lock.
+
+    Attributes:
+        key: Whose.
+        terms: As granted; None until its first attach was granted.
+        unsettled: Tag → what is known of the delivery, None if nothing; of the highest tier only.
+        endpoint: Of the link that is attached; None if none is.
+        place: Where it is or was attached last; None since the broker started.
+        expires_at_ms: When it ends; None while that is not due.
+        is_over: It was closed, or its time is over: it is not in the registry any more.
+    """
+
+    __slots__ = ("endpoint", "expires_at_ms", "is_over", "key", "place", "terms", "unsettled")
+
+    def __init__(self, key: LinkKey, terms: LinkTerms | None = None) -> None:
+        self.key = key
+        self.terms = terms
+        self.unsettled: dict[bytes, DeliveryState | None] = {}
+        self.endpoint: LinkEndpoint | None = None
+        self.place: Place | None = None
+        self.expires_at_ms: int | None = None
+        self.is_over = False
+
+    @property
+    def durability(self) -> TerminusDurability:
+        """As granted; NONE before."""
+        return TerminusDurability.NONE if self.terms is None else self.terms.durability
+
+    def associate(self, place: Place) -> LinkEndpoint:
+        """Make the endpoint of a new attachment; its time does not run any more.
+
+        Raises:
+            InvalidRequest: There is one: dissociate it first.
+        """
+        if self.endpoint is not None:
+            message = f"link {self.key.name!r} is attached"
+            raise InvalidRequest(message)
+        self.endpoint = LinkEndpoint(self, place)
+        self.place = place
+        self.expires_at_ms = None
+        return self.endpoint
+
+    def dissociate(self) -> LinkEndpoint | None:
+        """Let go of the endpoint; what it was, None if there was none."""
+        endpoint, self.endpoint = self.endpoint, None
+        return endpoint
+
+    def ended(self, ended: Ended, now_ms: int) -> None:
+        """Let its time run, if this end of its last attachment starts it. It runs on if it does."""
+        if self.expires_at_ms is None:
+            policy, timeout_s = ExpiryPolicy.LINK_DETACH, 0
+            if self.terms is not None:
+                policy, timeout_s = self.terms.own.expiry_policy, self.terms.own.timeout_s
+            self.expires_at_ms = expires_at_ms(policy, timeout_s, ended, now_ms)

@@ -1,0 +1,100 @@
+"""`UnsettledStore`: what keeps deliveries that we received and did not settle, over a restart.
+
+What we *sent* and is not settled needs no store of its own: it is what the link acquired of its
+queue (`key.holder_of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.links.key import LinkKey
+from broker_shim.links.terminus import DeliveryState
+
+Unsettled = Mapping[LinkKey, Mapping[bytes, DeliveryState | None]]
+
+
+class UnsettledStore(Protocol):
+    """Keeps delivery states by link and tag. Completions and threads as with `LinkStore`.
+
+    A link that its `LinkStore` forgets is forgotten here by whoever closes it: `settle` of all.
+    """
+
+    @property
+    def highest(self) -> TerminusDurability:
+        """UNSETTLED_STATE if it survives a restart, else NONE."""
+
+    def recover(self) -> Unsettled:
+        """What is kept now; right after opening: what survived. No link without a tag."""
+
+    def unsettled(
+        self,
+        key: LinkKey,
+        tag: bytes,
+        state: DeliveryState | None,
+        on_complete: OnComplete,
+        transaction: Any = None,
+    ) -> None:
+        """Keep a delivery, or replace its state.
+
+        Args:
+            key: Of its link.
+            tag: At most 32 bytes.
+            state: JSON; None if nothing is known yet.
+            on_complete: Called when it is durable.
+            transaction: Of the message store: with its enqueue it is then one.
+        """
+
+    def settle(
+        self, key: LinkKey, tags: Sequence[bytes], on_complete: OnComplete, transaction: Any = None
+    ) -> None:
+        """Forget deliveries; of those that are not kept nothing is done, successfully."""
+
+    def close(self) -> None:
+        """Wait for what is under way, then let go of everything. May be called twice."""
+
+
+class MemoryUnsettledStore:
+    """Keeps delivery states for the life of the process; one thread at a time."""
+
+    highest: TerminusDurability = TerminusDurability.NONE
+
+    def __init__(self) -> None:
+        self._kept: dict[LinkKey, dict[bytes, DeliveryState | None]] = {}
+
+    def recover(self) -> Unsettled:
+        """What is kept now."""
+        return {key: dict(tags) for key, tags in self._kept.items()}
+
+    def unsettled(
+        self,
+        key: LinkKey,
+        tag: bytes,
+        state: DeliveryState | None,
+        on_complete: OnComplete,
+        transaction: Any = None,  # noqa: ARG002  # it holds at once, as nothing is durable
+    ) -> None:
+        """Complete at once."""
+        self._kept.setdefault(key, {})[tag] = state
+        on_complete(None)
+
+    def settle(
+        self,
+        key: LinkKey,
+        tags: Sequence[bytes],
+        on_complete: OnComplete,
+        transaction: Any = None,  # noqa: ARG002
+    ) -> None:
+        """Complete at once."""
+        kept = self._kept.get(key, {})
+        for tag in tags:
+            kept.pop(tag, None)
+        if not kept:
+            self._kept.pop(key, None)
+        on_complete(None)
+
+    def close(self) -> None:
+        """Nothing to let go of."""

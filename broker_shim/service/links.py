@@ -1,0 +1,82 @@
+"""Records about links as members send them: made into calls of the ledger. Pure."""
+
+from __future__ import annotations
+
+import json
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.service.arrivals import object_of
+from broker_shim.store import transactions
+from broker_shim.store.ledger import Ledger
+from broker_shim.store.transaction import Step, Transaction
+from sparkstore.link_records import LinkKey, link_key
+from sparkstore.records import Kind, Record
+
+
+def holder_of(ledger: Ledger, prefix: str, record: Record) -> str:
+    """Who a holder is among all members: one of that member, so its name goes before.
+
+    But a link that is kept with its deliveries is one and the same wherever it comes back. What it
+    acquired as such it still has as such when it was closed.
+    """
+    holder = record.holder or ""
+    if ledger.is_resumable(holder):
+        return holder
+    queue = ledger.state.queues.get(record.queue or "")
+    entry = None if queue is None else queue.entries.get(record.message_id or 0)
+    is_links = holder.startswith("[") and entry is not None and entry.acquired_by == holder
+    return holder if is_links else prefix + holder
+
+
+def link_steps(ledger: Ledger, record: Record) -> list[Step]:
+    """What a record about a link means by itself; see `LinkCalls` for what it is refused with."""
+    key = _key(record)
+    if record.kind is Kind.ATTACHED:
+        return ledger.attach(key, object_of(record.detail or ""))
+    if record.kind is Kind.DETACHED:
+        is_closed = record.detail is not None and object_of(record.detail).get("closed") is True
+        return ledger.detach(key, closed=is_closed)
+    if record.kind is Kind.UNSETTLED:
+        state = None if record.detail is None else object_of(record.detail)
+        return ledger.unsettled(key, _tag(record.binding_key), state)
+    return ledger.settle(key, _tags(record))
+
+
+def unsettled_later(ledger: Ledger, transaction: Transaction, record: Record) -> None:
+    """The state of a delivery, in a transaction."""
+    state = None if record.detail is None else object_of(record.detail)
+    tag = _tag(record.binding_key)
+    transactions.unsettled(ledger, transaction, _key(record), tag, state)
+
+
+def settle_later(ledger: Ledger, transaction: Transaction, record: Record) -> None:
+    """Deliveries are forgotten, in a transaction."""
+    transactions.settle(ledger, transaction, _key(record), _tags(record))
+
+
+def _key(record: Record) -> LinkKey:
+    try:
+        return link_key(record.holder or "")
+    except (ValueError, RecursionError) as reason:
+        message = f"the holder of a record about a link is [container, name, role]: {reason}"
+        raise InvalidRequest(message) from reason
+
+
+def _tag(text: object) -> bytes:
+    try:
+        if isinstance(text, str):
+            return bytes.fromhex(text)
+    except ValueError:
+        pass
+    raise InvalidRequest("a delivery tag is text in hexadecimal")
+
+
+def _tags(record: Record) -> list[bytes]:
+    try:
+        told = json.loads(record.detail or "")
+    except (ValueError, RecursionError) as reason:
+        message = f"the tags of a settled record are a JSON array: {reason}"
+        raise InvalidRequest(message) from reason
+    if not isinstance(told, list):
+        raise InvalidRequest("the tags of a settled record are a JSON array")
+    return [_tag(text) for text in told]

@@ -1,0 +1,12 @@
+-- Deliveries of `state` that the tail ended: they were settled, or their link was closed. What is
+-- not in `state` needs no row: of many deliveries that a step began and settled none is left.
+SELECT delivery.exchange, delivery.binding_key
+FROM {state} AS delivery
+LEFT JOIN delivered
+  ON delivered.exchange = delivery.exchange AND delivered.binding_key = delivery.binding_key
+LEFT JOIN linked AS link
+  ON link.exchange = delivery.exchange AND link.binding_key IS NULL
+WHERE delivery.part = 'delivery'
+  AND (
+    delivered.change = 'drop' OR delivered.change IS NULL AND link.closed IS NOT NULL
+  )

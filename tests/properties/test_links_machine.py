@@ -1,0 +1,344 @@
+"""The registry against a model of dictionaries, through steals, ends, expiry and crashes; threads.
+
+The stores keep their memory over a crash, and complete at once: a crash loses what was never
+granted, and nothing else of what they can keep.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from broker_shim.links import (
+    ExpiryPolicy,
+    Filter,
+    LinkEndpoint,
+    LinkKey,
+    LinkRegistry,
+    LinkTerms,
+    Place,
+    Role,
+    Source,
+    Target,
+    Terminus,
+)
+from broker_shim.links.proof import Answers
+from tests.links import KeptDeliveries, KeptLinks, receiver, sender, terms
+
+KEYS = st.sampled_from([sender("a"), sender("b"), receiver("a"), sender("a", "d")])
+PLACES = st.sampled_from([Place(connection, session) for connection in "xy" for session in (1, 2)])
+POLICIES = st.sampled_from(ExpiryPolicy)
+TAGS = st.sampled_from([b"1", b"2", b"3"])
+_RANK = {"link-detach": 0, "session-end": 1, "connection-close": 2, "never": 9}
+
+
+@dataclass
+class Known:
+    """What the model knows of a terminus.
+
+    Attributes:
+        terms: None until granted.
+        place: Of its last attachment; None after a crash.
+        is_attached: Now.
+        due_ms: When it ends.
+        tags: Unsettled.
+    """
+
+    terms: LinkTerms | None = None
+    place: Place | None = None
+    is_attached: bool = False
+    due_ms: int | None = None
+    tags: set[bytes] = field(default_factory=set)
+
+
+class LinksMachine(RuleBasedStateMachine):
+    """The model: key → what is known; each rule says by itself what has to become of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: dict[LinkKey, LinkTerms] = {}
+        self.deliveries: dict[LinkKey, Any] = {}
+        self.now_ms = 0
+        self.model: dict[LinkKey, Known] = {}
+        self.endpoints: dict[LinkKey, LinkEndpoint] = {}
+        self.stale: list[LinkEndpoint] = []
+        self.registry = LinkRegistry(KeptLinks(self.links), KeptDeliveries(self.deliveries))
+
+    def ended(self, key: LinkKey, rank: int) -> bool:
+        """Let the model's time run; True if that terminus is over."""
+        known = self.model[key]
+        known.is_attached = False
+        if known.due_ms is None:
+            policy, timeout_s = "link-detach", 0
+            if known.terms is not None:
+                policy, timeout_s = known.terms.own.expiry_policy, known.terms.own.timeout_s
+            if rank >= _RANK[policy]:
+                known.due_ms = self.now_ms + timeout_s * 1000
+        if known.due_ms is not None and known.due_ms <= self.now_ms:
+            del self.model[key]
+            return True
+        return False
+
+    def forget(self, over: list[Terminus]) -> set[LinkKey]:
+        """Have the stores forget what is over; its keys."""
+        told: list[object] = []
+        for terminus in over:
+            self.registry.forget(terminus, told.append)
+        assert told == [None] * len(over)
+        return {terminus.key for terminus in over}
+
+    @rule(key=KEYS, place=PLACES)
+    def attach(self, key: LinkKey, place: Place) -> None:
+        known = self.model.setdefault(key, Known())
+        endpoint, stolen = self.registry.attach(key, place)
+        assert (stolen is not None) == known.is_attached
+        if stolen is not None:
+            assert stolen is self.endpoints[key]
+            self.stale.append(stolen)
+        assert endpoint.terminus.terms == known.terms
+        assert set(endpoint.terminus.unsettled) == known.tags
+        known.is_attached, known.place, known.due_ms = True, place, None
+        self.endpoints[key] = endpoint
+
+    @rule(
+        key=KEYS,
+        durability=st.integers(0, 2),
+        policy=POLICIES,
+        timeout_s=st.sampled_from([0, 1, 5]),
+    )
+    def grant(self, key: LinkKey, durability: int, policy: ExpiryPolicy, timeout_s: int) -> None:
+        known = self.model.get(key)
+        if known is None or not known.is_attached:
+            return
+        known.terms = terms(key.role, durability, policy, timeout_s)
+        if durability < 2:
+            known.tags.clear()
+        told: list[object] = []
+        assert self.registry.grant(self.endpoints[key], known.terms, told.append)
+        assert told == [None]
+
+    @rule(key=KEYS, closed=st.booleans())
+    def detach(self, key: LinkKey, *, closed: bool) -> None:
+        known = self.model.get(key)
+        if known is None or not known.is_attached:
+            return
+        is_over = self.ended(key, 0) or closed
+        self.model.pop(key, None) if is_over else None
+        over = self.registry.detach(self.endpoints[key], self.now_ms, closed=closed)
+        assert over is (self.endpoints[key].terminus if is_over else None)
+        self.forget([] if over is None else [over])
+
+    @rule(closed=st.booleans())
+    def touch_what_was_stolen(self, *, closed: bool) -> None:
+        """Whoever lost a link changes nothing any more."""
+        for endpoint in self.stale:
+            told: list[object] = []
+            assert not self.registry.grant(endpoint, terms(), told.append)
+            assert not self.registry.remember(endpoint, b"9", None, told.append)
+            self.registry.settle(endpoint, [b"1", b"2", b"3"])
+            assert self.registry.detach(endpoint, self.now_ms, closed=closed) is None
+            assert told == []
+
+    @rule(place=PLACES)
+    def end_session(self, place: Place) -> None:
+        here = [key for key, known in self.model.items() if known.place == place]
+        over = {key for key in here if self.ended(key, 1)}
+        assert self.forget(self.registry.end_session(place, self.now_ms)) == over
+
+    @rule(connection=st.sampled_from("xy"))
+    def end_connection(self, connection: str) -> None:
+        places = {key: known.place for key, known in self.model.items() if known.place}
+        here = [key for key, place in places.items() if place.connection == connection]
+        over = {key for key in here if self.ended(key, 2)}
+        assert self.forget(self.registry.end_connection(connection, self.now_ms)) == over
+        for key in here:
+            if key in self.model:
+                self.model[key].place = None  # its connection's name may be used again
+
+    @rule(passed_ms=st.sampled_from([0, 500, 1_000, 4_000]))
+    def expire(self, passed_ms: int) -> None:
+        self.now_ms += passed_ms
+        due = {key: known.due_ms for key, known in self.model.items() if known.due_ms is not None}
+        next_ms = self.registry.next_expiry_ms()
+        assert next_ms == min(due.values(), default=None)
+        over = {key for key, due_ms in due.items() if due_ms <= self.now_ms}
+        assert self.forget(self.registry.expire(self.now_ms)) == over
+        for key in over:
+            del self.model[key]
+
+    @rule(tag=TAGS, name=st.sampled_from("ab"))
+    def remember(self, tag: bytes, name: str) -> None:
+        known = self.model.get(receiver(name))
+        if known is not None and known.is_attached and known.terms is not None:
+            told: list[object] = []
+            assert self.registry.remember(self.endpoints[receiver(name)], tag, None, told.append)
+            assert told == [None]
+            if known.terms.durability == 2:
+                known.tags.add(tag)
+
+    @rule(tags=st.lists(TAGS), name=st.sampled_from("ab"))
+    def settle(self, tags: list[bytes], name: str) -> None:
+        known = self.model.get(receiver(name))
+        if known is not None and known.is_attached:
+            self.registry.settle(self.endpoints[receiver(name)], tags)
+            known.tags -= set(tags)
+
+    @rule()
+    def crash(self) -> None:
+        """Nothing is closed; a new registry knows what the stores keep."""
+        self.registry = LinkRegistry(KeptLinks(self.links), KeptDeliveries(self.deliveries))
+        kept = {
+            key: known
+            for key, known in self.model.items()
+            if known.terms is not None and known.terms.durability > 0
+        }
+        self.model = {key: Known(known.terms, tags=known.tags) for key, known in kept.items()}
+        self.endpoints, self.stale = {}, []
+        told: list[object] = []
+        recovered = self.registry.recover(self.now_ms, told.append)
+        assert {each.key for each in recovered} == set(kept)
+        assert told == [None] * len(kept)
+        over = {key for key in kept if self.ended(key, 2)}
+        assert self.forget(self.registry.expire(self.now_ms)) == over
+
+    @invariant()
+    def the_registry_is_as_the_model_says(self) -> None:
+        assert len(self.registry) == len(self.model)
+        for key, known in self.model.items():
+            terminus = self.registry.find(key)
+            assert (terminus is not None) == (known.terms is not None)
+            if terminus is not None:
+                assert terminus.terms == known.terms
+                assert (terminus.endpoint is not None) == known.is_attached
+                assert set(terminus.unsettled) == known.tags
+        for key, endpoint in self.endpoints.items():
+            known_here = self.model.get(key)
+            if endpoint.is_attached:
+                assert known_here is not None
+                assert known_here.is_attached
+
+    @invariant()
+    def the_stores_keep_what_was_granted_to_survive(self) -> None:
+        durable = {
+            key: known.terms
+            for key, known in self.model.items()
+            if known.terms is not None and known.terms.durability > 0
+        }
+        assert self.links == durable
+        tags = {key: known.tags for key, known in self.model.items() if known.tags}
+        assert {key: set(states) for key, states in self.deliveries.items()} == tags
+
+
+TestLinks = LinksMachine.TestCase
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+_COMMON = {
+    "address": st.none() | _TEXT,
+    "expiry_policy": POLICIES,
+    "timeout_s": st.integers(0, 2**32 - 1),
+    "dynamic": st.booleans(),
+    "capabilities": st.lists(_TEXT, max_size=3).map(tuple),
+}
+_SOURCES = st.builds(
+    Source,
+    **_COMMON,
+    distribution_mode=st.none() | _TEXT,
+    outcomes=st.lists(_TEXT, max_size=3).map(tuple),
+    default_outcome=st.none() | st.dictionaries(_TEXT, _JSON, max_size=3),
+    filters=st.lists(
+        st.builds(Filter, _TEXT, st.none() | _TEXT | st.integers(0, 2**64 - 1), _JSON), max_size=3
+    ).map(tuple),
+)
+_TARGETS = st.builds(Target, **_COMMON)
+
+
+_TERMS = st.builds(
+    LinkTerms,
+    st.sampled_from(Role),
+    st.none() | _SOURCES,
+    st.none() | _TARGETS,
+    st.none() | _TEXT,
+)
+
+
+@given(_TERMS)
+def test_terms_are_what_they_were_when_they_come_back_from_json(granted: LinkTerms) -> None:
+    shown = json.loads(json.dumps(granted.as_json()))
+    assert LinkTerms.from_json(granted.role, shown) == granted
+
+
+@given(st.lists(st.sampled_from(["start", "answer", "answer", "flow"])), st.integers(1, 5))
+def test_an_answer_is_proved_only_if_a_flow_after_it_was_used(steps: list[str], size: int) -> None:
+    """The model sends every flow and answer down one ordered stream, and counts what was read."""
+    answers, allowed, started = Answers(), size, 0
+    answers.granted(size)
+    written: list[tuple[str, int | bytes]] = [("flow", size)]
+    waiting: list[bytes] = []
+    for step in steps:
+        if step == "start" and started < allowed:
+            tag = b"%d" % started
+            waiting.append(tag)
+            started += 1
+            answers.started()
+        elif step == "answer" and waiting:
+            tag = waiting.pop(0)
+            answers.answered(tag)
+            written.append(("answer", tag))
+        elif step == "flow":
+            allowed = started + size - len(waiting)
+            answers.granted(allowed - started)
+            written.append(("flow", allowed))
+        # The sender has surely read the stream up to the first flow that allows what it started.
+        read_to = next(i for i, (kind, n) in enumerate(written) if kind == "flow" and n >= started)
+        surely_read = {tag for kind, tag in written[:read_to] if kind == "answer"}
+        assert set(answers.proved()) <= surely_read
+        assert len(answers) <= 2 * size
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_of_many_threads_that_attach_one_link_each_end_is_told_to_one_and_the_last_keeps_it(
+    closes: bool,
+) -> None:
+    """Every endpoint ends once: stolen, detached by its owner, or attached still at the end."""
+    registry = LinkRegistry(KeptLinks({}), KeptDeliveries({}))
+    key, threads, turns = sender("s"), 4, 300
+    begin = threading.Barrier(threads)
+    ended: list[LinkEndpoint] = []
+
+    def run(number: int) -> list[LinkEndpoint]:
+        made = []
+        begin.wait(10)
+        for turn in range(turns):
+            endpoint, stolen = registry.attach(key, Place(number, turn))
+            made.append(endpoint)
+            if stolen is not None:
+                ended.append(stolen)
+            registry.grant(endpoint, terms(durability=2), lambda _error: None)
+            if turn % 3 == 0 and registry.detach(endpoint, 0, closed=True) is not None:
+                ended.append(endpoint)
+            elif turn % 3 == 1 and closes:
+                registry.end_session(Place(number, turn), 0)
+        return made
+
+    with ThreadPoolExecutor(threads) as pool:
+        made = [each for some in pool.map(run, range(threads)) for each in some]
+    assert len(made) == threads * turns
+    assert len(set(map(id, ended))) == len(ended)
+    attached = [each for each in made if each.is_attached]
+    assert len(attached) <= 1
+    if not closes:
+        assert len(ended) + len(attached) == len(made)

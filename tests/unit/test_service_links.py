@@ -1,0 +1,84 @@
+"""What a member says of links: what is not well formed is refused, whose acquisition it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest
+from broker_shim.service.arrivals import check_record, record_of
+from broker_shim.service.links import holder_of, link_steps
+from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.ledger import Ledger
+from broker_shim.store.transaction import Step
+from sparkstore.fold import State
+from sparkstore.link_records import LinkKey, link_text
+from sparkstore.records import Kind, Record
+
+LINK = link_text(LinkKey("c", "l", "receiver"))
+DETAIL = '{"durability": 2}'
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    """Of tier 2, with the link attached."""
+    made = Ledger(State(), TerminusDurability.UNSETTLED_STATE, lambda: 0)
+    say(made, Record(Kind.ATTACHED, 0, holder=LINK, detail=DETAIL))
+    return made
+
+
+def say(ledger: Ledger, record: Record) -> list[Step]:
+    """What a member's record does, as it comes off the wire."""
+    steps = link_steps(ledger, record_of(check_record((int(record.kind), *record[1:]))))
+    ledger.apply(steps, ledger.state.position + 1)
+    return steps
+
+
+def test_one_record_settles_many_deliveries(ledger: Ledger) -> None:
+    for tag in ("00", "01", "02"):
+        say(ledger, Record(Kind.UNSETTLED, 0, holder=LINK, binding_key=tag))
+    steps = say(ledger, Record(Kind.SETTLED, 0, holder=LINK, detail='["00", "02", "ff"]'))
+    assert [step.record.binding_key for step in steps] == ["00", "02"]
+    assert ledger.state.links[LINK].unsettled == {b"\x01": None}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"kind": Kind.ATTACHED, "holder": "c/l", "detail": DETAIL},
+        {"kind": Kind.ATTACHED, "holder": '["c","l","both"]', "detail": DETAIL},
+        {"kind": Kind.ATTACHED, "holder": "[" * 100_000, "detail": DETAIL},
+        {"kind": Kind.ATTACHED, "holder": LINK, "detail": "[]"},
+        {"kind": Kind.ATTACHED, "holder": LINK, "detail": '{"durability": true}'},
+        {"kind": Kind.ATTACHED, "holder": LINK},
+        {"kind": Kind.ATTACHED, "detail": DETAIL},
+        {"kind": Kind.DETACHED, "holder": LINK, "detail": "closed"},
+        {"kind": Kind.UNSETTLED, "holder": LINK},
+        {"kind": Kind.UNSETTLED, "holder": LINK, "binding_key": "0"},
+        {"kind": Kind.UNSETTLED, "holder": LINK, "binding_key": "00" * 33},
+        {"kind": Kind.UNSETTLED, "holder": LINK, "binding_key": "00", "detail": "7"},
+        {"kind": Kind.SETTLED, "holder": LINK, "detail": '"00"'},
+        {"kind": Kind.SETTLED, "holder": LINK, "detail": "[7]"},
+        {"kind": Kind.SETTLED, "holder": LINK, "detail": "["},
+    ],
+)
+def test_what_is_not_well_formed_is_refused(ledger: Ledger, said: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        say(ledger, Record(at=0, **said))
+    assert {*ledger.state.links} == {LINK}
+
+
+def test_a_link_has_what_it_acquired_under_its_own_name_until_the_end(ledger: Ledger) -> None:
+    ledger.apply(ledger.create(Queue("q")), 2)
+    message, steps = ledger.message(MessageHeader(), b"")
+    ledger.apply([*steps, ledger.enqueue(message, "q")], 3)
+    acquire = Record(Kind.ACQUIRED, 0, "q", message.message_id, LINK)
+    assert holder_of(ledger, "m/", acquire._replace(holder="c/l")) == "m/c/l"
+    assert holder_of(ledger, "m/", acquire) == LINK
+    ledger.apply([ledger.acquire(message.message_id, "q", LINK)], 5)
+    say(ledger, Record(Kind.DETACHED, 0, holder=LINK, detail='{"closed": true}'))
+    assert holder_of(ledger, "m/", acquire._replace(kind=Kind.RELEASED)) == LINK
+    other = acquire._replace(message_id=message.message_id + 1)
+    assert holder_of(ledger, "m/", other) == f"m/{LINK}"
