@@ -191,6 +191,27 @@ def test_a_wrong_password_does_not(
     assert "wrong" not in setup.audit.read_text()
 
 
+def test_a_rust_client_gets_in_by_its_password_alone(
+    start_broker: StartBroker, programs: Callable[[str], Program], tmp_path: Path
+) -> None:
+    """It is built without TLS, so on loopback."""
+    add_user(tmp_path / "users.json", "ann")
+    told = ("--users", f"{tmp_path}/users.json", "--audit-file", f"{tmp_path}/audit.log")
+    broker, program = start_broker("--memory", *told), programs("fe2o3-amqp")
+    mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    for mechanism in mechanisms:
+        ann = {"mechanism": mechanism, "user": "ann"}
+        program.connect(broker, **ann, password=PASSWORD)
+        assert program.send("q", MESSAGE) == ["accepted"]
+        assert len(program.take("q")) == 1
+        program.disconnect()
+        with pytest.raises(AssertionError, match="could not connect"):
+            program.connect(broker, **ann, password="wrong")
+    lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+    for event in ("login", "login-failed"):
+        assert [line["mechanism"] for line in lines if line["event"] == event] == [*mechanisms]
+
+
 # --------------------------------------------------------------------- certificates, by raw bytes
 
 
