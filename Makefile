@@ -8,7 +8,7 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    bench-jobs bench-messages bench-brokerj soak wheel check-schedules lock clean
+    bench-jobs bench-messages bench-amqp bench-brokerj soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ bench-messages: $(SETUP)  ## what a name, a selector and a waiting message cost;
 	@$(BIN)/python -m tests.benchmarks.bench_selector
 	@$(BIN)/python -m tests.benchmarks.bench_memory
 
+bench-amqp: setup  ## the AMQP listener beside the one on proton and Broker-J (ROUNDS=..., COUNT=...)
+	@$(BIN)/python -m tests.benchmarks.bench_amqp --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),20000)
+
 bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs Maven and ../shared/peers; STORES=...)
 	@for size in 256 4096; do \
 	    $(BIN)/python -m tests.benchmarks.bench_brokerj --size $$size --n 8000 \
@@ -84,11 +87,14 @@ bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs
 	        --stores $(or $(STORES),sparkstore BDB) || exit 1; done
 	@$(BIN)/python -m tests.benchmarks.bench_backlog
 
-soak: setup  ## kill -9 at random points, hundreds of times
+soak: setup  ## kill -9 at random points, hundreds of times; ten minutes of nearly AMQP
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SERVICE_KILLS=$(or $(KILLS),300) \
 	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
+	@SPARKSTORE_LINK_KILLS=$(or $(KILLS),100) \
+	    $(BIN)/python -m pytest tests/system/test_links_killed.py
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
+	@$(BIN)/python -m tests.benchmarks.fuzz_amqp 600
 	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_killed_jobs.py \
 	    tests/spark/test_replicate_killed.py tests/spark/test_reconcile_killed.py
 

@@ -108,7 +108,10 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     return parser
 
 
-_ABOVE = {"serve": "an AMQP 1.0 broker over a root"}
+_ABOVE = {
+    "passwd": "users of a broker and their passwords",
+    "serve": "an AMQP 1.0 broker over a root",
+}
 """Help of the commands that live above this package."""
 
 if TYPE_CHECKING:

@@ -91,10 +91,18 @@ class Chunk:
 
     def entry(self, index: int) -> Entry:
         """An entry as it is now."""
-        position, at, priority, expires_at, size = (column[index] for column in self._columns)
+        positions, ats, priorities, ends, sizes = self._columns
         holder, count = self.held.get(index, NOBODY)
-        never = expires_at == _NEVER
-        return Entry(position, at, priority, None if never else expires_at, size, holder, count)
+        expires_at = None if (end := ends[index]) == _NEVER else end
+        return Entry(
+            positions[index],
+            ats[index],
+            priorities[index],
+            expires_at,
+            sizes[index],
+            holder,
+            count,
+        )
 
     def set_held(self, index: int, holder: str | None, count: int) -> None:
         """Who holds it, and how often it came back."""

@@ -22,7 +22,39 @@ from broker_shim.links import (
     UnsettledStore,
 )
 from broker_shim.links.terminus import DeliveryState
+from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.json_links import JsonLinkStore
+from broker_shim.store.links import MessageLinkStore, MessageUnsettledStore
+from tests.stores import DELTA_CONFIG, done
+
+
+def sender(name: str, container: str = "c") -> LinkKey:
+    """A link on which we send."""
+    return LinkKey(container, name, Role.SENDER)
+
+
+def receiver(name: str, container: str = "c") -> LinkKey:
+    """A link on which we receive."""
+    return LinkKey(container, name, Role.RECEIVER)
+
+
+def terms(
+    role: str = Role.SENDER,
+    durability: int = 1,
+    policy: str = ExpiryPolicy.NEVER,
+    timeout_s: int = 0,
+    **fields: Any,
+) -> LinkTerms:
+    """What was granted to a link whose own end is so; the other end is an empty one."""
+    own = {
+        "durability": TerminusDurability(durability),
+        "expiry_policy": ExpiryPolicy(policy),
+        "timeout_s": timeout_s,
+        **fields,
+    }
+    if role == Role.SENDER:
+        return LinkTerms(Role.SENDER, Source(**own), Target())
+    return LinkTerms(Role.RECEIVER, Source(), Target(**own))
 
 
 class KeptLinks:
@@ -71,47 +103,45 @@ class KeptDeliveries(MemoryUnsettledStore):
         self._kept = kept
 
 
+class _DeltaLinks(MessageLinkStore):
+    """That of a Delta message store of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._delta = DeltaMessageStore(folder, DELTA_CONFIG)
+        super().__init__(self._delta)
+
+    def close(self) -> None:
+        self._delta.close()
+
+
+class _DeltaDeliveries(MessageUnsettledStore):
+    """That of a Delta message store of its own, which has the links that tests speak of."""
+
+    def __init__(self, folder: Path) -> None:
+        self._delta = DeltaMessageStore(folder, DELTA_CONFIG)
+        super().__init__(self._delta)
+        links = MessageLinkStore(self._delta)
+        for name in ("a", "b"):
+            done(links.attach, receiver(name), terms(Role.RECEIVER, 2))
+
+    def close(self) -> None:
+        self._delta.close()
+
+
 _LINKS: dict[Path, dict[LinkKey, LinkTerms]] = {}
 _DELIVERIES: dict[Path, dict[LinkKey, dict[bytes, DeliveryState | None]]] = {}
 
 LINK_STORES: dict[str, Callable[[Path], LinkStore]] = {
     "none": lambda _folder: NoLinkStore(),
+    "delta": _DeltaLinks,
     "kept": lambda folder: KeptLinks(_LINKS.setdefault(folder, {})),
     "json": lambda folder: JsonLinkStore(folder / "links.json"),
 }
 """How each `LinkStore` is opened on a folder of its own; opened again it is the same store."""
 
 UNSETTLED_STORES: dict[str, Callable[[Path], UnsettledStore]] = {
+    "delta": _DeltaDeliveries,
     "kept": lambda folder: KeptDeliveries(_DELIVERIES.setdefault(folder, {})),
     "memory": lambda _folder: MemoryUnsettledStore(),
 }
 """How each `UnsettledStore` is opened, likewise."""
-
-
-def sender(name: str, container: str = "c") -> LinkKey:
-    """A link on which we send."""
-    return LinkKey(container, name, Role.SENDER)
-
-
-def receiver(name: str, container: str = "c") -> LinkKey:
-    """A link on which we receive."""
-    return LinkKey(container, name, Role.RECEIVER)
-
-
-def terms(
-    role: str = Role.SENDER,
-    durability: int = 1,
-    policy: str = ExpiryPolicy.NEVER,
-    timeout_s: int = 0,
-    **fields: Any,
-) -> LinkTerms:
-    """What was granted to a link whose own end is so; the other end is an empty one."""
-    own = {
-        "durability": TerminusDurability(durability),
-        "expiry_policy": ExpiryPolicy(policy),
-        "timeout_s": timeout_s,
-        **fields,
-    }
-    if role == Role.SENDER:
-        return LinkTerms(Role.SENDER, Source(**own), Target())
-    return LinkTerms(Role.RECEIVER, Source(), Target(**own))

@@ -9,15 +9,17 @@ the machine only answers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
     Attach,
     Begin,
+    Close,
     Composite,
     Detach,
     Disposition,
+    End,
     Flow,
     Open,
     Source,
@@ -39,11 +41,8 @@ from broker_shim.protocol_1_0.resumption import Step, decide, is_outcome, to_tel
 from broker_shim.protocol_1_0.sender import SenderLink
 from tests.amqp_1_0 import server
 
-PIECE = 300
-"""Bytes of a frame's payload: a message may take several."""
-
 FRAME = 512
-"""What either side takes: few entries of a map fit it with the rest of an attach."""
+"""What the client takes: few entries of a map fit it with the rest of an attach."""
 
 Write = Callable[[], None]
 
@@ -148,6 +147,9 @@ class Broker:
         if link.credit < self._credit // 2 and not (link.is_gone or link.is_incomplete):
             link.flow(self._credit)
 
+    def output(self) -> bytes:
+        return b"".join(self.machine.data_to_send(now_s=0.0))
+
     def _took(self, delivery: Delivery, message: bytes) -> None:
         link = delivery.link
         assert isinstance(link, ReceiverLink)
@@ -213,6 +215,7 @@ class Client:
         messages: list[bytes],
         mode: ReceiverSettleMode,
         credit: int = 4,
+        frame_bytes: int = FRAME,
     ) -> None:
         self.is_receiver = is_receiver
         self.unsettled: dict[bytes, Any] = {}
@@ -223,12 +226,13 @@ class Client:
         self.out = b""
         self._mode = mode
         self._full_credit = credit
+        self._frame_bytes = frame_bytes
         self._left = list(messages)
         self._next_tag = 0
         self._begin()
 
     def _begin(self) -> None:
-        self._decoder = FrameDecoder(FRAME)
+        self._decoder = FrameDecoder(self._frame_bytes)
         self._has_header = False
         self._credit = 0
         self._count = 0
@@ -236,15 +240,26 @@ class Client:
         self._ids: dict[int, bytes] = {}
         self._again: list[bytes] = []
         self._current: tuple[bytes, int, bytes] | None = None
+        self._frames_in = self._frames_out = self._frames_allowed = 0
+        self._frames: list[bytes] = []
         self.is_incomplete = False
 
     def connect(self) -> None:
-        """Write all that needs no answer."""
+        """Write all that needs no answer; nothing of an earlier connection is left."""
         self._begin()
         self.out = AMQP_HEADER.encoded()
-        self._say(Open("client", max_frame_size=FRAME))
+        self._say(Open("client", max_frame_size=self._frame_bytes))
         self._say(Begin(next_outgoing_id=0, incoming_window=999, outgoing_window=999))
         self._attach()
+
+    @property
+    def is_done(self) -> bool:
+        """True if nothing is left to send, and nothing unsettled."""
+        return not (self._left or self.unsettled)
+
+    def add(self, messages: list[bytes]) -> None:
+        """More to send."""
+        self._left += messages
 
     def attach_again(self) -> None:
         """Detach and attach once more, as after an incomplete map."""
@@ -259,8 +274,8 @@ class Client:
             0,
             self.is_receiver,
             rcv_settle_mode=self._mode,
-            source=Source("q", durable=2),
-            target=Target("q", durable=2),
+            source=Source("q", durable=2, expiry_policy="never"),
+            target=Target("q", durable=2, expiry_policy="never"),
             unsettled=self.unsettled or None,
             initial_delivery_count=None if self.is_receiver else 0,
         )
@@ -278,16 +293,30 @@ class Client:
 
     def _on(self, performative: Any, payload: bytes) -> None:
         match performative:
+            case Begin():
+                self._allow(performative.incoming_window)
             case Attach():
                 self._attached(performative)
-            case Flow(handle=int()):
+            case Flow():
                 self._flow(performative)
             case Transfer():
+                self._frames_in += 1
                 self._transfer(performative, payload)
             case Disposition():
-                last = performative.first if performative.last is None else performative.last
-                for delivery_id in range(performative.first, last + 1):
-                    self._disposed(delivery_id, performative)
+                self._disposition(performative)
+            case Detach() | End() | Close():
+                assert performative.error is None, performative
+
+    def _put(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        self._allow(self._frames_allowed)
+
+    def _allow(self, count: int) -> None:
+        """So many transfer frames may go since the session began."""
+        self._frames_allowed = count
+        while self._frames and self._frames_out < count:
+            self.out += self._frames.pop(0)
+            self._frames_out += 1
 
     def _attached(self, attach: Attach) -> None:
         theirs = attach.unsettled or {}
@@ -316,12 +345,13 @@ class Client:
 
     def _settle_earlier(self, tag: bytes, state: Any) -> None:
         head = Transfer(0, self._take_id(tag), tag, 0, settled=True, resume=True, state=state)
-        self.out += transfer_frame(0, head, 0)
+        self._put(transfer_frame(0, head, 0))
 
     # As a sender.
 
     def _flow(self, flow: Flow) -> None:
-        if self.is_receiver:
+        self._allow((flow.next_incoming_id or 0) + flow.incoming_window)
+        if self.is_receiver or flow.handle is None:
             return
         seen = flow.delivery_count or 0
         self._credit = max(0, seen + (flow.link_credit or 0) - self._count)
@@ -344,12 +374,12 @@ class Client:
         self._write_transfer(tag, is_resumed=False)
 
     def _write_transfer(self, tag: bytes, *, is_resumed: bool) -> None:
-        payload = self.payloads[tag]
+        payload, size = self.payloads[tag], self._frame_bytes // 2
         head = Transfer(0, self._take_id(tag), tag, 0, resume=is_resumed)
         while True:
-            piece, payload = payload[:PIECE], payload[PIECE:]
+            piece, payload = payload[:size], payload[size:]
             head.more = bool(payload)
-            self.out += transfer_frame(0, head, len(piece)) + piece
+            self._put(transfer_frame(0, head, len(piece)) + piece)
             if not payload:
                 return
             head = Transfer(0)
@@ -358,6 +388,11 @@ class Client:
         self._next_id += 1
         self._ids[self._next_id - 1] = tag
         return self._next_id - 1
+
+    def _disposition(self, disposition: Disposition) -> None:
+        last = disposition.first if disposition.last is None else disposition.last
+        for delivery_id in range(disposition.first, last + 1):
+            self._disposed(delivery_id, disposition)
 
     def _disposed(self, delivery_id: int, disposition: Disposition) -> None:
         tag = self._ids.get(delivery_id)
@@ -416,9 +451,9 @@ class Client:
 
     def _flow_frame(self, credit: int) -> Flow:
         return Flow(
-            next_incoming_id=0,
+            next_incoming_id=self._frames_in,
             incoming_window=999,
-            next_outgoing_id=0,
+            next_outgoing_id=self._frames_out,
             outgoing_window=999,
             handle=0,
             delivery_count=self._count,
@@ -429,10 +464,27 @@ class Client:
         self.out += encoded_frame(performative)
 
 
+class BrokerEnd(Protocol):
+    """What a line leads to."""
+
+    @property
+    def writes(self) -> list[Write]:
+        """What the store has taken, and the broker does not know as done."""
+
+    def connect(self, *, is_killed: bool) -> None:
+        """A new connection; the last one was lost, or the broker was killed."""
+
+    def receive(self, encoded: bytes) -> None:
+        """Bytes of the client's."""
+
+    def output(self) -> bytes:
+        """Bytes for the client."""
+
+
 class Line:
     """Carries bytes both ways, until it is cut."""
 
-    def __init__(self, client: Client, broker: Broker) -> None:
+    def __init__(self, client: Client, broker: BrokerEnd) -> None:
         self.client = client
         self.broker = broker
         self.to_client = b""
@@ -452,7 +504,7 @@ class Line:
 
     def carry_down(self, count: int) -> int:
         """So many bytes of the broker's at most; how many there were."""
-        self.to_client += b"".join(self.broker.machine.data_to_send(now_s=0.0))
+        self.to_client += self.broker.output()
         carried, self.to_client = self.to_client[:count], self.to_client[count:]
         if carried:
             self.client.receive(carried)

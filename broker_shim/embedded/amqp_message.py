@@ -17,6 +17,7 @@ whatever way of encoding the sender chose. SQL sees text and bytes as such where
 from __future__ import annotations
 
 from broker_shim.embedded.amqp_fields import items_of
+from broker_shim.embedded.amqp_scan import ends_at
 from broker_shim.embedded.amqp_sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -28,6 +29,7 @@ from broker_shim.embedded.amqp_sections import (
     VALUE,
     LongContent,
     Section,
+    lead_in_end,
     sections_of,
 )
 from broker_shim.embedded.amqp_types import (
@@ -146,18 +148,19 @@ def framing(header: MessageHeader, *, delivery_count: int, now_us: int) -> Frami
     """
     if header.protocol != PROTOCOL or header.header is None:
         return FramingHeader(_wrapping(header, delivery_count), b"", header.body_bytes)
-    first, rest, sections = _cut(header)
+    first, rest, sections = _places(header)
     kept = 0
     lead = b""
-    for section in sections:
-        if section.code == HEADER:
-            lead = rest[: section.end]
-            kept = section.end
-            items = items_at(rest, section.value)[0]
-            if delivery_count or (len(items) > 2 and items[2] is not None):
-                lead = _header_section(header, items, delivery_count, now_us)
-        elif section.code == DELIVERY_ANNOTATIONS:
-            kept = section.end
+    for code, value, end in sections:
+        if code == HEADER:
+            lead = rest[:end]
+            kept = end
+            if delivery_count or not rest.startswith(_SHORT_HEADERS, value):
+                items = items_at(rest, value)[0]
+                if delivery_count or (len(items) > 2 and items[2] is not None):
+                    lead = _header_section(header, items, delivery_count, now_us)
+        elif code == DELIVERY_ANNOTATIONS:
+            kept = end
     if not lead and delivery_count:
         lead = _header_section(header, [], delivery_count, now_us)
     return FramingHeader(lead + rest[kept:first], rest[first:], header.body_bytes)
@@ -190,6 +193,19 @@ def _cut(header: MessageHeader) -> tuple[int, bytes, list[Section]]:
         return (footer[0] if footer else len(rest)), rest, sections
     sections = sections_of(rest, is_cut=True)
     return next(s.end for s in sections if s.code in BODY), rest, sections
+
+
+_SHORT_HEADERS = (b"\x45", b"\xc0\x02\x01", b"\xc0\x03\x02", b"\xc0\x04\x02")
+"""Lists too short for a time to live, as most senders write them."""
+
+
+def _places(header: MessageHeader) -> tuple[int, bytes, list[tuple[int, int, int]]]:
+    """As `_cut`, of each section only code, value and end: the short way, where it can be."""
+    rest = header.header or b""
+    if header.message_type != "amqp" and (found := ends_at(rest)) and found[-1][0] in BODY:
+        return lead_in_end(rest, found[-1][1]), rest, found
+    first, rest, sections = _cut(header)
+    return first, rest, [(each.code, each.value, each.end) for each in sections]
 
 
 def _read_header(items: list[Value], columns: list[object], now_us: int) -> None:

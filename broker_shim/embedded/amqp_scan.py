@@ -29,18 +29,31 @@ def sections_at(encoded: bytes) -> dict[int, int] | None:
     Raises:
         DecodeError: A section runs past the end.
     """
-    found: dict[int, int] = {}
+    ends = ends_at(encoded)
+    return None if ends is None else {code: at for code, at, _end in ends if code < _BODY}
+
+
+def ends_at(encoded: bytes) -> list[tuple[int, int, int]] | None:
+    """As `sections_at`: code, where the value starts, where it ends; last the body's, if any.
+
+    What the body's value lacks is not looked for: it ends where it starts.
+
+    Raises:
+        DecodeError: A section runs past the end.
+    """
+    found: list[tuple[int, int, int]] = []
     at, size = 0, len(encoded)
     while at < size:
         if size - at < 4:
             raise DecodeError("a section ends too early")
         if encoded[at] != _DESCRIBED or encoded[at + 1] != _SMALL_ULONG:
             return None
-        code = encoded[at + 2]
+        code, value = encoded[at + 2], at + 3
         if code >= _BODY:
+            found.append((code, value, value))
             break
-        found[code] = at + 3
-        at = _end_of(encoded, at + 3)
+        at = _end_of(encoded, value)
+        found.append((code, value, at))
     return found
 
 

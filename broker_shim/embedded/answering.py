@@ -8,11 +8,12 @@ When is the note forgotten?
 - As soon as the sender has provably read our answer (`broker_shim.links.proof`): dispositions that
   wait are written before each flow, so the stream has them in that order.
 - When the sender settles, on a link of rcv-settle-mode second: we say accepted, unsettled; it
-  settles; only then do we forget. A sender that never settles runs out of credit.
-- When it attaches again and does not name the tag: it has settled it.
+  settles; then we forget. One that has read the answer and does not settle (fe2o3-amqp 0.18 never
+  does) is settled by us: it knows the outcome, and waiting for it would fill our memory.
+- When it attaches again and does not name the tag, or uses the tag again: it has settled it.
 
 Notes are forgotten some at a time: an entry too many costs a row, and a tag that the sender has
-settled is never asked for again.
+settled is asked for again only if it names another delivery, which takes the note over.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class Answering:
     def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:
         self._links, self._endpoint, self._link = links, endpoint, link
         self._answers = Answers()
-        self._to_forget: list[bytes] = []
+        self._to_forget: set[bytes] = set()
 
     @property
-    def waits_for_sender(self) -> bool:
+    def _waits_for_sender(self) -> bool:
         """True if an answer settles nothing: the sender does."""
         return self._link.rcv_settle_mode == ReceiverSettleMode.SECOND
 
@@ -60,7 +61,12 @@ class Answering:
     def started(self) -> None:
         """A delivery that takes credit has begun."""
         self._answers.started()
-        self._forget(self._answers.proved())
+        proved = self._answers.proved()
+        for tag in proved:
+            delivery = self._link.unsettled.get(tag)
+            if delivery is not None:
+                delivery.dispose(ACCEPTED)
+        self._forget(proved)
 
     def granted(self, credit: int) -> None:
         """A flow is written next: what was answered goes before it."""
@@ -69,6 +75,8 @@ class Answering:
 
     def noting(self, tag: bytes) -> Operation:
         """Notes, in the transaction that enqueues it, that a delivery is accepted."""
+        self._answers.forget(tag)
+        self._to_forget.discard(tag)
 
         def note(
             _store: MessageStore, on_complete: OnComplete, transaction: TransactionContext
@@ -83,18 +91,16 @@ class Answering:
 
     def accept(self, delivery: Delivery) -> None:
         """It is stored: say so."""
-        if self.waits_for_sender:
-            delivery.dispose(ACCEPTED, settled=False)
-            return
-        delivery.dispose(ACCEPTED)
+        delivery.dispose(ACCEPTED, settled=not self._waits_for_sender)
         self._answers.answered(delivery.tag)
 
     def settled(self, delivery: Delivery) -> None:
         """The sender has forgotten it."""
+        self._answers.forget(delivery.tag)
         self._forget([delivery.tag])
 
     def _forget(self, tags: list[bytes]) -> None:
-        self._to_forget += tags
+        self._to_forget.update(tags)
         if len(self._to_forget) >= _AT_ONCE:
-            self._links.registry.settle(self._endpoint, self._to_forget)
-            self._to_forget = []
+            self._links.registry.settle(self._endpoint, [*self._to_forget])
+            self._to_forget.clear()

@@ -9,15 +9,18 @@ from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import AmbiguousNode, MalformedNode, Node, QueueNode
+from broker_shim.embedded.allowing import refusal_of_link
 from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.attach_source import attach_source
 from broker_shim.embedded.attaching import (
     Step,
     go_through,
     grant,
+    refuse,
     refuse_node,
     temporary_name,
 )
+from broker_shim.embedded.conditions import INVALID_FIELD, Refusal
 from broker_shim.embedded.coordinator import attach_coordinator
 from broker_shim.embedded.incoming import IncomingLink
 from broker_shim.embedded.own_queue import dynamic_queue
@@ -26,6 +29,7 @@ from broker_shim.embedded.termini import as_source, as_target, granted_target, p
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import Act
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -42,12 +46,19 @@ def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
 
 
 def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
+    if link.remote.target is None and link.remote.source is None:
+        refuse(connection, link, Refusal(INVALID_FIELD, "an attach needs a source or a target"))
+        return
     broker, remote = connection.broker, link.remote.target or Target()
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = broker.destinations.node_of(remote.address)
     if isinstance(node, AmbiguousNode | MalformedNode):
         refuse_node(connection, link, node)
+        return
+    refusal = refusal_of_link(connection, Act.WRITE, node)
+    if refusal is not None:
+        refuse(connection, link, refusal)
         return
     endpoint = broker.links.attach(connection, link)
     before = endpoint.terminus.terms

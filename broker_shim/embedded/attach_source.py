@@ -17,6 +17,7 @@ from broker_shim.embedded.address import (
     Node,
     QueueNode,
 )
+from broker_shim.embedded.allowing import refusal_of_link
 from broker_shim.embedded.attaching import (
     Step,
     go_through,
@@ -41,6 +42,7 @@ from broker_shim.embedded.subscribing import subscribe
 from broker_shim.embedded.termini import as_source, as_target, granted_source, peers_target
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import Act
 from broker_shim.selectors import InvalidSelector
 from sparkstore.queue_names import shown
 
@@ -82,6 +84,15 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = connection.broker.destinations.source_of(remote.address)
+    is_durable = bool(remote.durable) and not isinstance(node, QueueNode)
+    refusal = refusal_of_link(connection, Act.READ, node, is_durable=is_durable)
+    if refusal is None:
+        _attach_to_node(connection, link, node, filters)
+    else:
+        refuse(connection, link, refusal)
+
+
+def _attach_to_node(connection: Connection, link: SenderLink, node: Node, filters: Filters) -> None:
     match node:
         case AnonymousNode():
             refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import AmbiguousNode, MalformedNode, described
+from broker_shim.embedded.allowing import TEMPORARY_PREFIX
 from broker_shim.embedded.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -127,4 +128,4 @@ def refuse_node(connection: Connection, link: AnyLink, node: AmbiguousNode | Mal
 
 def temporary_name() -> str:
     """A name that nobody has."""
-    return f"temporary-{uuid4().hex}"
+    return f"{TEMPORARY_PREFIX}{uuid4().hex}"

@@ -1,4 +1,4 @@
-"""Where the broker listens: loopback only, until clients can be told apart."""
+"""Where the broker listens."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ _BACKLOG = 128
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """A loopback address that was checked.
+    """An address that was looked up.
 
     Attributes:
         family: `AF_INET` or `AF_INET6`.
         host: As a number.
         port: 0 takes a free one.
+        is_loopback: True if nobody but this machine reaches it.
     """
 
     family: socket.AddressFamily
     host: str
     port: int
+    is_loopback: bool = True
 
     @property
     def url_host(self) -> str:
@@ -35,10 +37,10 @@ def parse_listen(text: str, option: str = "--listen") -> ListenAddress:
     """The address in `HOST:PORT`, which was the value of an option.
 
     Raises:
-        InvalidRequest: It is not one, or is not loopback.
+        InvalidRequest: It is not one.
     """
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
         message = f"{option} {text}: write it as HOST:PORT, for example 127.0.0.1:5672"
         raise InvalidRequest(message)
     try:
@@ -46,15 +48,22 @@ def parse_listen(text: str, option: str = "--listen") -> ListenAddress:
     except OSError as reason:
         message = f"{option} {text}: {reason.strerror}"
         raise InvalidRequest(message) from reason
-    for *_, address in found:
-        if not ipaddress.ip_address(address[0]).is_loopback:
-            message = (
-                f"{option} {text} is not a loopback address: anyone who reaches it could read and"
-                " write every queue, as there is no authentication yet; use 127.0.0.1"
-            )
-            raise InvalidRequest(message)
+    is_loopback = all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found)
     family, _type, _protocol, _name, first = found[0]
-    return ListenAddress(family, str(first[0]), int(port))
+    return ListenAddress(family, str(first[0]), int(port), is_loopback)
+
+
+def parse_loopback(text: str, option: str) -> ListenAddress:
+    """The same for a port that only this machine may reach.
+
+    Raises:
+        InvalidRequest: It is not one, or is not loopback.
+    """
+    address = parse_listen(text, option)
+    if not address.is_loopback:
+        message = f"{option} {text} is not a loopback address: use 127.0.0.1"
+        raise InvalidRequest(message)
+    return address
 
 
 def listening_socket(address: ListenAddress) -> socket.socket:

@@ -7,7 +7,7 @@ binding is used when its creation has. So nothing that a client was shown is und
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from broker_shim.completion import OnComplete
@@ -73,12 +73,14 @@ class Broker:
         self.destinations = Destinations(settings)
         self.router = self.destinations.router
         self._to_dispatch: set[str] = set()
+        self._before_dispatch: list[Callable[[], None]] = []
         self.is_stopping = False
         self.settlement = Settlement(self)
         self.bulk = BulkOperations(self)
         self.scanning = Scanning(self)
         self.replacing = Replacing(self)
-        registry = registry or LinkRegistry(NoLinkStore(), MemoryUnsettledStore())
+        if registry is None:
+            registry = LinkRegistry(NoLinkStore(), MemoryUnsettledStore())
         self.links = Links(self, registry)
 
     @property
@@ -220,9 +222,16 @@ class Broker:
         """Something changed: dispatch this queue before the loop sleeps."""
         self._to_dispatch.add(queue)
 
+    def before_dispatch(self, call: Callable[[], None]) -> None:
+        """Make a call before the loop sleeps, and before anything is handed out."""
+        self._before_dispatch.append(call)
+
     def dispatch(self) -> None:
         """Hand out what waits to consumers with credit."""
-        while self._to_dispatch and not self.is_stopping:
+        while (self._to_dispatch or self._before_dispatch) and not self.is_stopping:
+            self._call_before()
+            if not self._to_dispatch:
+                continue
             queue = self.queues.get(self._to_dispatch.pop())
             if queue is None:
                 continue
@@ -235,6 +244,14 @@ class Broker:
                     browser.look()
             except Exception:  # noqa: BLE001  # one queue must not end the others
                 _log.exception("queue %r: dispatching failed", queue.name)
+
+    def _call_before(self) -> None:
+        while self._before_dispatch:
+            call = self._before_dispatch.pop()
+            try:
+                call()
+            except Exception:  # noqa: BLE001  # one link must not end the others
+                _log.exception("a link could not ask for more")
 
     def arrived(self, name: str, message_id: int, priority: int) -> None:
         """A message that no publish brought is on a queue, durably: it may be dispatched."""

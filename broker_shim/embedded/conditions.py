@@ -18,6 +18,7 @@ from broker_shim.errors import (
 from broker_shim.transactions.refusals import TransactionRefused
 
 NOT_FOUND = "amqp:not-found"
+UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 INVALID_FIELD = "amqp:invalid-field"
 DECODE_ERROR = "amqp:decode-error"
 NOT_IMPLEMENTED = "amqp:not-implemented"

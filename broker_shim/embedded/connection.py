@@ -9,40 +9,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.attach import attach
-from broker_shim.embedded.conditions import (
-    CONNECTION_FORCED,
-    INTERNAL_ERROR,
-    Refusal,
-    error_of,
-)
+from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
 from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
+from broker_shim.embedded.login import Login
+from broker_shim.embedded.owners import owned
 from broker_shim.embedded.served import Served
 from broker_shim.embedded.transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
+from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.errors import InvalidCommand
-from broker_shim.protocol_1_0.events import (
-    Authenticated,
-    AuthenticationFailed,
-    Closed,
-    ConnectionFailed,
-    DeliveryAborted,
-    DispositionReceived,
-    FlowReceived,
-    LinkAttached,
-    LinkDetached,
-    LinkFailed,
-    Lost,
-    Opened,
-    SessionBegun,
-    SessionEnded,
-    SessionFailed,
-    TransferPiece,
-)
 from broker_shim.protocol_1_0.link import Link
 
 if TYPE_CHECKING:
@@ -64,7 +45,9 @@ class Connection:
     """The protocol's state with one peer, and what serves each of its links.
 
     Attributes:
-        identity: Who the peer is, as SASL says; "anonymous" if it was not asked.
+        access: How the peer got in.
+        login: Who it is.
+        unfinished_bytes: Of messages of all its links that have not come whole.
         transactions: Of this peer.
     """
 
@@ -77,7 +60,9 @@ class Connection:
         self.broker = broker
         self.now_us = now_us
         self.number = next(_numbers)
-        self.identity = "anonymous"
+        self.access = access
+        self.login = Login(access, broker.later, self.has_output)
+        self.unfinished_bytes = 0
         self._unsent_bytes = 0
         self._has_output = has_output
         self.transactions = Transactions(broker)
@@ -90,9 +75,10 @@ class Connection:
 
     @property
     def container(self) -> str:
-        """The peer's container id, or a name of ours if it gave none."""
+        """The peer's container id, or a name of ours if it gave none; see `owners`."""
         remote = self._machine.remote
-        return (remote.container_id if remote else "") or f"connection-{self.number}"
+        said = (remote.container_id if remote else "") or f"connection-{self.number}"
+        return owned(said, self.login.principal.name)
 
     @property
     def is_open(self) -> bool:
@@ -107,7 +93,7 @@ class Connection:
     @property
     def is_over(self) -> bool:
         """True once nothing is read any more: write what waits, then hang up."""
-        return self._machine.is_over or self._hangs_up
+        return (self._machine.is_over and not self.login.is_waiting) or self._hangs_up
 
     def has_output(self) -> None:
         """Something is to be written."""
@@ -125,6 +111,8 @@ class Connection:
 
     def receive(self, received: bytes) -> None:
         """Bytes from the peer; none means that it sends no more."""
+        if self.login.is_waiting and not received:
+            self._hangs_up = True  # the machine reads nothing any more: nobody else would see it
         self._machine.receive_data(received, now_s=time.monotonic())
         self.handle_events()
 
@@ -132,7 +120,8 @@ class Connection:
         """Act on everything that happened; a fault of ours ends this connection only."""
         try:
             for event in self._machine.events():
-                _HANDLERS[type(event)](self, event)
+                if self._machine.is_opened or type(event) in _BEFORE_OUR_OPEN:
+                    _HANDLERS[type(event)](self, event)
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("connection %d: an event failed", self.number)
             self.close(Refusal(INTERNAL_ERROR, "the broker failed on this connection: see its log"))
@@ -140,6 +129,8 @@ class Connection:
 
     def output(self) -> bytes:
         """The next bytes to write; then tell how many are `unsent`."""
+        if self.login.is_waiting:
+            return b""
         return b"".join(self._machine.data_to_send(now_s=time.monotonic()))
 
     def unsent(self, byte_count: int) -> None:
@@ -186,10 +177,18 @@ class Connection:
             link.refuse(error_of(refusal))
             self.has_output()
 
+    def leave(self, link: Link) -> None:
+        """Detach a link whose terminus lives on."""
+        self._served.end(link, closed=False)
+        if not link.is_gone:
+            link.detach(closed=False)
+            self.has_output()
+
     def lost(self) -> None:
         """All links are gone, as far as the broker goes; the peer may still be told."""
         self._served.lost()
         self._waiting_for_room.clear()
+        self.login.gone()
 
     def close(self, refusal: Refusal | None = None) -> None:
         """End it from our side: politely, or where that cannot be said any more by hanging up."""
@@ -203,90 +202,99 @@ class Connection:
         """End it because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
-    def _authenticated(self, event: Authenticated) -> None:
-        self.identity = event.identity
-
-    def _not_authenticated(self, event: AuthenticationFailed) -> None:
-        text = "connection %d: not authenticated by %r: %s"
-        _log.warning(text, self.number, event.mechanism, event.reason)
-
-    def _opened(self, _event: Opened) -> None:
-        if not self._machine.is_closed:
+    def _opened(self, _event: events.Opened) -> None:
+        if self._machine.is_closed:
+            return
+        refusal = self.login.opens(self.broker.settings.max_connections_per_user)
+        if refusal is not None:
+            self.close(refusal)
+            return
+        with suppress(InvalidCommand):  # closed by the peer since: `_closed` answers both
             self._machine.open(offered_capabilities=_OFFERED)
 
-    def _session_begun(self, event: SessionBegun) -> None:
+    def _session_begun(self, event: events.SessionBegun) -> None:
         if not event.session.is_gone:
             event.session.begin()
 
-    def _link_attached(self, event: LinkAttached) -> None:
+    def _link_attached(self, event: events.LinkAttached) -> None:
         if not event.link.is_gone:
             attach(self, event.link)
 
-    def _flow(self, event: FlowReceived) -> None:
+    def _flow(self, event: events.FlowReceived) -> None:
         endpoint = self._served.get(event.link)
         if endpoint is not None:
             endpoint.on_flow()
 
-    def _transfer(self, piece: TransferPiece) -> None:
+    def _transfer(self, piece: events.TransferPiece) -> None:
         endpoint = self._served.get(piece.delivery.link)
         if endpoint is not None:  # only a receiver's link has such events
             cast("ReceivingEndpoint", endpoint).on_transfer(piece)
 
-    def _aborted(self, event: DeliveryAborted) -> None:
+    def _aborted(self, event: events.DeliveryAborted) -> None:
         endpoint = self._served.get(event.delivery.link)
         if endpoint is not None:
             cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
 
-    def _disposition(self, event: DispositionReceived) -> None:
+    def _disposition(self, event: events.DispositionReceived) -> None:
         for delivery in event.deliveries:
             endpoint = self._served.get(delivery.link)
             if endpoint is not None:
                 endpoint.on_disposition(delivery)
 
-    def _link_detached(self, event: LinkDetached) -> None:
+    def _link_detached(self, event: events.LinkDetached) -> None:
         self._served.detached(event)
 
-    def _link_failed(self, event: LinkFailed) -> None:
+    def _link_failed(self, event: events.LinkFailed) -> None:
         self.end_link(event.link, closed=False)
 
-    def _session_ended(self, event: SessionEnded) -> None:
-        self._served.end_session(event.session.links)
+    def _session_ended(self, event: events.SessionEnded) -> None:
+        self._served.end_session(event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
 
-    def _session_failed(self, event: SessionFailed) -> None:
-        self._served.end_session(event.session.links)
+    def _session_failed(self, event: events.SessionFailed) -> None:
+        self._served.end_session(event.session)
 
-    def _closed(self, _event: Closed) -> None:
+    def _closed(self, _event: events.Closed) -> None:
         self.lost()
         if not self._machine.is_over:
             self._machine.close()
 
-    def _failed(self, event: ConnectionFailed) -> None:
+    def _failed(self, event: events.ConnectionFailed) -> None:
         self.lost()
         self.broker.metrics.protocol_errors += 1
         text = ascii(f"{event.error.condition}: {event.error.description}"[:200])
         _log.info("connection %d ended: %s", self.number, text)
 
-    def _hung_up(self, _event: Lost) -> None:
+    def _hung_up(self, _event: events.Lost) -> None:
         self.lost()
 
 
+_BEFORE_OUR_OPEN = {
+    events.Authenticated,
+    events.AuthenticationFailed,
+    events.Opened,
+    events.Closed,
+    events.ConnectionFailed,
+    events.Lost,
+}
+"""Without an open of ours nothing else matters: the peer, who had no credit, has closed since."""
+
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
-    Authenticated: Connection._authenticated,  # noqa: SLF001  # a table of its own methods
-    AuthenticationFailed: Connection._not_authenticated,  # noqa: SLF001
-    Opened: Connection._opened,  # noqa: SLF001
-    SessionBegun: Connection._session_begun,  # noqa: SLF001
-    SessionEnded: Connection._session_ended,  # noqa: SLF001
-    SessionFailed: Connection._session_failed,  # noqa: SLF001
-    LinkAttached: Connection._link_attached,  # noqa: SLF001
-    LinkDetached: Connection._link_detached,  # noqa: SLF001
-    LinkFailed: Connection._link_failed,  # noqa: SLF001
-    FlowReceived: Connection._flow,  # noqa: SLF001
-    TransferPiece: Connection._transfer,  # noqa: SLF001
-    DeliveryAborted: Connection._aborted,  # noqa: SLF001
-    DispositionReceived: Connection._disposition,  # noqa: SLF001
-    Closed: Connection._closed,  # noqa: SLF001
-    ConnectionFailed: Connection._failed,  # noqa: SLF001
-    Lost: Connection._hung_up,  # noqa: SLF001
+    events.Authenticated: lambda connection, event: connection.login.passed(event),
+    events.AuthenticationFailed: lambda connection, event: connection.login.failed(event),
+    events.Opened: Connection._opened,  # noqa: SLF001  # a table of its own methods
+    events.SessionBegun: Connection._session_begun,  # noqa: SLF001
+    events.SessionEnded: Connection._session_ended,  # noqa: SLF001
+    events.SessionFailed: Connection._session_failed,  # noqa: SLF001
+    events.LinkAttached: Connection._link_attached,  # noqa: SLF001
+    events.LinkDetached: Connection._link_detached,  # noqa: SLF001
+    events.LinkFailed: Connection._link_failed,  # noqa: SLF001
+    events.FlowReceived: Connection._flow,  # noqa: SLF001
+    events.TransferPiece: Connection._transfer,  # noqa: SLF001
+    events.DeliveryAborted: Connection._aborted,  # noqa: SLF001
+    events.DispositionReceived: Connection._disposition,  # noqa: SLF001
+    events.Closed: Connection._closed,  # noqa: SLF001
+    events.ConnectionFailed: Connection._failed,  # noqa: SLF001
+    events.Lost: Connection._hung_up,  # noqa: SLF001
 }

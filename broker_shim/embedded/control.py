@@ -20,7 +20,8 @@ from typing import Any
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.loop import Loop
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.service.listening import is_our_user
+from broker_shim.security.audit import Audit, AuditEvent, write_audit
+from broker_shim.service.listening import is_our_user, process_of
 from sparkstore import control_wire as wire
 from sparkstore.bulk import Answer
 from sparkstore.control import SocketAddress
@@ -37,7 +38,14 @@ _MAX_CLIENTS = 32
 class ControlServer:
     """Listens beside the broker's AMQP socket, until `close`."""
 
-    def __init__(self, loop: Loop, broker: Broker, folder: Path, root_id: str) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        broker: Broker,
+        folder: Path,
+        root_id: str,
+        audit: Audit = write_audit,
+    ) -> None:
         """Bind `<root>/control.sock`; what a killed broker left there is replaced.
 
         The caller has the writer's lock, so no live broker can be listening on it.
@@ -50,6 +58,7 @@ class ControlServer:
         self._clients: set[_Client] = set()
         self._requests: deque[tuple[_Client, Callable[[_Client], None]]] = deque()
         self._is_busy = False
+        self._audit = audit
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)
         try:
@@ -139,12 +148,13 @@ class ControlServer:
                 refusal = f"a message is longer than {limit} bytes"
                 raise InvalidRequest(refusal)
             return lambda client: self._broker.bulk.put(
-                queue, messages, partial(self._answer, client)
+                queue, messages, self._audited(client, "put", queue, len(messages))
             )
         if "holders" in content:
             return partial(self._tell_holders, wire.holders_limit(content))
         request = wire.request_of(content)
-        return lambda client: self._broker.bulk.run(request, partial(self._answer, client))
+        asked = (request.action, request.queue, len(request.message_ids), request.to)
+        return lambda client: self._broker.bulk.run(request, self._audited(client, *asked))
 
     def _next(self) -> None:
         while self._requests and not self._is_busy:
@@ -160,6 +170,26 @@ class ControlServer:
     def _tell_holders(self, limit: int, client: _Client) -> None:
         self._is_busy = False
         self._say(client, wire.held_line(_held(self._broker, limit)))
+
+    def _audited(
+        self, client: _Client, act: str, queue: str, count: int, to: str | None = None
+    ) -> Callable[[StoreError | None, Answer], None]:
+        """What answers a client, and writes down what it did; who may connect may do everything."""
+
+        def answer(error: StoreError | None, answer: Answer) -> None:
+            self._audit(
+                AuditEvent.ADMINISTRATION,
+                peer=client.name,
+                act=act,
+                queue=queue,
+                to=to,
+                messages=count,
+                done=None if error else answer.done,
+                error=error,
+            )
+            self._answer(client, error, answer)
+
+        return answer
 
     def _answer(self, client: _Client, error: StoreError | None, answer: Answer) -> None:
         self._is_busy = False
@@ -209,6 +239,7 @@ class _Client:
 
     def __init__(self, peer: socket.socket) -> None:
         self.peer = peer
+        self.name = process_of(peer)
         self.received = bytearray()
         self.to_send = bytearray()
         self.is_watched = False

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from broker_shim.addressing.bindings import AddressManager, Ambiguous, Routing
 from broker_shim.addressing.fqqn import key_of
+from broker_shim.addressing.topics import TopicBindings
 from broker_shim.embedded.address import (
     AddressNode,
     AmbiguousNode,
@@ -22,7 +23,7 @@ from broker_shim.embedded.address import (
     node_of,
     refusal_to_create,
 )
-from broker_shim.embedded.routing import Router, TopicBindings
+from broker_shim.embedded.routing import Router
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import BindingKey, MessageHeader, Queue

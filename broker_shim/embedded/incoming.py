@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from broker_shim.amqp_1_0.composites import Rejected, TransactionalState
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node, described
+from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.amqp_types import DecodeError
 from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
     NOT_FOUND,
+    RESOURCE_LIMIT_EXCEEDED,
     Refusal,
     error_of,
     refusal_of,
@@ -25,6 +27,7 @@ from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.security.permissions import Act
 from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ class IncomingLink:
         self._window = CreditWindow(self._broker.settings.credit)
         self._is_refused = False
         self._holds_back = False
+        self._held_bytes = 0
+        self._is_refusal_told = False
         self.is_gone = False
 
     def start(self) -> None:
@@ -67,18 +72,20 @@ class IncomingLink:
         self._end_receiving()
 
     def on_flow(self) -> None:
-        """The peer told how it stands: nothing to do here."""
+        """The peer told how it stands: how many it sent may be more than we knew."""
+        if not self.is_gone and self._link.is_answered:
+            self._give_credit()
+            self._connection.has_output()
 
     def on_disposition(self, delivery: Delivery) -> None:
         """A change of state of one that we have read and will answer, or did."""
         if self._answering is not None and delivery.is_settled and self._answering.holds(delivery):
             self._answering.settled(delivery)
-            if self._answering.waits_for_sender:
-                self._window.done()
-                self._give_credit()
 
-    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
+    def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave up what it was sending."""
+        if self._answering is not None and delivery.is_resumed:
+            self._answering.settled(delivery)
         self._end_receiving()
         self._give_credit()
 
@@ -103,6 +110,7 @@ class IncomingLink:
             return
         if not piece.is_last:
             self._hold_back(is_full=receiving.is_full)
+            self._count(receiving.held_bytes)
             return
         self._end_receiving()
         if not self._broker.is_stopping:
@@ -127,6 +135,17 @@ class IncomingLink:
     def _end_receiving(self) -> None:
         self._receiving = None
         self._hold_back(is_full=False)
+        self._count(0)
+
+    def _count(self, held_bytes: int) -> None:
+        """So much of a message waits for its end; a peer may not begin any number of them."""
+        self._connection.unfinished_bytes += held_bytes - self._held_bytes
+        self._held_bytes = held_bytes
+        settings = self._broker.settings
+        most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
+        if self._connection.unfinished_bytes > most:
+            text = f"messages of this connection that are not whole: {most} bytes is most"
+            self._end_link(Refusal(RESOURCE_LIMIT_EXCEEDED, text))
 
     def _hold_back(self, *, is_full: bool) -> None:
         """Shut the session's window while the store has to catch up, or open it again."""
@@ -157,10 +176,17 @@ class IncomingLink:
         except DecodeError as reason:
             self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)), transaction)
             return
+        node = self._broker.destinations.said_by(self._node, header)
+        if node is not self._node:  # what the link itself names was looked at when it was attached
+            is_told = self._is_refusal_told
+            denial = refusal_of_act(self._connection, Act.WRITE, node, is_told=is_told)
+            if denial is not None:
+                self._is_refusal_told = True
+                self._refuse(delivery, denial, transaction)
+                return
         queues = self._broker.queues_for(self._node, header)
         if not queues:
             self._broker.metrics.unroutable += 1
-            node = self._broker.destinations.said_by(self._node, header)
             unroutable = Refusal(NOT_FOUND, f"no queue for this message: {described(node)}")
             self._refuse(delivery, unroutable, transaction)
         elif transaction is None:
@@ -224,8 +250,7 @@ class IncomingLink:
     def _accept(self, delivery: Delivery) -> None:
         """It is stored: say so."""
         answering = self._answering
-        if answering is None or delivery.is_settled or not answering.waits_for_sender:
-            self._window.done()
+        self._window.done()
         if self.is_gone:
             return
         if answering is None:

@@ -138,14 +138,14 @@ class Links:
         self._schedule()
         return Left(over)
 
-    def session_ended(self, connection: Connection, links: Iterable[Link]) -> list[Terminus]:
-        """Links of one session ended with it; the termini to `finish`."""
-        places = set()
+    def session_ended(
+        self, connection: Connection, channel: int, links: Iterable[Link]
+    ) -> list[Terminus]:
+        """A session ended, these links with it; the termini to `finish`."""
         for link in links:
             self._endpoints.pop(link, None)
             self._looking.pop(link, None)
-            places.add(Place(connection.number, link.port.channel))
-        over = [each for place in places for each in self.registry.end_session(place, now_ms())]
+        over = self.registry.end_session(Place(connection.number, channel), now_ms())
         self._schedule()
         return over
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 import time
+from collections.abc import Callable
 from functools import partial
 
-from broker_shim.embedded.access import LOOPBACK, Access
+from broker_shim.embedded.access import LOOPBACK, Access, identified
 from broker_shim.embedded.broker import Broker
+from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.peer import Peer
+from broker_shim.security.guard import Guard, Remote
+from broker_shim.security.limits import refusal_of_newcomer
+from sparkstore.queue_names import shown
 
 _log = logging.getLogger(__name__)
 
@@ -34,11 +38,10 @@ class Listener:
         self._loop = loop
         self._peers: set[Peer] = set()
         self._to_write: set[Peer] = set()
-        self._greeted: set[asyncio.Task[None]] = set()
+        self._greeted: dict[asyncio.Task[None], str] = {}
         self._listening: socket.socket | None = None
         self._broker: Broker
-        self._access = LOOPBACK
-        self._tls: ssl.SSLContext | None = None
+        self._guard = LOOPBACK.guard
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._stopping_since_s = 0.0
         self._is_stop_asked = False
@@ -48,11 +51,13 @@ class Listener:
         self,
         broker: Broker,
         listening: socket.socket,
-        access: Access = LOOPBACK,
-        tls: ssl.SSLContext | None = None,
+        guard: Guard = LOOPBACK.guard,
     ) -> None:
-        """Serve connections that come to a listening socket."""
-        self._broker, self._access, self._tls = broker, access, tls
+        """Serve connections that come to a listening socket; unless a guard is given, of anybody.
+
+        Certificates that the guard reloads are for the next connection.
+        """
+        self._broker, self._guard = broker, guard
         self._listening = listening
         listening.setblocking(False)  # noqa: FBT003  # the library's signature
         self._loop.on_readable(listening, self._accept)
@@ -65,6 +70,13 @@ class Listener:
     def end(self) -> None:
         """End at once: nothing that is under way is waited for."""
         self._loop.stop()
+
+    def end_unknown(self) -> None:
+        """End the connections of users who are not in the users file any more."""
+        for peer in self._peers:
+            if not peer.connection.login.is_known:
+                text = f"{shown(peer.connection.login.principal.name)} may not connect any more"
+                peer.connection.close(Refusal(UNAUTHORIZED_ACCESS, text))
 
     def run(self) -> None:
         """Serve; returns after `stop` or `end`."""
@@ -83,18 +95,36 @@ class Listener:
         for _ in range(_ACCEPTS_IN_TURN):
             assert self._listening is not None
             try:
-                accepted, _address = self._listening.accept()
+                accepted, address = self._listening.accept()
             except (BlockingIOError, ConnectionAbortedError):  # no more, or gone again
                 return
             except OSError as reason:  # no descriptor left, say: the others go on
                 _log.warning("a connection was not accepted: %s", reason)
                 self._pause_accepting()
                 return
-            if len(self._peers) + len(self._greeted) >= self._broker.settings.max_connections:
-                _log.warning("a connection was refused: %d are open", len(self._peers))
+            remote = Remote(*address[:2])
+            if self._refuses(remote):
                 accepted.close()
             else:
-                self._greet(accepted)
+                self._greet(accepted, remote)
+
+    def _refuses(self, remote: Remote) -> bool:
+        """True if there are too many already."""
+        connections = [peer.connection for peer in self._peers]
+        there = [
+            (each.access.remote.host, not (each.login.is_in or each.is_over))
+            for each in connections
+        ]
+        greeted = [(host, True) for host in self._greeted.values()]
+        reason = refusal_of_newcomer(
+            remote.host,
+            [*there, *greeted],
+            most=self._broker.settings.max_connections,
+            most_half_open=self._broker.settings.max_half_open,
+        )
+        if reason is not None:
+            self._guard.connection_refused(remote, reason)
+        return reason is not None
 
     def _pause_accepting(self) -> None:
         assert self._listening is not None
@@ -105,31 +135,40 @@ class Listener:
         if self._listening is not None:
             self._loop.on_readable(self._listening, self._accept)
 
-    def _greet(self, accepted: socket.socket) -> None:
+    def _greet(self, accepted: socket.socket, remote: Remote) -> None:
         """Make a transport of a socket: at once, or after the handshake of TLS."""
         accepted.setblocking(False)  # noqa: FBT003
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        task = self._loop.asyncio.create_task(self._serve(accepted))
-        self._greeted.add(task)
-        task.add_done_callback(self._greeted.discard)
+        task = self._loop.asyncio.create_task(self._serve(accepted, remote))
+        self._greeted[task] = remote.host
+        task.add_done_callback(self._greeted.pop)
 
-    async def _serve(self, accepted: socket.socket) -> None:
-        timeout_s = self._broker.settings.handshake_timeout_s if self._tls else None
+    async def _serve(self, accepted: socket.socket, remote: Remote) -> None:
+        tls = self._guard.context
+        timeout_s = None if tls is None else self._broker.settings.handshake_timeout_s
         try:
             await self._loop.asyncio.connect_accepted_socket(
-                self._peer, accepted, ssl=self._tls, ssl_handshake_timeout=timeout_s
+                partial(self._peer, remote),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=timeout_s,
+                ssl_shutdown_timeout=None if tls is None else _FAREWELL_S,
             )
         except OSError as reason:  # ssl.SSLError is one
-            _log.info("a connection was not greeted: %s", reason)
+            self._guard.handshake_failed(remote, str(reason))
             accepted.close()
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("a connection could not be served")
             accepted.close()
 
-    def _peer(self) -> Peer:
+    def _peer(self, remote: Remote) -> Peer:
+        def connect(has_output: Callable[[], None], transport: asyncio.Transport) -> Connection:
+            access = Access(self._guard, identified(remote, transport))
+            return Connection(self._broker, has_output, access)
+
         return Peer(
             self._loop,
-            partial(Connection, self._broker, access=self._access),
+            connect,
             self._buffer,
             on_begin=self._began,
             on_output=self._to_write.add,

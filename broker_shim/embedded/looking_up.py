@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker_shim.embedded.allowing import refusal_of_act
 from broker_shim.embedded.attaching import grant, refuse
 from broker_shim.embedded.conditions import NOT_FOUND, Refusal
 from broker_shim.embedded.links import key_of
@@ -16,6 +17,7 @@ from broker_shim.embedded.subscriptions import looked_up
 from broker_shim.embedded.termini import as_source, as_target, peers_target
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import Act
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -54,6 +56,11 @@ def look_up(connection: Connection, link: SenderLink) -> None:
     if terminus is None or terminus.terms is None or terminus.terms.source is None:
         text = "there is no such subscription: an attach without a source asks for one"
         refuse(connection, link, Refusal(NOT_FOUND, text))
+        return
+    node = connection.broker.destinations.source_of(terminus.terms.source.address)
+    refusal = refusal_of_act(connection, Act.READ, node)
+    if refusal is not None:
+        refuse(connection, link, refusal)
         return
     connection.broker.links.looks_up(link, key)
     source, target = terminus.terms.source, peers_target(link.remote.target)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from broker_shim.security.guard import SecurityCounts
+
 
 @dataclass(slots=True)
-class Metrics:
+class Metrics(SecurityCounts):
     """Counters since the start; one thread changes them.
 
     Attributes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from broker_shim.addressing.bindings import Routing
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings, read_settings
 from broker_shim.errors import InvalidRequest
+from broker_shim.security import options as security_options
 from broker_shim.service import options as service_options
 from broker_shim.store.interface import BindingKey, Exchange, Queue
 from sparkstore.config import StoreConfig, read_config
@@ -21,6 +22,8 @@ examples:
   sparkstore serve /var/lib/orders --queue orders --bind 'amq.topic:order.#:orders'
   sparkstore serve --memory --listen 127.0.0.1:0
   sparkstore serve /var/lib/orders --no-amqp     the store service alone, for Broker-J
+  sparkstore serve /var/lib/orders --listen 0.0.0.0:5671 --tls-cert cert.pem --tls-key key.pem \
+      --users users.json                         for other machines; users by `sparkstore passwd`
 
 addresses a client may use:
   orders                the queue; created when a client attaches to it (auto_create)
@@ -34,18 +37,20 @@ A message that routes to no queue is rejected with amqp:not-found.
 exit codes: 0 stopped cleanly, 1 the store failed or another writer took over, 2 wrong call,
 75 another process has the root open
 """
+LISTEN, LISTEN_TLS = "127.0.0.1:5672", "127.0.0.1:5671"
 
 
 def parser() -> argparse.ArgumentParser:
     """What `sparkstore serve` takes."""
     found = argparse.ArgumentParser(
         prog="sparkstore serve",
-        description="Serve a root to AMQP 1.0 clients of this machine.",
+        description="Serve a root to AMQP 1.0 clients.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_options(found.add_argument)
     _add_wiring(found.add_argument)
+    security_options.add_options(found.add_argument)
     service_options.add_options(found.add_argument)
     return found
 
@@ -54,11 +59,16 @@ def _add_options(add: Callable[..., object]) -> None:
     add("root", nargs="?", help="folder of the store; created if it is absent or empty")
     add(
         "--listen",
-        default="127.0.0.1:5672",
         metavar="HOST:PORT",
-        help="loopback address; port 0 takes a free one (default: %(default)s)",
+        help=f"port 0 takes a free one (default: {LISTEN}, with TLS {LISTEN_TLS}); an address that"
+        " other machines reach needs --tls-cert and --users, or --insecure",
     )
-    add("--config", type=Path, metavar="FILE", help="sparkstore.toml: [store] and [broker]")
+    add(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="sparkstore.toml: [store], [broker] and [security]",
+    )
     add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
     add(
         "--metrics-file",

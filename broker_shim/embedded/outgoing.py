@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.amqp_1_0.composites import (
-    Accepted,
-    Modified,
-    Rejected,
-    Released,
-    TransactionalState,
-)
-from broker_shim.completion import OnComplete
-from broker_shim.embedded.conditions import refusal_of
+from broker_shim.amqp_1_0.composites import TransactionalState
+from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal, refusal_of
+from broker_shim.embedded.deciding import DECISIONS, broken_off, released
 from broker_shim.embedded.delivering import Delivering
 from broker_shim.embedded.links import Held
-from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
 from broker_shim.embedded.queue import QueueDispatch
-from broker_shim.embedded.resuming import EarlierDelivery, Resumed, Resuming
+from broker_shim.embedded.resuming import Resumed, Resuming
 from broker_shim.embedded.retiring import Retiring
 from broker_shim.embedded.taking import Taken
-from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, holder_of
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.sender import SenderLink
@@ -35,23 +25,29 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-AnyDelivery = Delivery | EarlierDelivery
-
 _BATCH = 100
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
 what may be buffered, however much credit it gave."""
+
+_TXN_ID = "txn-id"
+_RECEIVES_WITHIN = Refusal(
+    NOT_IMPLEMENTED, "receiving in a transaction is not served: settle in one what was received"
+)
+"""Ignored, a rollback would leave with the link what its client takes for given back (4.4.2)."""
 
 
 class OutgoingLink:
     """Our sending end: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one
-    of: on its way to the wire (`Delivering`), in `_unsettled`, under way to be settled; but for one
-    that can never be read, which is left held and said so in the log.
+    of: on its way to the wire (`Delivering`), in `_unsettled`, in a transaction (`Retiring`), under
+    way to be settled; but for one that can never be read, which is left held and said so in the
+    log.
 
     Attributes:
         holder: What the store knows it by.
         link: Of the protocol.
+        terminus: Our end of it, which may outlive this.
         resuming: What it held when it was attached; None if nothing.
         has_ended: True from `gone` on.
     """
@@ -71,8 +67,8 @@ class OutgoingLink:
         self.broker = connection.broker
         self.link = link
         self.queue = queue
-        self._terminus = endpoint.terminus
-        self.holder = holder_of(endpoint.terminus.key)
+        self.terminus = endpoint.terminus
+        self.holder = holder_of(self.terminus.key)
         self.now_us = connection.now_us
         self._is_settled = is_settled
         self._selector = selector
@@ -82,6 +78,7 @@ class OutgoingLink:
         self.resuming = None if resumed is None else Resuming(self, resumed)
         self.credit = 0
         self.has_ended = False
+        self._is_refresh_due = False
 
     @property
     def is_gone(self) -> bool:
@@ -106,11 +103,7 @@ class OutgoingLink:
             taken.release()
             held[delivery.tag] = Held(taken.message_id, self.queue.name)
         self._unsettled = {}
-        self.end_holding(held)
-
-    def end_holding(self, held: Mapping[bytes, Held]) -> None:
-        """See `Links.end_holding`."""
-        self.broker.links.end_holding(self._terminus, held)
+        self.broker.links.end_holding(self.terminus, held)
 
     @property
     def room_bytes(self) -> int:
@@ -125,18 +118,17 @@ class OutgoingLink:
         """The peer gave credit, or asks to drain it, or there is room to write again."""
         if self.is_gone:
             return
+        if _TXN_ID in (self.link.flow_properties or ()):
+            self._connection.detach(self.link, _RECEIVES_WITHIN)
+            return
         if self.room_bytes < 0:
             self.credit = 0
             self.wait_for_room()
             return
         self._delivering.write()
-        self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
         if self.resuming is not None:
-            self.resuming.go_on()
-            room = min(self.link.resume_credit, _BATCH) - self._delivering.count
-            for message_id in self.resuming.take(room):
-                self.credit = max(0, self.credit - 1)
-                self._delivering.resume(message_id)
+            self.resuming.go_on(self._delivering, _BATCH)
+        self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
         self.broker.wanted(self.queue.name)
         if self.link.is_draining:
             self.broker.dispatch()
@@ -150,8 +142,13 @@ class OutgoingLink:
     def refresh(self) -> None:
         """Take more well before all that is under way has come; a drain may be over."""
         is_due = self._delivering.count <= _BATCH // 2 or self.link.is_draining
-        if not self.is_gone and is_due:
-            self.on_flow()
+        if is_due and not self._is_refresh_due:
+            self._is_refresh_due = True  # once, for all that comes in this turn
+            self.broker.before_dispatch(self._refresh)
+
+    def _refresh(self) -> None:
+        self._is_refresh_due = False
+        self.on_flow()
 
     def sent(self, delivery: Delivery, taken: Taken) -> None:
         """A delivery is on its way to the peer, or begins to be."""
@@ -178,20 +175,20 @@ class OutgoingLink:
         if isinstance(delivery.remote_state, TransactionalState):
             self._decided_within(delivery, taken)
             return
-        decide = _DECISIONS.get(type(delivery.remote_state))
+        decide = DECISIONS.get(type(delivery.remote_state))
         if decide is None and delivery.is_settled:
-            decide = OutgoingLink._released
+            decide = released
         if decide is not None:
             if self._delivering.decided(delivery):
-                decide = OutgoingLink._broken_off
+                decide = broken_off
             decide(self, delivery, taken.message_id)
             # Last: were it not known, a decision that failed would hold the message for ever.
             del self._unsettled[delivery]
             taken.release()
 
-    def decide_earlier(self, delivery: EarlierDelivery, message_id: int) -> None:
-        """The peer decided about a delivery while the link was not attached."""
-        _DECISIONS[type(delivery.remote_state)](self, delivery, message_id)
+    def leave(self) -> None:
+        """Detach, for the peer to attach again."""
+        self._connection.leave(self.link)
 
     def _decided_within(self, delivery: Delivery, taken: Taken) -> None:
         """It decided in a transaction: that has the delivery from now on."""
@@ -206,7 +203,7 @@ class OutgoingLink:
         del self._unsettled[delivery]  # first: it may come back at once
         if self._delivering.decided(delivery):
             transaction.spoil("it was decided about a message before all of it was sent")
-            self._broken_off(delivery, taken.message_id)
+            broken_off(self, delivery, taken.message_id)
             taken.release()
         else:
             self._retiring.retire(transaction, delivery, taken)
@@ -215,70 +212,18 @@ class OutgoingLink:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
         self._unsettled[delivery] = taken
 
-    def _accepted(self, delivery: AnyDelivery, message_id: int) -> None:
-        def done(error: StoreError | None) -> None:
-            self.broker.metrics.accepted += error is None
-            self.broker.calls.messages.forget(message_id)
-            self._settle(delivery, ACCEPTED, error)
-
-        self._remove(message_id, done)
-
-    def _rejected(self, delivery: AnyDelivery, message_id: int) -> None:
-        def done(error: StoreError | None) -> None:
-            self.broker.metrics.rejected += error is None
-            self._settle(delivery, REJECTED, error)
-
-        self._remove(message_id, done, rejection(delivery.remote_state))
-
-    def _remove(
-        self, message_id: int, done: OnComplete, outcome: dict[str, str] | None = None
-    ) -> None:
-        done = self.broker.links.tracked(self._terminus, done)
-        self.broker.settlement.remove(message_id, self.queue.name, self.holder, done, outcome)
-
-    def _broken_off(self, _delivery: AnyDelivery, message_id: int) -> None:
-        """It decided before it had all of it: whatever it said, it cannot have used the message."""
-        self.give_back(message_id, failed=True)
-
-    def _released(self, delivery: AnyDelivery, message_id: int) -> None:
-        self.give_back(message_id, failed=False, delivery=delivery, state=RELEASED)
-
-    def _modified(self, delivery: AnyDelivery, message_id: int) -> None:
-        """Message annotations of the outcome are not kept: stored messages are immutable."""
-        remote: Modified = delivery.remote_state
-        if remote.undeliverable_here:
-            self.queue.refuse(message_id, self)
-        failed = remote.delivery_failed is True
-        self.give_back(message_id, failed=failed, delivery=delivery, state=MODIFIED)
-
-    def give_back(
-        self,
-        message_id: int,
-        *,
-        failed: bool,
-        delivery: AnyDelivery | None = None,
-        state: object = None,
-        delay_s: float = 0.0,
-    ) -> None:
-        """Make a message that this link holds available again; answer `delivery` with `state`."""
-        done = None
-        if delivery is not None:
-            settle = partial(self._settle, delivery, state)
-            done = self.broker.links.tracked(self._terminus, settle)
-        queue, holder = self.queue.name, self.holder
+    def give_back(self, message_id: int, *, failed: bool, delay_s: float = 0.0) -> None:
+        """Make a message that this link holds available again."""
         give_back = self.broker.settlement.give_back
-        give_back(message_id, queue, holder, failed=failed, on_done=done, delay_s=delay_s)
+        give_back(message_id, self.queue.name, self.holder, failed=failed, delay_s=delay_s)
 
-    def _settle(self, delivery: AnyDelivery, state: object, error: StoreError | None) -> None:
-        """Confirm to the peer, with its own outcome; after an error nothing is confirmed."""
-        if error is None:
-            self.confirm(delivery, state)
-
-    def confirm(self, delivery: AnyDelivery, state: object) -> None:
+    def confirm(self, delivery: Delivery, state: object) -> None:
         """Settle a delivery with the outcome that the peer chose, now that it is durable."""
         if not self.is_gone:
             delivery.dispose(state)
             self._connection.has_output()
+            if self.resuming is not None:
+                self.resuming.end_if_worked_off()
 
     def caught_up(self) -> None:
         """See `Consumer.caught_up`: a drain is over, unless something is under way."""
@@ -287,11 +232,3 @@ class OutgoingLink:
             self.link.drained()
             self.credit = 0
             self._connection.has_output()
-
-
-_DECISIONS: dict[type, Callable[[OutgoingLink, AnyDelivery, int], None]] = {
-    Accepted: OutgoingLink._accepted,  # noqa: SLF001  # a table of this class's own methods
-    Rejected: OutgoingLink._rejected,  # noqa: SLF001
-    Released: OutgoingLink._released,  # noqa: SLF001
-    Modified: OutgoingLink._modified,  # noqa: SLF001
-}

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from broker_shim.embedded.connection import Connection
@@ -31,7 +32,7 @@ class Peer(asyncio.BufferedProtocol):
     def __init__(
         self,
         loop: Loop,
-        connect: Callable[[Callable[[], None]], Connection],
+        connect: Callable[[Callable[[], None], asyncio.Transport], Connection],
         buffer: memoryview,
         *,
         on_begin: Callable[[Peer], None],
@@ -42,7 +43,8 @@ class Peer(asyncio.BufferedProtocol):
 
         Args:
             loop: The loop.
-            connect: Makes the connection, given what to call when it has output.
+            connect: Makes the connection, given what to call when it has output, and the
+                transport; not before TLS has told who the peer is.
             buffer: Where bytes are read to; free for others when `buffer_updated` returns.
             on_begin: Called once, when it is connected.
             on_output: Have `write` called at the end of this turn.
@@ -50,10 +52,12 @@ class Peer(asyncio.BufferedProtocol):
         """
         self._loop, self._buffer = loop, buffer
         self._on_begin, self._on_end = on_begin, on_end
-        self.connection = connect(lambda: on_output(self))
-        self._buffered_bytes = self.connection.broker.settings.buffered_bytes
+        self._connect = partial(connect, lambda: on_output(self))
+        self.connection: Connection
+        self._buffered_bytes = 0
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
+        self._is_begun = False
         self._is_leaving = False
         self._is_open = False
         self._is_reading = True
@@ -61,6 +65,14 @@ class Peer(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is connected, after TLS if there is any."""
         self._transport = cast("asyncio.Transport", transport)
+        try:
+            self.connection = self._connect(self._transport)
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("a connection could not be served")
+            self._transport.abort()
+            return
+        self._is_begun = True
+        self._buffered_bytes = self.connection.broker.settings.buffered_bytes
         high_bytes = self._buffered_bytes // 4
         self._transport.set_write_buffer_limits(high_bytes, high_bytes // 4)
         self._on_begin(self)
@@ -98,6 +110,8 @@ class Peer(asyncio.BufferedProtocol):
 
     def connection_lost(self, _reason: Exception | None) -> None:
         """The socket is gone."""
+        if not self._is_begun:
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._contain(self.connection.lost)

@@ -20,14 +20,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Accepted
+from broker_shim.embedded.deciding import DECISIONS
 from broker_shim.embedded.links import Held
 from broker_shim.links.terminus import DeliveryState
-from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.resumption import Step, decide, to_tell
 from broker_shim.protocol_1_0.sender import SenderLink
 
 if TYPE_CHECKING:
+    from broker_shim.embedded.delivering import Delivering
     from broker_shim.embedded.outgoing import OutgoingLink
 
 
@@ -71,54 +72,48 @@ def _decided(link: Link, ours: Mapping[bytes, Any]) -> dict[bytes, Step]:
 
 
 @dataclass(eq=False)
-class EarlierDelivery:
-    """A delivery of an earlier attachment, decided about by the receiver's map."""
-
-    tag: bytes
-    remote_state: Any
-    resuming: Resuming
-    is_settled: bool = False
-
-    def dispose(self, state: Any) -> None:
-        """Settle it with the outcome that is durable now, on the link that resumed it."""
-        self.resuming.to_settle.append((self.tag, state))
-        self.resuming.go_on()
-
-
-@dataclass(eq=False)
 class Resuming:
     """Carries out what was decided, for one link.
 
     Attributes:
-        to_settle: (tag, outcome) to be told when nothing else is being sent.
+        owner: The link's endpoint.
+        resumed: What was decided.
         to_send: Messages to send again as the same deliveries, when there is credit.
         kept: What no map said anything of: for the next attach.
     """
 
     owner: OutgoingLink
     resumed: Resumed
-    to_settle: list[tuple[bytes, Any]] = field(default_factory=list)
     to_send: dict[bytes, Held] = field(default_factory=dict)
     kept: dict[bytes, Held] = field(default_factory=dict)
 
     def start(self) -> None:
-        """The link is attached on both sides."""
+        """The link is attached on both sides.
+
+        What the receiver has an outcome of is told by a transfer without payload, unsettled: the
+        receiver forgets it when we settle, which is when its outcome is durable here.
+        """
         for tag, held in self.resumed.held.items():
             step = self.resumed.steps[tag]
             if step is Step.SEND_AGAIN:
                 self.owner.give_back(held.message_id, failed=True)
             elif step is Step.SETTLE:
-                state = (self.owner.link.remote.unsettled or {})[tag]
-                self.owner.decide_earlier(EarlierDelivery(tag, state, self), held.message_id)
+                link = self.owner.link
+                outcome = (link.remote.unsettled or {})[tag]
+                delivery = link.resume(tag, state=outcome)
+                delivery.remote_state = outcome
+                DECISIONS[type(outcome)](self.owner, delivery, held.message_id)
             elif step is Step.RESUME:
                 self.to_send[tag] = held
             else:
                 self.kept[tag] = held
+        self.end_if_worked_off()
 
-    def take(self, count: int) -> list[int]:
-        """Messages to be sent again now, `count` at most."""
-        tags = list(self.to_send)[: max(0, count)]
-        return [self.to_send.pop(tag).message_id for tag in tags]
+    def go_on(self, delivering: Delivering, most: int) -> None:
+        """Send again what there is credit for; `most` messages may be under way."""
+        room = min(self.owner.link.resume_credit, most) - delivering.count
+        for tag in list(self.to_send)[: max(0, room)]:
+            delivering.resume(self.to_send.pop(tag).message_id)
 
     def send_later(self, message_id: int, delay_s: float) -> None:
         """One that was taken could not be sent: when there is credit, or after a delay."""
@@ -130,20 +125,17 @@ class Resuming:
     def _send_after_all(self, message_id: int) -> None:
         self.send_later(message_id, 0.0)
         if self.owner.has_ended:
-            self.owner.end_holding(self.left())
+            self.owner.broker.links.end_holding(self.owner.terminus, self.left())
         self.owner.on_flow()
 
-    def go_on(self) -> None:
-        """Tell the outcomes that wait, unless a large message is being sent."""
+    def end_if_worked_off(self) -> None:
+        """After incomplete maps, detach when all that they named is settled.
+
+        The peer attaches again, with what its map had no room for (AMQP 2.7.3).
+        """
         link = self.owner.link
-        while self.to_settle and not self.owner.is_gone:
-            tag, state = self.to_settle[0]
-            try:
-                link.resume(tag, state=state, settled=True)
-            except InvalidCommand:
-                return  # `on_flow` comes when that is written
-            del self.to_settle[0]
-        self.owner.has_output()
+        if link.is_incomplete and not (link.is_gone or link.unsettled or self.to_send):
+            self.owner.leave()
 
     def left(self) -> dict[bytes, Held]:
         """What is held still, and was not sent again; told once."""

@@ -7,13 +7,14 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker_shim.embedded.bind_address import ListenAddress, listening_socket, parse_listen
+from broker_shim.embedded.bind_address import listening_socket, parse_loopback
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.control import ControlServer
+from broker_shim.embedded.entrance import Entrance, entrance_of
 from broker_shim.embedded.inbox import Inbox
 from broker_shim.embedded.listener import Listener
 from broker_shim.embedded.loop import Loop
@@ -23,8 +24,10 @@ from broker_shim.embedded.recovering import recover
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.errors import InvalidRequest, Locked, StoreError
+from broker_shim.links import LinkRegistry
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
+from broker_shim.store.links import link_stores_of
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import tune_process
 from sparkstore.root import open_root
@@ -47,13 +50,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
-        address = parse_listen(options.listen)
         settings, config = settings_of(options)
         doors = doors_of(options)
         if doors is not None and doors.listen is not None:
-            parse_listen(doors.listen, "--store-listen")
+            parse_loopback(doors.listen, "--store-listen")
+        entrance = entrance_of(options)
     except InvalidRequest as reason:
         return _complain(str(reason), EXIT_USAGE)
+    try:
+        return _open(options, settings, config, entrance, doors)
+    finally:
+        entrance.close()
+
+
+def _open(
+    options: argparse.Namespace,
+    settings: BrokerSettings,
+    config: StoreConfig,
+    entrance: Entrance,
+    doors: Doors | None,
+) -> int:
+    """Open the store and serve it; the exit code."""
     try:
         store = _store(options, config)
     except InvalidRequest as reason:
@@ -64,13 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     if options.no_amqp and doors is not None:
         return _serve_members(store, doors, config, options)
-    return serve(store, settings, address, options, doors)
+    return serve(store, settings, entrance, options, doors)
 
 
 def serve(
     store: MessageStore,
     settings: BrokerSettings,
-    address: ListenAddress,
+    entrance: Entrance,
     options: argparse.Namespace,
     doors: Doors | None = None,
 ) -> int:
@@ -83,11 +100,11 @@ def serve(
         failures.append(error)
         listener.end()
 
-    metrics = Metrics()
+    entrance.guard.counts = metrics = Metrics()
     calls = StoreCalls(store, inbox, fatal)
-    broker = Broker(calls, settings, metrics, loop.later)
+    broker = Broker(calls, settings, metrics, loop.later, LinkRegistry(*link_stores_of(store)))
     try:
-        listening = listening_socket(address)
+        listening = listening_socket(entrance.address)
         recover(store, broker)
         service = None if doors is None else _service(store, doors, settings.max_message_bytes)
     except (OSError, StoreError, TimeoutError) as reason:
@@ -95,13 +112,13 @@ def serve(
         store.close()
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     tune_process()
-    listener.listen(broker, listening)
-    _handle_signals(loop, listener, metrics)
+    listener.listen(broker, listening, entrance.guard)
+    _handle_signals(loop, listener, metrics, lambda: _reload(entrance, listener, options))
     _report(loop, metrics, options.metrics_file)
     _probe(loop, calls)
-    port = listening.getsockname()[1]
     control = _control(options, loop, broker)
-    _announce([f"amqp://{address.url_host}:{port}", *(service.urls if service else [])], options)
+    url = entrance.open(listening.getsockname()[1])
+    _announce([url, *(service.urls if service else [])], options)
     listener.run()
     for served in (service, control):
         if served is not None:
@@ -149,7 +166,9 @@ def _control(options: argparse.Namespace, loop: Loop, broker: Broker) -> Control
         return None
 
 
-def _handle_signals(loop: Loop, listener: Listener, metrics: Metrics) -> None:
+def _handle_signals(
+    loop: Loop, listener: Listener, metrics: Metrics, reload: Callable[[], None]
+) -> None:
     def stop(number: signal.Signals) -> None:
         _log.info("%s: stopping", number.name)
         listener.stop()
@@ -157,6 +176,12 @@ def _handle_signals(loop: Loop, listener: Listener, metrics: Metrics) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.asyncio.add_signal_handler(number, stop, number)
     loop.asyncio.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", metrics.line()))
+    loop.asyncio.add_signal_handler(signal.SIGHUP, reload)
+
+
+def _reload(entrance: Entrance, listener: Listener, options: argparse.Namespace) -> None:
+    entrance.reload(options)
+    listener.end_unknown()
 
 
 def _report(loop: Loop, metrics: Metrics, file: Path | None) -> None:
@@ -198,7 +223,7 @@ def _service(
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
     assert isinstance(store, DeltaMessageStore)
-    opened = doors.open(lambda text: listening_socket(parse_listen(text, "--store-listen")))
+    opened = doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
     return Service(store, opened, max_message_bytes, is_shared=is_shared)
 
 

@@ -17,6 +17,7 @@ from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.protocol_1_0.events import LinkDetached
 from broker_shim.protocol_1_0.link import Link
+from broker_shim.protocol_1_0.session import Session
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -78,10 +79,11 @@ class Served:
             event.link.detach(closed=event.is_closed, error=error)
             self._connection.has_output()
 
-    def end_session(self, links: Iterable[Link]) -> None:
-        """A session ended, and these links with it."""
-        ended = list(links)
-        self._end_all(ended, self._links.session_ended(self._connection, ended))
+    def end_session(self, session: Session) -> None:
+        """A session ended, its links with it."""
+        ended = list(session.links)
+        over = self._links.session_ended(self._connection, session.channel, ended)
+        self._end_all(ended, over)
 
     def lost(self) -> None:
         """All links are gone; the peer may still be told."""

@@ -61,14 +61,20 @@ class BrokerSettings:
         max_message_bytes: A link that sends a larger one is detached. Set from the store's limit.
         max_frame_bytes: Largest frame we take, at least 512.
         session_bytes: How much of a session's incoming bytes may wait in memory.
+        max_unfinished_bytes: Of messages that have not come whole, in memory, of one connection; at
+            least one message of `max_message_bytes` may be.
+        max_links: Links of one session.
         max_sessions: Sessions of one connection, at most 65,535.
         max_connections: More are closed as they come.
+        max_connections_per_user: Of one user; anonymous clients are one user.
+        max_half_open: Connections that have not opened yet; more are closed as they come. A quarter
+            of them may be one address', unless that is this machine.
         idle_timeout_s: A connection that is silent for so long is closed.
         handshake_timeout_s: A connection that has not opened after so long is closed.
         buffered_bytes: A session with more than this to write gets no further deliveries.
         max_transactions: Open transactions of one connection.
         max_transaction_operations: Messages sent and settled in one transaction.
-        max_transaction_bytes: Of messages in one transaction that wait in memory for its commit.
+        max_transaction_bytes: Of messages that wait in memory for commits of one connection.
         transaction_timeout_s: A transaction is rolled back so long after its first operation.
         probe_interval_s: How often a link is given a message to try while the store is unavailable.
         stop_timeout_s: How long a clean stop waits for what is under way.
@@ -83,8 +89,12 @@ class BrokerSettings:
     max_message_bytes: int = 128 * _MIB
     max_frame_bytes: int = 32 * 1024
     session_bytes: int = 8 * _MIB
+    max_unfinished_bytes: int = 256 * _MIB
+    max_links: int = 1024
     max_sessions: int = 256
     max_connections: int = 1000
+    max_connections_per_user: int = 1000
+    max_half_open: int = 500
     idle_timeout_s: float = 60.0
     handshake_timeout_s: float = 10.0
     buffered_bytes: int = 4 * _MIB
@@ -99,7 +109,11 @@ class BrokerSettings:
         for name, least, most in (
             ("credit", 1, 1_000_000),
             ("max_frame_bytes", 512, 1 << 30),
+            ("max_links", 1, 1 << 20),
             ("max_sessions", 1, 65_535),
+            ("max_connections", 1, 1 << 20),
+            ("max_connections_per_user", 1, 1 << 20),
+            ("max_half_open", 1, 1 << 20),
             ("max_transactions", 1, 1_000_000),
             ("max_transaction_operations", 1, 10_000_000),
             ("max_transaction_bytes", 1, 1 << 40),

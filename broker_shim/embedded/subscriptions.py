@@ -13,6 +13,7 @@ the client id, and the link's name:
 
 A shared subscription is a terminus that several links stand for; its key is that of its first
 link, without a container if it is everybody's. The last two are those that are not durable.
+Everybody is every client of one user, where users are told apart (`owners`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple
 
+from broker_shim.embedded.owners import shared
 from broker_shim.links import LinkKey, Role
 
 DELIMITER = "|"
 """Between the name of a subscription and what Qpid JMS adds to it."""
-
-_ANYBODY = ""
+PREFIX = "subscription."
+"""Of the names of subscriptions' queues."""
 
 
 class Subscription(NamedTuple):
@@ -52,20 +54,21 @@ def subscription_of(
     name, _, _ = key.name.partition(DELIMITER)
     suffix = ("global" if is_global else "", "" if is_durable else "volatile")
     name = DELIMITER.join([name, *filter(None, suffix)])
-    container = _ANYBODY if is_global else key.remote_container_id
-    shared = LinkKey(container, name, Role.SENDER)
-    return Subscription(shared, is_shared=True, is_volatile=not is_durable)
+    container = shared(key.remote_container_id) if is_global else key.remote_container_id
+    together = LinkKey(container, name, Role.SENDER)
+    return Subscription(together, is_shared=True, is_volatile=not is_durable)
 
 
 def looked_up(key: LinkKey, desired: Container[str]) -> LinkKey:
     """Whose terminus is meant by an attach without a source (how JMS unsubscribes)."""
     is_global = "global" in desired and "shared" in desired
-    return key._replace(remote_container_id=_ANYBODY) if is_global else key
+    everybody = shared(key.remote_container_id)
+    return key._replace(remote_container_id=everybody) if is_global else key
 
 
 def queue_of(key: LinkKey) -> str:
     """The name of a subscription's queue: two subscriptions never have the same."""
-    return f"subscription.{_escaped(key.remote_container_id)}.{_escaped(key.name)}"
+    return f"{PREFIX}{_escaped(key.remote_container_id)}.{_escaped(key.name)}"
 
 
 def _escaped(text: str) -> str:

@@ -15,7 +15,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.embedded.local_transaction import LocalTransaction
 from broker_shim.errors import StoreError
 from broker_shim.transactions.refusals import TransactionRefused, too_many, unknown
-from broker_shim.transactions.standing import Standing, TransactionLimits
+from broker_shim.transactions.standing import Memory, Standing, TransactionLimits
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
@@ -33,6 +33,7 @@ class Transactions:
             settings.max_transaction_bytes,
             settings.transaction_timeout_s,
         )
+        self._memory = Memory()
         self._open: dict[bytes, LocalTransaction] = {}
 
     def declare(self, owner: object) -> bytes:
@@ -44,7 +45,7 @@ class Transactions:
         if len(self._open) >= self._limits.open_count:
             raise too_many(self._limits.open_count)
         txn_id = uuid4().bytes
-        standing = Standing(txn_id, self._limits)
+        standing = Standing(txn_id, self._limits, self._memory)
         self._open[txn_id] = LocalTransaction(self._broker, standing, owner, self._clock)
         return txn_id
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
-from broker_shim.embedded.headers import HEADERS, Amqp10Session
+from broker_shim.embedded.headers import Amqp10Session
 from broker_shim.embedded.large_delivery import LargeDelivery
 from broker_shim.embedded.taking import Taken
 from broker_shim.protocol_1_0.deliveries import Delivery
@@ -48,7 +48,7 @@ class Wire:
         """
         if taken.expires_at != header.expires_at:
             header = header._replace(expires_at=taken.expires_at)
-        around = HEADERS.of(header).for_session(Amqp10Session(failures, now_us))
+        around = Amqp10Session(failures, now_us).framing(header)
         settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
         if taken.is_large:
             first = self._start(tag, (around.lead,), settled=settled, more=True, waits=waits)
@@ -67,7 +67,7 @@ class Wire:
     ) -> Delivery:
         """A new delivery, or the same one again if the link brought it from before."""
         if tag in self._link.earlier:
-            return self._link.resume(tag, pieces, settled=settled, more=more)
+            return self._link.resume(tag, pieces, settled=settled, more=more, waits=waits)
         return self._link.transfer(tag, pieces, settled=settled, more=more, waits=waits)
 
     def go_on(self, room_bytes: int) -> bool:

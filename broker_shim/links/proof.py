@@ -21,8 +21,6 @@ that settles, have forgotten it (see `embedded`).
 
 from __future__ import annotations
 
-from collections import deque
-
 
 class Answers:
     """The answers of one attachment that are not proved read."""
@@ -30,7 +28,7 @@ class Answers:
     def __init__(self) -> None:
         self._allowed = 0
         self._started = 0
-        self._unproved: deque[tuple[int, bytes]] = deque()
+        self._unproved: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         """Answers not proved read."""
@@ -46,12 +44,20 @@ class Answers:
 
     def answered(self, tag: bytes) -> None:
         """The end of a delivery was written, settled."""
-        self._unproved.append((self._allowed, tag))
+        self._unproved[tag] = self._allowed
+
+    def forget(self, tag: bytes) -> None:
+        """The sender has settled this one, or uses its tag again: nothing is left to prove."""
+        self._unproved.pop(tag, None)
 
     def proved(self) -> list[bytes]:
         """Tags whose answers were read, oldest first; each is told once."""
         tags = []
         # Invariant: what was allowed only rises, so the oldest answer is proved first.
-        while self._unproved and self._unproved[0][0] < self._started:
-            tags.append(self._unproved.popleft()[1])
+        for tag, allowed in self._unproved.items():
+            if allowed >= self._started:
+                break
+            tags.append(tag)
+        for tag in tags:
+            del self._unproved[tag]
         return tags

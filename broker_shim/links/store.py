@@ -34,7 +34,10 @@ class LinkStore(Protocol):
         """
 
     def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
-        """Keep a terminus, or replace what is kept of it; and that a link is attached."""
+        """Keep a terminus, or replace what is kept of it; and that a link is attached.
+
+        Its durability is CONFIGURATION at least, and what this store can keep.
+        """
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """Keep that no link is attached any more; if `closed`, forget the terminus.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from broker_shim.amqp_1_0.composites import COMPOSITES, PROVIDERS, Composite
+from broker_shim.amqp_1_0.composites import COMPOSITES, PROVIDERS, Composite, Transfer
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.amqp_1_0.primitives import ENCODINGS
 from broker_shim.protocol_1_0.errors import DecodeError, InvalidCommand
@@ -22,6 +22,7 @@ from broker_shim.protocol_1_0.reading import (
     compound_at,
     unreadable,
 )
+from broker_shim.protocol_1_0.transfers import quick_reader
 from broker_shim.protocol_1_0.values import Array
 from broker_shim.protocol_1_0.writing import (
     BY_CLASS,
@@ -235,3 +236,4 @@ _LAYOUTS: dict[type[Composite], _Layout] = {cls: _layout(cls) for cls in COMPOSI
 for _cls in COMPOSITES.values():
     KNOWN[_cls.CODE] = KNOWN[_cls.DESCRIPTOR] = _reader(_cls)
     BY_CLASS[_cls] = _written
+KNOWN[Transfer.CODE] = KNOWN[Transfer.DESCRIPTOR] = quick_reader(KNOWN[Transfer.CODE])

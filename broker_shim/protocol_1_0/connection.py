@@ -78,6 +78,11 @@ class Connection:
         return self._state is ConnectionState.END or self._greeting.is_refused
 
     @property
+    def is_opened(self) -> bool:
+        """True once our open was written."""
+        return self._output.is_opened
+
+    @property
     def is_closed(self) -> bool:
         """True once nothing more can be said: close was written, or the connection is over."""
         return self._output.is_closed or self._greeting.is_refused

@@ -65,8 +65,8 @@ class Link:
     @property
     def is_gone(self) -> bool:
         """True once either side detached, or the session ended: nothing more is sent on it."""
-        is_attached = self._state in {EndpointState.BEGUN, EndpointState.ACTIVE}
-        return not is_attached or not self.port.is_open
+        state = self._state  # asked several times for each message
+        return not (self.port.is_open and (state is _ACTIVE or state is _BEGUN))
 
     @property
     def is_answered(self) -> bool:
@@ -171,6 +171,8 @@ class Link:
             raise InvalidCommand("the link's session has ended")
         if not self.port.is_answered:
             raise InvalidCommand("begin the session first")
+        if step is _USED and self._state is _ACTIVE:
+            return _ACTIVE  # as the table says: the short way
         return after_sent(ENDPOINT, self._state, step)
 
     def _ended(self) -> None:
@@ -197,3 +199,6 @@ class Link:
             self.is_incomplete |= attach.incomplete_unsettled
         self.port.emit(attach)
         self._is_answered = True
+
+
+_BEGUN, _ACTIVE, _USED = EndpointState.BEGUN, EndpointState.ACTIVE, EndpointStep.USED

@@ -101,6 +101,8 @@ class SessionPort:
 
     def enqueue(self, outgoing: Outgoing) -> None:
         """Send a piece of a delivery as soon as the session's window has room."""
+        if not self._waiting and self._may_send(outgoing) and self._send_frame(outgoing):
+            return  # most often: nothing waits, and it fits one frame
         self._waiting.append(outgoing)
         self.waiting_bytes += outgoing.size
         self.pump()
@@ -116,11 +118,14 @@ class SessionPort:
         while self._waiting and self.outgoing.left:
             outgoing = self._waiting[0]
             link = outgoing.delivery.link
-            if link in held_links or outgoing.waits_for_credit:
+            if link in held_links or not self._may_send(outgoing):
                 held.append(self._waiting.popleft())
                 held_links.add(link)
-            else:
-                self._send_frame(outgoing)
+                continue
+            size = outgoing.size
+            if self._send_frame(outgoing):
+                self._waiting.popleft()
+            self.waiting_bytes -= size - outgoing.size
         self._waiting.extendleft(reversed(held))
 
     def withdraw(self, delivery: Delivery) -> None:
@@ -208,8 +213,15 @@ class SessionPort:
         self._waiting = deque(waiting)
         self.waiting_bytes = sum(each.size for each in self._waiting)
 
-    def _send_frame(self, outgoing: Outgoing) -> None:
-        """Send one frame; ids are given with the first one: peers expect them without gaps."""
+    def _may_send(self, outgoing: Outgoing) -> bool:
+        """True if a frame of it may go now."""
+        return self.outgoing.left > 0 and not outgoing.waits_for_credit
+
+    def _send_frame(self, outgoing: Outgoing) -> bool:
+        """Send one frame; True if that was all of it.
+
+        Ids are given with the first frame of a delivery: peers expect them without gaps.
+        """
         delivery = outgoing.delivery
         if delivery.delivery_id is None:
             delivery.delivery_id = self._next_delivery_id
@@ -219,7 +231,4 @@ class SessionPort:
             if not outgoing.is_free:
                 outgoing.credit.sent()
         self.outgoing.take()
-        size = outgoing.size
-        if outgoing.send_frame(self._output, self.channel):
-            self._waiting.popleft()
-        self.waiting_bytes -= size - outgoing.size
+        return outgoing.send_frame(self._output, self.channel)

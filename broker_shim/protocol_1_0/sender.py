@@ -26,12 +26,16 @@ class SenderLink(Link):
 
     What is handed over waits here while the session's window is shut; as only `credit` deliveries
     can be handed over, the caller bounds what waits.
+
+    Attributes:
+        flow_properties: Of the peer's last flow.
     """
 
     is_receiver = False
 
     def __init__(self, port: SessionPort, remote: Attach) -> None:
         super().__init__(port, remote)
+        self.flow_properties: dict[Any, Any] | None = None
         self._credit = SenderCredit()
         self._current: Delivery | None = None
         self._current_is_settled = False
@@ -180,6 +184,7 @@ class SenderLink(Link):
 
     def received_flow(self, flow: Flow) -> None:
         """The peer gave credit."""
+        self.flow_properties = flow.properties
         if flow.link_credit is not None:
             self._credit.told(flow.delivery_count, flow.link_credit, drain=flow.drain)
         self.port.tell(FlowReceived(self))

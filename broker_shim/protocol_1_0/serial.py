@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import heapq
 
-_WRAP = 1 << 32
+WRAP = 1 << 32
 _HALF = 1 << 31
 
 
 def plus(number: int, count: int) -> int:
     """`number` moved on, or back by a negative count."""
-    return (number + count) % _WRAP
+    return (number + count) % WRAP
 
 
 def distance(first: int, second: int) -> int:
     """How far `second` lies after `first`, in [-2³¹, 2³¹): negative if it lies before."""
-    return (second - first + _HALF) % _WRAP - _HALF
+    return (second - first + _HALF) % WRAP - _HALF
 
 
 class FreeNumbers:

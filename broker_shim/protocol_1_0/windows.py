@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_shim.amqp_1_0.definitions import SessionError
 from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
-from broker_shim.protocol_1_0.serial import distance, plus
+from broker_shim.protocol_1_0.serial import WRAP, distance
 
 
 class IncomingWindow:
@@ -36,7 +36,7 @@ class IncomingWindow:
             text = f"a transfer beyond the session's window of {self.size}"
             raise ProtocolViolation(SessionError.WINDOW_VIOLATION, text, Scope.SESSION)
         self.left -= 1
-        self.next_id = plus(self.next_id, 1)
+        self.next_id = (self.next_id + 1) % WRAP
 
     def reopen(self) -> None:
         """All of it is free again, as the peer was told."""
@@ -58,7 +58,7 @@ class OutgoingWindow:
     def take(self) -> None:
         """A transfer frame goes."""
         self.left -= 1
-        self.next_id = plus(self.next_id, 1)
+        self.next_id = (self.next_id + 1) % WRAP
 
     def told(self, next_incoming_id: int | None, window: int) -> None:
         """The peer told how it stands; a peer that has seen no begin of ours tells no id."""

@@ -89,10 +89,22 @@ def read_token(path: Path) -> str:
 
 def is_our_user(peer: socket.socket) -> bool:
     """True for a peer on a unix socket that is our own user, or root."""
+    _pid, uid = _credentials(peer)
+    return uid in {0, os.getuid()}
+
+
+def process_of(peer: socket.socket) -> str:
+    """Who is at the other end of a unix socket, for the audit log."""
+    pid, uid = _credentials(peer)
+    return f"local uid={uid} pid={pid}"
+
+
+def _credentials(peer: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end."""
     size = struct.calcsize("3i")
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    _pid, uid, _gid = struct.unpack("3i", credentials)
-    return uid in {0, os.getuid()}
+    pid, uid, _gid = struct.unpack("3i", credentials)
+    return pid, uid
 
 
 def _check_folder(folder: Path) -> None:

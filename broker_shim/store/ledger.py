@@ -10,7 +10,7 @@ The caller holds the store's lock around a decision, the append of its records t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 from broker_shim.durability import TerminusDurability
@@ -195,7 +195,7 @@ class Ledger(LinkLedger):
         record = records.message_released(self.now_us(), queue, message_id, count)
         return Step(record, entry.position > 0)
 
-    def apply(self, steps: list[Step], position: int) -> None:
+    def apply(self, steps: Sequence[Step], position: int) -> None:
         """Make steps true; `position` is that of the first that is kept."""
         for step in steps:
             if step.message is not None:

@@ -223,9 +223,12 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
                 self._sink.finish(on_complete, refusal)
 
     def _take(self, decided: list[Step] | Step, on_complete: OnComplete) -> None:
-        steps = decided if isinstance(decided, list) else [decided]
-        kept = [step.record for step in steps if step.is_kept]
-        self._ledger.apply(steps, self._sink.append(kept, on_complete))
+        if isinstance(decided, list):
+            kept = [step.record for step in decided if step.is_kept]
+            self._ledger.apply(decided, self._sink.append(kept, on_complete))
+        else:  # most often
+            one = (decided.record,) if decided.is_kept else ()
+            self._ledger.apply((decided,), self._sink.append(one, on_complete))
 
     def _later(
         self,

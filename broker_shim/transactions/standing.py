@@ -41,7 +41,8 @@ class TransactionLimits:
     Attributes:
         open_count: Transactions of one connection at a time.
         operation_count: Messages sent and messages settled in one transaction.
-        content_bytes: Of messages in one transaction that wait in memory for its commit.
+        content_bytes: Of messages that wait in memory for the commit of a transaction of one
+            connection, all of these together.
         timeout_s: From its first operation to its discharge. An empty one may stay open: clients
             declare the next one before they need it.
     """
@@ -50,6 +51,17 @@ class TransactionLimits:
     operation_count: int
     content_bytes: int
     timeout_s: float
+
+
+@dataclass(slots=True)
+class Memory:
+    """What waits for commits of one connection.
+
+    Attributes:
+        content_bytes: Of messages, in all transactions that are not over.
+    """
+
+    content_bytes: int = 0
 
 
 class Standing:
@@ -63,13 +75,14 @@ class Standing:
         limits: What it may take.
     """
 
-    def __init__(self, txn_id: bytes, limits: TransactionLimits) -> None:
+    def __init__(self, txn_id: bytes, limits: TransactionLimits, memory: Memory) -> None:
         self.txn_id = txn_id
         self.state = TransactionState.OPEN
         self.refusal: TransactionRefused | None = None
         self.operation_count = 0
-        self._content_bytes = 0
         self.limits = limits
+        self._memory = memory
+        self._content_bytes = 0
         self._began_at_s: float | None = None
 
     def take(self, content_bytes: int, now_s: float) -> None:
@@ -84,10 +97,12 @@ class Standing:
         limits = self.limits
         self.operation_count += 1
         self._content_bytes += content_bytes
+        self._memory.content_bytes += content_bytes
         if self.operation_count > limits.operation_count:
             self.spoil(rolled_back(f"more than {limits.operation_count} operations in it"))
-        elif self._content_bytes > limits.content_bytes:
-            self.spoil(rolled_back(f"more than {limits.content_bytes} bytes of messages in it"))
+        elif self._memory.content_bytes > limits.content_bytes:
+            most = limits.content_bytes
+            self.spoil(rolled_back(f"more than {most} bytes wait for commits of this connection"))
         if self.refusal is not None:
             raise self.refusal
 
@@ -115,8 +130,10 @@ class Standing:
         self.state = TransactionState.COMMITTING
 
     def end(self) -> None:
-        """It is committed or rolled back."""
+        """It is committed or rolled back; may be called twice."""
         self.state = TransactionState.OVER
+        self._memory.content_bytes -= self._content_bytes
+        self._content_bytes = 0
 
     def _check_open(self) -> None:
         if self.refusal is not None:

@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import fields
 
 from broker_shim.embedded.settings import BrokerSettings, read_settings
+from broker_shim.security.settings import SecuritySettings, read_security
 from sparkstore.config import StoreConfig, read_config
 from tests.architecture.source import TOP
 
@@ -23,3 +24,9 @@ def test_the_file_tells_every_setting_of_the_broker_with_its_default() -> None:
     assert read_settings(FILE) == BrokerSettings()
     told = tomllib.loads(FILE.read_text())["broker"]
     assert set(told) == {field.name for field in fields(BrokerSettings)} - SET_FROM_THE_STORE
+
+
+def test_the_file_tells_every_setting_of_security_with_its_default() -> None:
+    assert read_security(FILE) == SecuritySettings()
+    told = tomllib.loads(FILE.read_text())["security"]
+    assert set(told) == {field.name for field in fields(SecuritySettings)}

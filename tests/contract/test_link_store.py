@@ -77,8 +77,8 @@ def test_a_terminus_is_there_after_the_store_was_opened_again_exactly_as_it_was(
 
 
 def test_either_end_may_be_missing(home: Home) -> None:
-    only_source = LinkTerms(Role.SENDER, Source("a"), None)
-    only_target = LinkTerms(Role.RECEIVER, None, Target("b"))
+    only_source = LinkTerms(Role.SENDER, Source("a", TerminusDurability.CONFIGURATION), None)
+    only_target = LinkTerms(Role.RECEIVER, None, Target("b", TerminusDurability.CONFIGURATION))
     done(home.store.attach, sender("s"), only_source)
     done(home.store.attach, receiver("r"), only_target)
     expected = {sender("s"): only_source, receiver("r"): only_target}

@@ -145,11 +145,16 @@ class Program:
         """Open its connection; to a forwarder, one that the library itself opens again.
 
         Args:
-            broker: Where.
-            options: Of some clients: `transacted`, all it does is in a transaction; `prefetch`.
+            broker: Where to.
+            options: `ca`, `certificate`, `key`, `mechanism`, `user`, `password`; of some clients
+                `transacted`, all it does is in a transaction, and `prefetch`.
         """
         again = {"reconnect": True} if isinstance(broker, Forwarder) else {}
-        self.tell("connect", host="127.0.0.1", port=broker.port, **again, **options)
+        told = {
+            name: value if isinstance(value, bool | int) else str(value)
+            for name, value in options.items()
+        }
+        self.tell("connect", host="127.0.0.1", port=broker.port, **again, **told)
 
     def disconnect(self) -> None:
         """Close its connection, whatever state that is in."""

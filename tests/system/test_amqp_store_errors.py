@@ -16,8 +16,11 @@ from proton import Message
 from broker_shim.completion import OnComplete
 from broker_shim.embedded import serve
 from broker_shim.embedded.bind_address import parse_listen
+from broker_shim.embedded.entrance import Entrance
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.errors import Fenced, StoreError, Unavailable
+from broker_shim.security.guard import Guard
+from broker_shim.security.settings import SecuritySettings
 from broker_shim.store.interface import Message as StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 from tests.system.clients import TIMEOUT_S, Pipelined, connected, take
@@ -67,7 +70,7 @@ def run(
             urls.extend(found)
             announced.set()
 
-        def handle_signals(_loop: object, listener: Any, _metrics: object) -> None:
+        def handle_signals(_loop: object, listener: Any, *_others: object) -> None:
             stops.append(listener.stop)
 
         def run_client() -> None:
@@ -84,7 +87,8 @@ def run(
         thread = threading.Thread(target=run_client)
         thread.start()
         settings = BrokerSettings(probe_interval_s=0.01)
-        code = serve.serve(store, settings, parse_listen("127.0.0.1:0"), OPTIONS)
+        entrance = Entrance(parse_listen("127.0.0.1:0"), Guard(SecuritySettings()))
+        code = serve.serve(store, settings, entrance, OPTIONS)
         thread.join(TIMEOUT_S)
         if failures:
             raise failures[0]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import logging
+import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from broker_shim.amqp_1_0.composites import Begin, Flow, Open
 from broker_shim.embedded import listener
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.connection import Connection
@@ -21,6 +24,7 @@ from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.protocol_1_0.frames import EMPTY_FRAME, encoded_frame
 from broker_shim.store.memory import MemoryMessageStore
 
 AMQP = b"AMQP\x00\x01\x00\x00"
@@ -45,14 +49,14 @@ class Scarce(socket.socket):
 class Served:
     """A listener over a store in memory, and the port that it is at."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: BrokerSettings = BrokerSettings()) -> None:  # noqa: B008
         self.inbox = Inbox()
         self.loop = Loop(self.inbox)
         self.store = MemoryMessageStore()
         self.listener = Listener(self.loop)
         calls = StoreCalls(self.store, self.inbox, lambda _error: self.listener.end())
 
-        self.broker = Broker(calls, BrokerSettings(), Metrics(), self.loop.later)
+        self.broker = Broker(calls, settings, Metrics(), self.loop.later)
         self.listening = Scarce(socket.AF_INET)
         self.listening.bind(("127.0.0.1", 0))
         self.listening.listen()
@@ -204,3 +208,46 @@ def test_what_a_call_found_to_hand_out_does_not_wait_for_the_next_event(
     served.loop.later(0.01, lambda: turns.append("call"))
     served.listener.run()
     assert turns[turns.index("call") + 1] == "dispatch"
+
+
+def test_a_peer_hears_of_us_as_often_as_it_asked_for(served: Served) -> None:
+    def client() -> None:
+        with served.connect() as peer:
+            greet(peer)
+            peer.sendall(encoded_frame(Open("c", idle_time_out=100)))
+            said = b""
+            while EMPTY_FRAME not in said:
+                said += peer.recv(4096)
+
+    began_s = time.monotonic()
+    served.run_while(client)
+    assert time.monotonic() - began_s < TIMEOUT_S / 10
+
+
+def test_a_peer_that_asks_and_does_not_read_is_not_read_either_until_it_reads() -> None:
+    buffered_bytes = 1 << 16
+    served = Served(BrokerSettings(buffered_bytes=buffered_bytes))
+    ask = encoded_frame(Flow(0, 1, 0, 1, echo=True)) * 1_000
+    most: list[int] = []
+
+    def client() -> None:
+        with served.connect() as peer:
+            greet(peer)
+            begin = Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1)
+            peer.sendall(encoded_frame(Open("c")) + encoded_frame(begin))
+            peer.recv(4096)
+            (ours,) = served.listener._peers
+            left = b""
+            while ours._is_reading:
+                if select.select([], [peer], [], 0.01)[1]:
+                    left = left or ask
+                    left = left[peer.send(left, socket.MSG_DONTWAIT) :]
+            most.append(ours._transport.get_write_buffer_size())
+            while not ours._is_reading:
+                peer.recv(1 << 16)
+
+    served.run_while(client)
+    served.listener.close()
+    served.store.close()
+    served.inbox.close()
+    assert 2 * buffered_bytes < most[0] < 2 * buffered_bytes + 2 * listener._READ_BYTES

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.addressing.bindings import AddressManager
+from broker_shim.addressing.topics import TopicBindings
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import (
     AnonymousNode,
@@ -18,7 +19,7 @@ from broker_shim.embedded.address import (
     node_of,
     refusal_to_create,
 )
-from broker_shim.embedded.routing import FanoutBindings, Router, TopicBindings
+from broker_shim.embedded.routing import FanoutBindings, Router
 from broker_shim.embedded.settings import read_settings
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import BindingKey, Exchange, Queue

@@ -13,7 +13,7 @@ import pytest
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded import outgoing
+from broker_shim.embedded import deciding, outgoing
 from broker_shim.embedded.amqp_message import parse
 from broker_shim.embedded.backlog import Cursor
 from broker_shim.embedded.broker import Broker
@@ -303,7 +303,7 @@ def test_a_decision_that_fails_leaves_the_message_to_be_given_back(
     link = bench.receiver(credit=1)
     bench.exchange()
     (delivery,) = received(link)
-    monkeypatch.setattr(outgoing, "rejection", failing)
+    monkeypatch.setattr(deciding, "rejection", failing)
     delivery.update(proton.Delivery.REJECTED)
     bench.to_broker()
     bench.ours.lost()

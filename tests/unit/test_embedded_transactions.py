@@ -11,10 +11,13 @@ import pytest
 from cproton import pn_data_clear, pn_delivery_local, pn_disposition_data
 from proton import Delivery, Described, Endpoint, Message, symbol
 
+from broker_shim.amqp_1_0.composites import Flow
+from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.routing import DEFAULT_EXCHANGES
+from broker_shim.embedded.recovering import recover
 from broker_shim.errors import StoreError, Unavailable
+from broker_shim.protocol_1_0.frames import encoded_frame
 from broker_shim.store.interface import MessageStore, Queue, TransactionContext
 from broker_shim.store.memory import MemoryMessageStore
 from tests.unit.test_embedded_sending import Bench, received
@@ -41,14 +44,13 @@ class FailingCommits(MemoryMessageStore):
 
 
 class Client(Bench):
-    """A broker with a queue q, and a client with a coordinator, a sender and a receiver."""
+    """A broker that has started on a store, with a queue q; a client with a coordinator."""
 
     def __init__(self, store: MessageStore, **arguments: Any) -> None:
         super().__init__(store)
         self.store = store
+        recover(store, self.broker)
         self.broker.create_queue(Queue("q", arguments=arguments), lambda _error: None)
-        for name, kind in DEFAULT_EXCHANGES.items():
-            self.broker.router.add_exchange(name, kind)
         self.run()
         self._tags = 0
         self.coordinator = self.coordinate()
@@ -96,11 +98,12 @@ class Client(Bench):
         self.exchange()
         return delivery
 
-    def publish_one(self, body: object, **more: Any) -> None:
+    def publish_one(self, body: object, link: Any = None, **more: Any) -> None:
         """Send a message in no transaction."""
-        self.sender.delivery(self.tag())
-        self.sender.send(bytes(Message(body, durable=True, **more).encode()))
-        self.sender.advance()
+        link = link or self.sender
+        link.delivery(self.tag())
+        link.send(bytes(Message(body, durable=True, **more).encode()))
+        link.advance()
         self.exchange()
 
     def post(self, txn_id: bytes, body: object, link: Any = None, **more: Any) -> Delivery:
@@ -359,6 +362,17 @@ def test_consuming_in_a_transaction_that_was_spoiled_waits_for_its_end(client: C
     assert received(receiver) == []
     assert refused_with(client.discharge(txn_id)) == ROLLBACK
     assert len(received(receiver)) == 1
+
+
+def test_receiving_in_a_transaction_is_refused(client: Client) -> None:
+    client.publish(1, 10)
+    receiver = client.receiver()
+    txn_id = client.declare()
+    flow = Flow(0, 100, 0, 100, 2, 0, 1, properties={Symbol("txn-id"): txn_id})
+    client.ours.receive(encoded_frame(flow, 0))
+    client.exchange()
+    assert receiver.remote_condition.name == "amqp:not-implemented"
+    assert received(receiver) == []
 
 
 def test_an_unknown_transaction_ends_the_link_that_names_it(client: Client) -> None:

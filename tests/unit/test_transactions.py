@@ -10,7 +10,7 @@ from broker_shim.protocol_1_0.errors import DecodeError
 from broker_shim.protocol_1_0.writing import write
 from broker_shim.transactions.commands import read_command
 from broker_shim.transactions.refusals import TransactionRefused, rolled_back
-from broker_shim.transactions.standing import Standing, TransactionLimits, TransactionState
+from broker_shim.transactions.standing import Memory, Standing, TransactionLimits, TransactionState
 
 LIMITS = TransactionLimits(open_count=2, operation_count=3, content_bytes=100, timeout_s=10.0)
 VALUE = b"\0\x53\x77"
@@ -18,7 +18,7 @@ UNKNOWN, ROLLBACK = "amqp:transaction:unknown-id", "amqp:transaction:rollback"
 
 
 def standing() -> Standing:
-    return Standing(b"t", LIMITS)
+    return Standing(b"t", LIMITS, Memory())
 
 
 def condition_of(refused: pytest.ExceptionInfo[TransactionRefused]) -> str:
@@ -91,6 +91,20 @@ def test_one_that_takes_too_much_is_spoiled(count: int, content_bytes: int) -> N
         it.take(1, 0.0)
     assert condition_of(refused) == ROLLBACK
     assert it.state is TransactionState.SPOILED
+
+
+def test_the_transactions_of_a_connection_share_its_memory_until_they_are_over() -> None:
+    memory = Memory()
+    first, second, third = (Standing(name, LIMITS, memory) for name in (b"1", b"2", b"3"))
+    first.take(90, 0.0)
+    with pytest.raises(TransactionRefused, match="100 bytes"):
+        second.take(20, 0.0)
+    second.end()
+    third.take(10, 0.0)
+    first.end()
+    first.end()
+    third.take(90, 0.0)
+    assert memory.content_bytes == 100
 
 
 def test_the_first_reason_is_what_a_spoiled_one_is_refused_with() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import proton
-from proton import Data, Delivery, Described, Handler, Message
+from proton import Data, Delivery, Described, Handler, Message, SSLDomain
 from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
 TIMEOUT_S, CLOSE_S = 30, 1
@@ -196,9 +196,22 @@ class Client:
         self._receiver: BlockingReceiver | None = None
         self._held = _Held()
 
-    def connect(self, host: str, port: int) -> dict[str, Any]:
+    def connect(self, host: str, port: int, **security: str) -> dict[str, Any]:
         """Open a connection."""
-        self._connection = BlockingConnection(f"amqp://{host}:{port}", timeout=TIMEOUT_S)
+        scheme, found = "amqp", {}
+        if "ca" in security:
+            scheme, domain = "amqps", SSLDomain(SSLDomain.MODE_CLIENT)
+            domain.set_trusted_ca_db(security["ca"])
+            domain.set_peer_authentication(SSLDomain.VERIFY_PEER)  # by name it takes no IP
+            if "certificate" in security:
+                domain.set_credentials(security["certificate"], security["key"], None)
+            found["ssl_domain"] = domain
+        if "mechanism" in security:
+            found["allowed_mechs"] = security["mechanism"]
+        names = {"user": security.get("user"), "password": security.get("password")}
+        found |= {name: value for name, value in names.items() if value is not None}
+        url = f"{scheme}://{host}:{port}"
+        self._connection = BlockingConnection(url, timeout=TIMEOUT_S, **found)
         return {}
 
     def disconnect(self) -> dict[str, Any]:

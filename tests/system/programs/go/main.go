@@ -23,6 +23,13 @@ type command struct {
 	Messages []wire   `json:"messages"`
 	Count    uint32   `json:"count"`
 	Outcomes []string `json:"outcomes"`
+
+	CA          string `json:"ca"`
+	Certificate string `json:"certificate"`
+	Key         string `json:"key"`
+	User        string `json:"user"`
+	Password    string `json:"password"`
+	Mechanism   string `json:"mechanism"`
 }
 
 type answer map[string]any
@@ -36,8 +43,11 @@ type client struct {
 }
 
 func (c *client) connect(ctx context.Context, told command) (_ answer, err error) {
-	c.conn, err = amqp.Dial(ctx, fmt.Sprintf("amqp://%s:%d", told.Host, told.Port),
-		&amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	scheme, options, err := secured(told)
+	if err != nil {
+		return nil, err
+	}
+	c.conn, err = amqp.Dial(ctx, fmt.Sprintf("%s://%s:%d", scheme, told.Host, told.Port), options)
 	if err == nil {
 		c.session, err = c.conn.NewSession(ctx, nil)
 	}

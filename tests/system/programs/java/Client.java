@@ -68,18 +68,32 @@ final class Client {
     }
 
     private Map<String, Object> connect(Map<String, Object> command) throws JMSException {
-        String broker = "amqp://%s:%s?amqp.saslMechanisms=ANONYMOUS".formatted(
-                command.get("host"), command.get("port"));
+        String broker = "%s://%s:%s?amqp.saslMechanisms=%s%s".formatted(
+                command.containsKey("ca") ? "amqps" : "amqp", command.get("host"),
+                command.get("port"), command.getOrDefault("mechanism", "ANONYMOUS"),
+                secured(command));
         String url = Boolean.TRUE.equals(command.get("reconnect"))
                 ? "failover:(" + broker + ")?failover.reconnectDelay=20&" : broker + "&";
         boolean isTransacted = Boolean.TRUE.equals(command.get("transacted"));
         connection = new JmsConnectionFactory(url + "jms.prefetchPolicy.all="
                 + command.getOrDefault("prefetch", 0) + "&jms.forceSyncSend=" + !isTransacted
-                + "&jms.validatePropertyNames=false").createConnection();
+                + "&jms.validatePropertyNames=false")
+                .createConnection((String) command.get("user"), (String) command.get("password"));
         connection.start();
         session = isTransacted ? connection.createSession(true, Session.SESSION_TRANSACTED)
                 : connection.createSession(false, INDIVIDUAL_ACKNOWLEDGE);
         return Map.of();
+    }
+
+    /** Files are key stores, whose password is {@code changeit}: Java reads no PEM here. */
+    private static String secured(Map<String, Object> command) {
+        String found = command.containsKey("ca")
+                ? "&transport.trustStorePassword=changeit&transport.trustStoreLocation=" + command.get("ca")
+                : "";
+        return command.containsKey("certificate")
+                ? found + "&transport.keyStorePassword=changeit&transport.keyStoreLocation="
+                        + command.get("certificate")
+                : found;
     }
 
     private Map<String, Object> disconnect() {

@@ -1,6 +1,7 @@
 'use strict';
 // rhea as a program: see README.md in the folder above for what it is told and says.
 
+const fs = require('fs');
 const readline = require('readline');
 const rhea = require('rhea');
 
@@ -135,9 +136,20 @@ function until(emitter, ...events) {
     });
 }
 
+function secured({ca, certificate, key, user, password, mechanism}) {
+    const found = {};
+    if (ca) Object.assign(found, {transport: 'tls', ca: [fs.readFileSync(ca)]});
+    if (certificate) Object.assign(found, {cert: fs.readFileSync(certificate), key: fs.readFileSync(key)});
+    if (user) Object.assign(found, {username: user, password});
+    if (mechanism === 'EXTERNAL') found.enable_sasl_external = true;
+    return found;
+}
+
 const COMMANDS = {
-    async connect({host, port, reconnect}) {
-        const options = {host, port, reconnect: Boolean(reconnect), initial_reconnect_delay: 20};
+    async connect({host, port, reconnect, ...security}) {
+        const options = {
+            host, port, reconnect: Boolean(reconnect), initial_reconnect_delay: 20, ...secured(security),
+        };
         connection = rhea.create_container().connect(options);
         connection.on('error', () => {});
         await until(connection, 'connection_open');

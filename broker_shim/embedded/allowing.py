@@ -1,0 +1,74 @@
+"""May this peer do that there? Permissions, held against what an address means here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_shim.addressing.fqqn import key_of
+from broker_shim.embedded.address import AddressNode, ExchangeNode, Node, QueueNode
+from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
+from broker_shim.embedded.subscriptions import PREFIX as SUBSCRIPTION
+from broker_shim.security.permissions import TEMPORARY, Act, Place
+from sparkstore.queue_names import shown
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.connection import Connection
+
+TEMPORARY_PREFIX = TEMPORARY + "-"
+
+
+def place_of(node: Node) -> Place | None:
+    """Where permissions look for a node; None for what names nothing by itself."""
+    match node:
+        case QueueNode(queue):
+            key = key_of(queue)
+            is_temporary = key.address.startswith(TEMPORARY_PREFIX)
+            return Place(TEMPORARY if is_temporary else key.address, key.queue)
+        case AddressNode(address):
+            return Place(address)
+        case ExchangeNode(exchange, _):
+            return Place(exchange)
+        case _:
+            return None
+
+
+def refusal_of_link(
+    connection: Connection, act: Act, node: Node, *, is_durable: bool = False
+) -> Refusal | None:
+    """Why the peer may not attach there; None if it may.
+
+    It must be allowed to create what is not there, and a subscription that stays when it is gone.
+    """
+    refusal = refusal_of_act(connection, act, node)
+    if refusal is None and (is_durable or _is_missing(connection, node)):
+        refusal = refusal_of_act(connection, Act.CREATE, node)
+    return refusal
+
+
+def _is_missing(connection: Connection, node: Node) -> bool:
+    return isinstance(node, QueueNode) and node.queue not in connection.broker.queues
+
+
+def refusal_of_act(
+    connection: Connection, act: Act, node: Node, *, is_told: bool = False
+) -> Refusal | None:
+    """Why the peer may not do this there; None if it may.
+
+    The answer is the same whether the node exists or not, so it tells nobody what there is.
+
+    Args:
+        connection: The peer's.
+        act: What it wants to do.
+        node: Where.
+        is_told: The audit log has been told of one like it: a million messages of one link that
+            are refused are one line, and a counter.
+    """
+    place, access, principal = place_of(node), connection.access, connection.login.principal
+    if place is not None and (place.queue or "").startswith(SUBSCRIPTION):
+        act = Act.ADMIN  # a subscriber gets at its queue by its subscription, and nobody else does
+    if place is None or access.guard.allows(principal, act, place):
+        return None
+    access.guard.refused(access.remote, principal, act, place, is_told=is_told)
+    name = node.queue if isinstance(node, QueueNode) else place.address
+    text = f"{shown(principal.name)} has no permission to {act} {shown(name)}"
+    return Refusal(UNAUTHORIZED_ACCESS, text)

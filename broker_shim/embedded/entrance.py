@@ -1,0 +1,88 @@
+"""Where clients come in, and who guards it: what the command line makes of it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_shim.embedded.bind_address import ListenAddress, parse_listen
+from broker_shim.embedded.options import LISTEN, LISTEN_TLS
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.audit import AuditEvent, add_audit_file, remove_audit_file
+from broker_shim.security.guard import Guard
+from broker_shim.security.options import security_of
+from broker_shim.security.settings import SecuritySettings, offered_mechanisms
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Entrance:
+    """Checked; nothing listens before `open`.
+
+    Attributes:
+        address: Where to listen.
+        guard: Who is asked.
+        audit: Where audit lines go beside the log; None: nowhere.
+        url: What clients connect to; empty until it is open.
+    """
+
+    address: ListenAddress
+    guard: Guard
+    audit: logging.Handler | None = None
+    url: str = ""
+
+    def open(self, port: int) -> str:
+        """Clients may come, at this port; the URL."""
+        scheme = "amqp" if self.guard.context is None else "amqps"
+        self.url = f"{scheme}://{self.address.url_host}:{port}"
+        self.guard.audit(AuditEvent.STARTED, listen=self.url)
+        return self.url
+
+    def reload(self, options: argparse.Namespace) -> None:
+        """Take certificates and permissions anew (SIGHUP); a slip in a file changes nothing."""
+        try:
+            self.guard.reload(security_of(options))
+        except InvalidRequest as reason:
+            text = "SIGHUP: %s; certificates and permissions are as they were"
+            _log.error(text, reason)  # the reason is one line
+        else:
+            _log.info("SIGHUP: certificates and permissions were read again")
+
+    def close(self) -> None:
+        """No more clients, and no more audit lines to the file."""
+        if self.url:
+            self.guard.audit(AuditEvent.STOPPED, listen=self.url)
+        if self.audit is not None:
+            remove_audit_file(self.audit)
+
+
+def entrance_of(options: argparse.Namespace) -> Entrance:
+    """What the options and `[security]` say.
+
+    Raises:
+        InvalidRequest: It would be open to everybody or to nobody, or a file cannot be used.
+    """
+    settings = security_of(options)
+    listen = options.listen or (LISTEN_TLS if settings.tls_cert else LISTEN)
+    address = parse_listen(listen)
+    mechanisms = offered_mechanisms(
+        settings, listen, is_loopback=address.is_loopback, is_insecure=options.insecure
+    )
+    guard = Guard(settings, mechanisms)
+    if not address.is_loopback:
+        _warn(settings, listen, mechanisms)
+    audit = add_audit_file(Path(settings.audit_file)) if settings.audit_file else None
+    return Entrance(address, guard, audit)
+
+
+def _warn(settings: SecuritySettings, listen: str, mechanisms: tuple[str, ...]) -> None:
+    """Say loudly what others can do; they got here by `--insecure`, or by asking for ANONYMOUS."""
+    if not settings.tls_cert:
+        text = "INSECURE: %s has no TLS: messages, and passwords by PLAIN, can be read on the way"
+        _log.warning(text, listen)
+    if "ANONYMOUS" in mechanisms:
+        text = "INSECURE: whoever reaches %s may connect without a name, and do %s"
+        _log.warning(text, listen, "as permissions say" if settings.permissions else "everything")

@@ -1,0 +1,78 @@
+"""One peer's way in: who it is, and whether its connection counts or waits for a refusal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from broker_shim.embedded.access import Access
+from broker_shim.embedded.conditions import RESOURCE_LIMIT_EXCEEDED, Refusal
+from broker_shim.embedded.settlement import Later
+from broker_shim.protocol_1_0.events import Authenticated, AuthenticationFailed
+from broker_shim.security.permissions import Principal
+from broker_shim.security.users import ANONYMOUS
+from sparkstore.queue_names import shown
+
+
+class Login:
+    """Of one connection.
+
+    Attributes:
+        principal: Who the peer is; anonymous until it logged in, or if it need not.
+        is_in: True from the peer's open until its connection is gone.
+        is_waiting: It failed, and the answer that is written already waits (see `attempts`).
+    """
+
+    def __init__(self, access: Access, later: Later, has_output: Callable[[], None]) -> None:
+        self.principal = Principal()
+        self.is_in = False
+        self.is_waiting = False
+        self._access = access
+        self._later = later
+        self._has_output = has_output
+        self._mechanism: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """False once the users file has no such user any more."""
+        return self._access.guard.knows(self.principal, self._mechanism or "")
+
+    def passed(self, event: Authenticated) -> None:
+        """SASL says who the peer is."""
+        self._known(event.mechanism, event.identity)
+
+    def failed(self, event: AuthenticationFailed) -> None:
+        """SASL says that it is not who it says."""
+        guard, remote = self._access.guard, self._access.remote
+        delay_s = guard.login_failed(remote, event.mechanism, event.reason, time.monotonic())
+        if delay_s:
+            self.is_waiting = True
+            self._later(delay_s, self._answer)
+
+    def opens(self, most: int) -> Refusal | None:
+        """The peer opens; without SASL it is anonymous. Why it may not, if it may not.
+
+        Args:
+            most: Connections of one user.
+        """
+        if self._mechanism is None:
+            self._known("", ANONYMOUS)
+        if self._access.guard.opens(self._access.remote, self.principal, most):
+            self.is_in = True
+            return None
+        text = f"{most} connections of {shown(self.principal.name)} are open, and no more may be"
+        return Refusal(RESOURCE_LIMIT_EXCEEDED, text)
+
+    def gone(self) -> None:
+        """The connection is over; may be called twice."""
+        if self.is_in:
+            self.is_in = False
+            self._access.guard.closes(self.principal)
+
+    def _known(self, mechanism: str, name: str) -> None:
+        self._mechanism = mechanism
+        self.principal = self._access.guard.let_in(self._access.remote, mechanism, name)
+
+    def _answer(self) -> None:
+        self.is_waiting = False
+        self._has_output()

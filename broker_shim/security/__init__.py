@@ -1,0 +1,12 @@
+"""Who a client is, what it may do, and what is written down of it. Knows no AMQP but SASL's names.
+
+settings   what is configured, checked as a whole
+tls        certificates → an SSL context; a peer's certificate → its name
+users      the users file: names, roles, what was derived from passwords
+passwords  a password ↔ what is kept of it
+mechanisms which SASL mechanisms a peer is offered
+attempts   how long a failed login waits for its answer
+permissions who may read, write, create and administer which addresses
+audit      one line for each login, refusal and act of administration
+guard      all of it, as the listener asks it
+"""

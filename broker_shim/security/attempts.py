@@ -1,0 +1,57 @@
+"""How long a failed login waits for its answer. Pure: times are arguments, of a clock that rises.
+
+The answer to the first failure of an address waits half a second, to each further one twice as
+long, at most 8 s (less than a handshake may take). A minute without a failure forgives; a success
+does not, or whoever has one account could try others' at will. Only the failing connection waits:
+whoever knows its password is let in at once, from the same address, too. How many connections may
+wait at a time is what limits the rest (`max_half_open` of the listener).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+
+FIRST_DELAY_S = 0.5
+LONGEST_DELAY_S = 8.0
+FORGIVEN_AFTER_S = 60.0
+_MOST_ADDRESSES = 10_000
+_NETWORK_BITS = 64
+"""Of an IPv6 address; whoever has one of its network has them all."""
+
+
+class FailedLogins:
+    """Failures by address: the latest of 10,000 addresses are remembered."""
+
+    def __init__(self, first_delay_s: float = FIRST_DELAY_S) -> None:
+        self._first_delay_s = first_delay_s
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def failed(self, host: str, now_s: float) -> float:
+        """A login failed; how long its answer has to wait, in seconds.
+
+        Args:
+            host: The peer's address as a number, without its port.
+            now_s: When.
+        """
+        key = network_of(host)
+        count, last_s = self._failures.pop(key, (0, now_s))
+        if now_s - last_s >= FORGIVEN_AFTER_S:
+            count = 0
+        if len(self._failures) >= _MOST_ADDRESSES:
+            self._failures.popitem(last=False)
+        self._failures[key] = (count + 1, now_s)
+        return float(min(LONGEST_DELAY_S, self._first_delay_s * 2 ** min(count, 32)))
+
+
+def network_of(host: str) -> str:
+    """What counts as one peer: an IPv4 address, or an IPv6 network of 64 bits."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, _NETWORK_BITS), strict=False))

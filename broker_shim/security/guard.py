@@ -1,0 +1,221 @@
+"""The guard at the door: what the listener asks about a peer, from the first byte to each attach.
+
+On the loop's thread only. It counts connections; which they are is the listener's to know.
+"""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.protocol_1_0.mechanisms import Anonymous, External, Plain
+from broker_shim.protocol_1_0.sasl import Mechanism
+from broker_shim.protocol_1_0.scram import Scram, ScramSecret
+from broker_shim.security.attempts import FailedLogins
+from broker_shim.security.audit import Audit, AuditEvent, write_audit
+from broker_shim.security.limits import Counts
+from broker_shim.security.passwords import ITERATIONS, Passwords
+from broker_shim.security.permissions import Act, Permissions, Place, Principal
+from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
+from broker_shim.security.tls import server_context
+from broker_shim.security.users import SECRET_KINDS, Users
+from broker_shim.security.users_file import UsersFile
+
+
+class Remote(NamedTuple):
+    """Who is at the other end of a socket, before it has said anything.
+
+    Attributes:
+        host: Its address as a number.
+        port: Its port.
+        tls: The version of TLS it speaks; None: none.
+        certificate_name: Who its certificate says it is; None: it showed none.
+    """
+
+    host: str = ""
+    port: int = 0
+    tls: str | None = None
+    certificate_name: str | None = None
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True)
+class SecurityCounts:
+    """Counters since the start.
+
+    Attributes:
+        logins: That succeeded; of anonymous clients, too.
+        failed_logins: That did not.
+        refused_connections: Closed because there were too many.
+        refused_permissions: Attaches and messages that no rule allows.
+    """
+
+    logins: int = 0
+    failed_logins: int = 0
+    refused_connections: int = 0
+    refused_permissions: int = 0
+
+
+class Guard:
+    """Answers for one listener.
+
+    Attributes:
+        counts: What happened so far.
+        context: TLS for the next connection; None: none is spoken.
+        requires_login: False where a peer may leave out SASL altogether, and is anonymous.
+    """
+
+    def __init__(
+        self,
+        settings: SecuritySettings,
+        mechanisms: tuple[str, ...] = ("ANONYMOUS",),
+        audit: Audit = write_audit,
+    ) -> None:
+        """Read the users file and the certificates.
+
+        Args:
+            settings: What is configured.
+            mechanisms: As `offered_mechanisms` decided.
+            audit: Where audit lines go.
+
+        Raises:
+            InvalidRequest: A file cannot be used: one line that names it.
+        """
+        self.counts = SecurityCounts()
+        self.requires_login = "ANONYMOUS" not in mechanisms
+        self.audit = audit
+        self._names = mechanisms
+        self._tls = settings.tls
+        self.context: ssl.SSLContext | None = None
+        if self._tls is not None:
+            self.context = server_context(self._tls)
+        self._file = UsersFile(settings.users_path) if settings.users_path else None
+        self._passwords = Passwords(lambda: self.users)
+        self._decoy_key = secrets.token_bytes(32)
+        self._permissions = Permissions(settings.permissions)
+        self._failures = FailedLogins(settings.failed_login_delay_s)
+        self._of_user = Counts()
+
+    @property
+    def users(self) -> Users:
+        """Users as the file has them now."""
+        return {} if self._file is None else self._file.users
+
+    def mechanisms(self, remote: Remote) -> Mapping[str, Callable[[], Mechanism]]:
+        """What a peer is offered: EXTERNAL only with a certificate, if there is anything else."""
+        has_name = remote.certificate_name is not None
+        return {
+            name: self._mechanism(name, remote)
+            for name in self._names
+            if name != "EXTERNAL" or has_name or self._names == ("EXTERNAL",)
+        }
+
+    def let_in(self, remote: Remote, mechanism: str, name: str) -> Principal:
+        """Somebody logged in, or may stay anonymous without SASL (`mechanism` is empty)."""
+        self.counts.logins += 1
+        user = self.users.get(name)
+        self.audit(
+            AuditEvent.LOGIN, peer=remote, user=name, mechanism=mechanism or None, tls=remote.tls
+        )
+        return Principal(name, frozenset() if user is None else user.roles)
+
+    def knows(self, principal: Principal, mechanism: str) -> bool:
+        """False if somebody who came by a password is not in the users file any more."""
+        return mechanism not in PASSWORD_MECHANISMS or principal.name in self.users
+
+    def login_failed(self, remote: Remote, mechanism: str, reason: str, now_s: float) -> float:
+        """Somebody did not; for how long the answer has to wait, in seconds."""
+        self.counts.failed_logins += 1
+        self.audit(
+            AuditEvent.LOGIN_FAILED, peer=remote, mechanism=mechanism, tls=remote.tls, reason=reason
+        )
+        return self._failures.failed(remote.host, now_s)
+
+    def handshake_failed(self, remote: Remote, reason: str) -> None:
+        """TLS was not agreed: no certificate that anybody vouches for, or no TLS at all."""
+        self.counts.failed_logins += 1
+        self.audit(AuditEvent.LOGIN_FAILED, peer=remote, mechanism="TLS", reason=reason)
+
+    def opens(self, remote: Remote, principal: Principal, most: int) -> bool:
+        """Somebody who was let in opens a connection; False if it has `most` already.
+
+        One that was counted is told of by `closes` once it is over.
+        """
+        if self._of_user.opened(principal.name, most):
+            return True
+        self.connection_refused(remote, f"{most} connections of this user", principal)
+        return False
+
+    def closes(self, principal: Principal) -> None:
+        """A connection that was counted is over."""
+        self._of_user.closed(principal.name)
+
+    def connection_refused(
+        self, remote: Remote, reason: str, principal: Principal | None = None
+    ) -> None:
+        """Write down that a connection was one too many."""
+        self.counts.refused_connections += 1
+        name = None if principal is None else principal.name
+        self.audit(AuditEvent.CONNECTION_REFUSED, peer=remote, user=name, reason=reason)
+
+    def allows(self, principal: Principal, act: Act, place: Place) -> bool:
+        """True if this is allowed; nothing is written down."""
+        return self._permissions.allow(principal, act, place)
+
+    def refused(
+        self, remote: Remote, principal: Principal, act: Act, place: Place, *, is_told: bool = False
+    ) -> None:
+        """Count that this was not allowed, and write it down unless that `is_told` already."""
+        self.counts.refused_permissions += 1
+        if is_told:
+            return
+        self.audit(
+            AuditEvent.PERMISSION_REFUSED,
+            peer=remote,
+            user=principal.name,
+            act=act,
+            address=place.address,
+            queue=place.queue,
+        )
+
+    def reload(self, settings: SecuritySettings) -> None:
+        """Take certificates and permissions anew; what cannot be used changes nothing.
+
+        Connections that are open stay as they are: TLS was agreed, and attaches were allowed. The
+        users file needs no reload (`UsersFile`); whom it does not have any more, `knows` tells.
+
+        Raises:
+            InvalidRequest: One line; all is as it was.
+        """
+        if (settings.tls is None) != (self._tls is None):
+            raise InvalidRequest("TLS cannot be turned on or off while the broker runs: restart it")
+        context = None if settings.tls is None else server_context(settings.tls)
+        self._permissions = Permissions(settings.permissions)
+        self._tls, self.context = settings.tls, context
+        self.audit(AuditEvent.SECURITY_RELOADED, permissions=len(settings.permissions))
+
+    def _mechanism(self, name: str, remote: Remote) -> Callable[[], Mechanism]:
+        if name in SECRET_KINDS:
+            return partial(
+                Scram,
+                name,
+                partial(self._secret, name),
+                self._decoy_key,
+                default_iterations=ITERATIONS,
+            )
+        if name == "PLAIN":
+            return partial(Plain, self._passwords.is_password_of)
+        if name == "EXTERNAL":
+            return partial(External, remote.certificate_name)
+        return Anonymous
+
+    def _secret(self, kind: str, name: str) -> ScramSecret | None:
+        user = self.users.get(name)
+        return None if user is None else user.secrets.get(kind)

@@ -1,0 +1,128 @@
+"""`sparkstore passwd`: the users file's command line.
+
+A password comes from a prompt, twice, or from standard input: on a command line every user of the
+machine could see it, and the shell would keep it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.passwords import MOST_PASSWORD_BYTES, secrets_of
+from broker_shim.security.users import User, Users, check_name
+from broker_shim.security.users_file import changing_users, read_users
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+EXAMPLES = """\
+examples:
+  sparkstore passwd users.json ann                    a new user, or a new password (asked twice)
+  sparkstore passwd users.json ann --stdin <secret    the first line of standard input
+  sparkstore passwd users.json ann --roles shop,audit also what permissions may name: role:shop
+  sparkstore passwd users.json host7 --no-password    logs in by certificate only; has roles
+  sparkstore passwd users.json ann --delete
+  sparkstore passwd users.json --list
+
+The file is made with mode 0600 if it is not there. A broker (`sparkstore serve --users FILE`) looks
+at it at each login, so a change needs no restart. exit codes: 0 done, 1 not written, 2 wrong call
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        _run(options)
+    except InvalidRequest as reason:
+        return _complain(str(reason), EXIT_USAGE)
+    except OSError as reason:
+        return _complain(f"{options.file}: {reason}", EXIT_FAILED)
+    except (KeyboardInterrupt, EOFError):
+        return _complain("no password was given; nothing was changed", EXIT_FAILED)
+    return EXIT_OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="sparkstore passwd",
+        description="Add, change, delete and list the users who may connect to a broker.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument("file", type=Path, metavar="USERS-FILE", help="the users file")
+    found.add_argument("name", nargs="?", metavar="NAME", help="the user")
+    found.add_argument("--roles", metavar="A,B", help="roles the user has from now on")
+    how = found.add_mutually_exclusive_group()
+    how.add_argument("--stdin", action="store_true", help="read the password from standard input")
+    how.add_argument("--no-password", action="store_true", help="a user without a password")
+    how.add_argument("--delete", action="store_true", help="delete the user")
+    how.add_argument("--list", action="store_true", help="list users, roles and mechanisms")
+    return found
+
+
+def _run(options: argparse.Namespace) -> None:
+    if options.list:
+        _list(read_users(options.file))
+        return
+    if not options.name:
+        raise InvalidRequest("say the user's name: sparkstore passwd USERS-FILE NAME")
+    check_name(options.name)
+    if options.delete:
+        _delete(options.file, options.name)
+        return
+    roles = None if options.roles is None else _roles(options.roles)
+    if options.file.exists():
+        read_users(options.file)  # what cannot be used is told before a password is asked for
+    secrets = {} if options.no_password else secrets_of(_password(options))
+    with changing_users(options.file) as users:
+        user = replace(users.get(options.name, User(options.name)), secrets=secrets)
+        users[options.name] = user if roles is None else replace(user, roles=roles)
+
+
+def _delete(file: Path, name: str) -> None:
+    read_users(file)  # else one that is not there would be made
+    with changing_users(file) as users:
+        if users.pop(name, None) is None:
+            message = f"{file} has no user {name!r}"
+            raise InvalidRequest(message)
+
+
+def _list(users: Users) -> None:
+    for name, user in sorted(users.items()):
+        how = ",".join(sorted(user.secrets)) or "certificate"
+        print(f"{name}\troles={','.join(sorted(user.roles))}\t{how}")
+
+
+def _roles(text: str) -> frozenset[str]:
+    roles = frozenset(role for role in text.split(",") if role)
+    for role in roles:
+        check_name(role, "role")
+    return roles
+
+
+def _password(options: argparse.Namespace) -> str:
+    if options.stdin:
+        line = sys.stdin.buffer.readline(MOST_PASSWORD_BYTES + 3)
+        try:
+            return line.decode().rstrip("\r\n")
+        except UnicodeDecodeError as reason:
+            raise InvalidRequest("the password on standard input is not UTF-8") from reason
+    first = getpass.getpass(f"Password of {options.name}: ")
+    if getpass.getpass("The same again: ") != first:
+        raise InvalidRequest("the two passwords differ; nothing was changed")
+    return first
+
+
+def _complain(line: str, code: int) -> int:
+    sys.stderr.write(f"sparkstore passwd: {line}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""A password ↔ what is kept of it (RFC 5802 section 3).
+
+PLAIN is checked with the same secrets as SCRAM, on the loop's thread: 10,000 rounds of SHA-256 take
+4 ms here, at most `MOST_ITERATIONS` 8 ms. That is short enough not to need a thread of its own,
+which would have to be bounded, too; and it is paid seldom: a password that was right once is known
+by a keyed hash from then on, and of those that are wrong each address gets a few a second at most
+(see `attempts`). SCRAM costs the broker microseconds: its clients do the rounds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+
+from scramp.core import ScramMechanism
+from scramp.utils import ScramException, saslprep
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.protocol_1_0.scram import ScramSecret
+from broker_shim.security.users import SECRET_KINDS, Users
+
+ITERATIONS = 10_000
+MOST_PASSWORD_BYTES = 512
+_KIND = "SCRAM-SHA-256"
+_MOST_KNOWN = 10_000
+
+
+def secrets_of(password: str, iterations: int = ITERATIONS) -> dict[str, ScramSecret]:
+    """What is kept of a password, with a new salt for each mechanism.
+
+    Raises:
+        InvalidRequest: It is empty, too long, or has characters that no password has (RFC 4013).
+    """
+    try:
+        if not saslprep(password) or len(password.encode()) > MOST_PASSWORD_BYTES:
+            message = f"a password has 1 to {MOST_PASSWORD_BYTES} bytes"
+            raise InvalidRequest(message)
+        return {
+            kind: ScramSecret(
+                *ScramMechanism(kind).make_auth_info(password, iterations, secrets.token_bytes(16))
+            )
+            for kind in SECRET_KINDS
+        }
+    except ScramException as reason:
+        raise InvalidRequest("the password has characters that none may have") from reason
+
+
+class Passwords:
+    """Tells whether a password is a user's, in the same time for users who do not exist.
+
+    A password that was right is remembered as HMAC of it under a key that only this process has,
+    together with the stored key that it fits; so a changed password is not taken for the old one.
+    What that shows to somebody who can read this process' memory is no more than PLAIN itself does.
+    """
+
+    def __init__(self, users: Callable[[], Users]) -> None:
+        self._users = users
+        self._key = secrets.token_bytes(32)
+        self._decoy = ScramSecret(secrets.token_bytes(16), bytes(32), bytes(32), ITERATIONS)
+        self._known: dict[str, tuple[bytes, bytes]] = {}
+
+    def is_password_of(self, name: str, password: str) -> bool:
+        """True if the user exists and this is the password."""
+        user = self._users().get(name)
+        secret = self._decoy if user is None else user.secrets.get(_KIND, self._decoy)
+        try:
+            prepared = saslprep(password).encode()
+        except ScramException:
+            prepared = password.encode()  # nobody's: it goes the whole way all the same
+        seen = hmac.digest(self._key, prepared, hashlib.sha256)
+        digest, stored_key = self._known.get(name, (b"", b""))
+        if stored_key == secret.stored_key and hmac.compare_digest(digest, seen):
+            return True
+        if not _fits(secret, prepared):
+            return False
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[name] = (seen, secret.stored_key)
+        return True
+
+
+def _fits(secret: ScramSecret, prepared: bytes) -> bool:
+    """The hash of the client's key is what is stored; no key has the decoy's stored key."""
+    salted = hashlib.pbkdf2_hmac("sha256", prepared, secret.salt, secret.iterations)
+    client_key = hmac.digest(salted, b"Client Key", hashlib.sha256)
+    return hmac.compare_digest(hashlib.sha256(client_key).digest(), secret.stored_key)

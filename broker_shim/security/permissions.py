@@ -1,0 +1,146 @@
+"""Who may do what on which addresses. Pure.
+
+Without any rule everybody who got in may do everything. With one or more, what no rule allows is
+refused; rules only allow, so their order means nothing.
+
+    permissions = [
+      {who = ["role:shop"], address = "orders.#", allow = ["read", "write"]},
+      {who = ["ann"], address = "prices::ann", allow = ["read"]},
+      {who = ["*"], address = "temporary", allow = ["create", "read", "write"]},
+    ]
+
+    read     receive, browse, subscribe
+    write    send
+    create   have a queue or a durable subscription made by attaching to it
+    admin    all of these, and get at the queue of a subscription by its name
+
+`address` is a pattern of words (`*` one, `#` any number) that an address or an exchange's name is
+held against; with `::` the second half is one for the queue on it. Queues that a client has the
+broker name (dynamic ones, for answers) are on the address `temporary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from broker_shim.addressing.topics import TopicBindings
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.users import ANONYMOUS, EVERYBODY, ROLE_PREFIX, check_name
+from sparkstore.queue_names import SEPARATOR
+
+TEMPORARY = "temporary"
+
+
+class Act(StrEnum):
+    """What somebody wants to do."""
+
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    ADMIN = "admin"
+
+
+class Place(NamedTuple):
+    """Where: an address or an exchange, and a queue on it if one is meant."""
+
+    address: str
+    queue: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is at the other end of a connection.
+
+    Attributes:
+        name: A user's, a certificate's, or `anonymous`.
+        roles: As the users file had them when it logged in.
+    """
+
+    name: str = ANONYMOUS
+    roles: frozenset[str] = field(default_factory=frozenset)
+
+    def is_one_of(self, who: frozenset[str]) -> bool:
+        """True if a rule for these is for this one."""
+        return (
+            EVERYBODY in who
+            or self.name in who
+            or any(ROLE_PREFIX + role in who for role in self.roles)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of `permissions`.
+
+    Attributes:
+        who: Names of users, `role:` and a role's name, `*`.
+        address: A pattern; `pattern::pattern` for queues.
+        allow: What they may do there.
+    """
+
+    who: frozenset[str]
+    address: str
+    allow: frozenset[Act]
+
+
+class Permissions:
+    """All rules."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self._rules = tuple(rules)
+        self._addresses, self._queues = TopicBindings(), TopicBindings()
+        self._for_any_queue: set[str] = set()
+        for number, rule in enumerate(self._rules):
+            address, separator, queue = rule.address.partition(SEPARATOR)
+            self._addresses.bind(address, str(number))
+            if separator:
+                self._queues.bind(queue, str(number))
+            else:
+                self._for_any_queue.add(str(number))
+
+    def allow(self, principal: Principal, act: Act, place: Place) -> bool:
+        """True if somebody may do this there."""
+        if not self._rules:
+            return True
+        fitting = self._addresses.route(place.address)
+        named = set() if place.queue is None else self._queues.route(place.queue)
+        return any(
+            not rule.allow.isdisjoint({act, Act.ADMIN}) and principal.is_one_of(rule.who)
+            for rule in (self._rules[int(n)] for n in fitting & (self._for_any_queue | named))
+        )
+
+
+def rule_of(item: Any) -> Rule:
+    """A rule as `[security] permissions` says it.
+
+    Raises:
+        InvalidRequest: It is none; says what is wrong.
+    """
+    if not isinstance(item, Mapping) or set(item) != {"who", "address", "allow"}:
+        message = f"[security] permissions: {item!r}: say who, address and allow, and nothing else"
+        raise InvalidRequest(message)
+    address = item["address"]
+    if not isinstance(address, str) or not all(address.split(SEPARATOR, 1)):
+        message = f'[security] permissions: address {address!r}: say a pattern, such as "orders.#"'
+        raise InvalidRequest(message)
+    who, allow = (_texts(item, name) for name in ("who", "allow"))
+    for name in who - {EVERYBODY, ANONYMOUS}:
+        check_name(
+            name.removeprefix(ROLE_PREFIX), "role" if name.startswith(ROLE_PREFIX) else "user"
+        )
+    if unknown := allow - {*Act}:
+        message = f"[security] permissions: {min(unknown)!r}: allow some of {', '.join(Act)}"
+        raise InvalidRequest(message)
+    return Rule(who, address, frozenset(map(Act, allow)))
+
+
+def _texts(item: Mapping[str, Any], name: str) -> frozenset[str]:
+    found: Iterable[Any] = item[name] if isinstance(item[name], list) else ()
+    texts = [text for text in found if isinstance(text, str)]
+    if not texts or len(texts) != len(item[name]):
+        message = f'[security] permissions: {name} is {item[name]!r}: say a list, such as ["ann"]'
+        raise InvalidRequest(message)
+    return frozenset(texts)

@@ -1,0 +1,102 @@
+"""Certificates → an SSL context for a server; a peer's certificate → its name."""
+
+from __future__ import annotations
+
+import ssl
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.users import check_name
+
+_SAN_KINDS = ("URI", "email", "DNS")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where certificates are; PEM.
+
+    Attributes:
+        certificate: Ours, with those between it and its authority.
+        key: Its key, without a password; may be in the same file.
+        client_ca: Authorities that vouch for clients; None: no client's certificate is asked for.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """TLS 1.2 or newer, as a server; a fresh one each time, so that a renewed certificate counts.
+
+    A client may come without a certificate and log in by a password. One that shows a certificate
+    which no authority of `client_ca` vouches for is refused by the handshake.
+
+    Raises:
+        InvalidRequest: One line that names the file and what is wrong with it.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    _check_key(files.key)
+    try:
+        context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    except ssl.SSLError as reason:
+        why = reason.reason or str(reason)
+        message = f"TLS: {files.certificate} and {files.key} do not make a server: {why}"
+        raise InvalidRequest(message) from reason
+    except (OSError, ValueError) as reason:
+        message = f"TLS: {files.certificate} with {files.key}: {reason}"
+        raise InvalidRequest(message) from reason
+    if files.client_ca is not None:
+        _trust(context, files.client_ca)
+    return context
+
+
+def _trust(context: ssl.SSLContext, client_ca: Path) -> None:
+    try:
+        context.load_verify_locations(client_ca)
+    except (OSError, ssl.SSLError) as reason:
+        message = f"TLS: {client_ca}, authorities of clients: {reason}"
+        raise InvalidRequest(message) from reason
+    context.verify_mode = ssl.CERT_OPTIONAL
+
+
+def _check_key(key: Path) -> None:
+    """Group may be let in, as Debian's `ssl-cert` is; the world may not."""
+    try:
+        mode = key.stat().st_mode
+    except OSError as reason:
+        message = f"TLS: key {key}: {reason.strerror}"
+        raise InvalidRequest(message) from reason
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        message = f"TLS: key {key} can be read or written by everybody: chmod 600 it"
+        raise InvalidRequest(message)
+
+
+def _no_password() -> str:
+    """Without this OpenSSL would ask on the terminal of a server."""
+    raise ValueError("the key is encrypted: store it without a password, mode 0600")
+
+
+def certificate_name(certificate: Mapping[str, Any] | None) -> str | None:
+    """Who a client is by its certificate, as `SSLSocket.getpeercert` gives it.
+
+    The last common name of its subject; without one, the first URI, email or DNS name of its
+    subjectAltName, in this order of kinds. None if it has neither, or one that no user may have.
+    """
+    if not certificate:
+        return None
+    subject = [pair for rdn in certificate.get("subject", ()) for pair in rdn]
+    names = [value for key, value in subject if key == "commonName"][-1:]
+    others = certificate.get("subjectAltName", ())
+    names += [value for kind in _SAN_KINDS for key, value in others if key == kind]
+    try:
+        check_name(names[0] if names else "")
+    except InvalidRequest:
+        return None
+    return str(names[0])

@@ -1,0 +1,136 @@
+"""The users file on disk: only its owner may read it, it is replaced as a whole and durably."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.users import User, Users, decoded, encoded
+from sparkstore.durable_files import replace_durably
+
+_log = logging.getLogger(__name__)
+
+MOST_BYTES = 64 << 20
+_Stamp = tuple[int, int, int, int]
+
+
+def read_users(path: Path) -> dict[str, User]:
+    """The users in a file.
+
+    Raises:
+        InvalidRequest: It is not there, is open to others, or is damaged: one line that names it.
+    """
+    return _read(path)[0]
+
+
+@contextmanager
+def changing_users(path: Path) -> Iterator[dict[str, User]]:
+    """Users to change; what they are at the end is written, unless the block raises.
+
+    Two that change them at a time take turns by a lock on the folder, so that neither loses what
+    the other did. A file that is not there yet is made, with mode 0600.
+
+    Raises:
+        InvalidRequest: As `read_users`; there is no such folder.
+        OSError: It cannot be written; the old file stands.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as reason:
+        message = f"users file {path}: {reason.strerror}: {path.parent}"
+        raise InvalidRequest(message) from reason
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        users = read_users(path) if path.exists() else {}
+        yield users
+        _write(path, users)
+    finally:
+        os.close(folder)
+
+
+def _write(path: Path, users: Users) -> None:
+    """Replace the file; the scratch file that `replace_durably` writes is never open to others."""
+    path = path.resolve()
+    scratch = path.with_name(path.name + ".new")
+    scratch.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    os.close(os.open(scratch, flags, 0o600))
+    replace_durably(path, encoded(users))
+
+
+class UsersFile:
+    """Users as the file has them now: it is looked at again whenever somebody is looked up.
+
+    A `stat` a login costs a microsecond or two and needs no signal, so that a password that was
+    changed or a user who was deleted counts from the next login on. A changed file that cannot be
+    used changes nothing: a slip of the editor must not lock everybody out. It is told in the log,
+    once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises InvalidRequest as `read_users`."""
+        self._path = path
+        self._users, self._stamp = _read(path)
+
+    @property
+    def users(self) -> Users:
+        """The users now."""
+        stamp = self._stamp_now()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._users, self._stamp = _read(self._path)
+                _log.info("users file %s was read again: %d users", self._path, len(self._users))
+            except InvalidRequest as reason:
+                _log.error("%s; the users are as they were", reason)  # one line
+        return self._users
+
+    def _stamp_now(self) -> _Stamp | None:
+        try:
+            return _stamp(self._path.stat())
+        except OSError:
+            return None
+
+
+def _read(path: Path) -> tuple[dict[str, User], _Stamp | None]:
+    """The users, and by what to see that the file was changed since.
+
+    The stamp and the mode are those of the very file that is read.
+    """
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            _check(path, found)
+            content = file.read(MOST_BYTES + 1)
+    except OSError as reason:
+        message = f"users file {path}: {reason.strerror}; make it with `sparkstore passwd`"
+        raise InvalidRequest(message) from reason
+    try:
+        if len(content) > MOST_BYTES:
+            raise InvalidRequest("larger than 64 MiB")  # noqa: TRY301
+        return decoded(content), _stamp(found)
+    except InvalidRequest as reason:
+        message = f"users file {path}: {reason}"
+        raise InvalidRequest(message) from reason
+
+
+def _check(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        message = f"users file {path} is no file"
+        raise InvalidRequest(message)
+    if found.st_uid not in {0, os.geteuid()}:
+        message = f"users file {path} belongs to another user: chown it to the broker's"
+        raise InvalidRequest(message)
+    if found.st_mode & 0o077:
+        message = f"users file {path} can be read by others: chmod 600 it"
+        raise InvalidRequest(message)
+
+
+def _stamp(found: os.stat_result) -> _Stamp:
+    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode

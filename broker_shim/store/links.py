@@ -1,0 +1,103 @@
+"""The link stores of a broker, over its `MessageStore`: termini, and unsettled deliveries.
+
+A message store of tier 2 keeps both in its log. One of tier 1 keeps termini in a file beside its
+own; one of tier 0 keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.links.key import LinkKey
+from broker_shim.links.store import LinkStore, NoLinkStore
+from broker_shim.links.terminus import DeliveryState
+from broker_shim.links.unsettled import MemoryUnsettledStore, Unsettled, UnsettledStore
+from broker_shim.links.values import LinkTerms
+from broker_shim.store.interface import LinkKey as StoreKey
+from broker_shim.store.interface import MessageStore
+
+
+class LinkStores(NamedTuple):
+    """Where a broker keeps its links."""
+
+    links: LinkStore
+    unsettled: UnsettledStore
+
+
+def link_stores_of(store: MessageStore) -> LinkStores:
+    """The link stores that go with a message store."""
+    if store.durability is TerminusDurability.UNSETTLED_STATE:
+        return LinkStores(MessageLinkStore(store), MessageUnsettledStore(store))
+    return LinkStores(NoLinkStore(), MemoryUnsettledStore())
+
+
+class MessageLinkStore:
+    """A `LinkStore` in the log of a message store; who made that closes it."""
+
+    highest = TerminusDurability.UNSETTLED_STATE
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def recover(self) -> Mapping[LinkKey, LinkTerms]:
+        """See `LinkStore`."""
+        links = self._store.recover().links
+        return {LinkKey(*key): LinkTerms.from_json(key.role, links[key]) for key in links}
+
+    def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
+        """See `LinkStore`."""
+        self._store.attach(StoreKey(*key), terms.as_json(), on_complete)
+
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+        """See `LinkStore`."""
+        self._store.detach(StoreKey(*key), _unless_unknown(on_complete), closed=closed)
+
+    def close(self) -> None:
+        """Nothing of its own to let go of."""
+
+
+class MessageUnsettledStore:
+    """An `UnsettledStore` in the log of a message store, likewise."""
+
+    highest = TerminusDurability.UNSETTLED_STATE
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def recover(self) -> Unsettled:
+        """See `UnsettledStore`."""
+        unsettled = self._store.recover().unsettled
+        return {LinkKey(*key): dict(tags) for key, tags in unsettled.items() if tags}
+
+    def unsettled(
+        self,
+        key: LinkKey,
+        tag: bytes,
+        state: DeliveryState | None,
+        on_complete: OnComplete,
+        transaction: Any = None,
+    ) -> None:
+        """See `UnsettledStore`."""
+        self._store.unsettled(StoreKey(*key), tag, state, on_complete, transaction)
+
+    def settle(
+        self, key: LinkKey, tags: Sequence[bytes], on_complete: OnComplete, transaction: Any = None
+    ) -> None:
+        """See `UnsettledStore`."""
+        self._store.settle(StoreKey(*key), tags, _unless_unknown(on_complete), transaction)
+
+    def close(self) -> None:
+        """Nothing of its own to let go of."""
+
+
+def _unless_unknown(on_complete: OnComplete) -> OnComplete:
+    """To a link store a link that is not there any more is no error."""
+
+    def done(error: StoreError | None) -> None:
+        on_complete(None if isinstance(error, InvalidRequest) else error)
+
+    return done

@@ -1,0 +1,145 @@
+"""Who may do what, and how long a failed login waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.attempts import (
+    FORGIVEN_AFTER_S,
+    LONGEST_DELAY_S,
+    FailedLogins,
+    network_of,
+)
+from broker_shim.security.permissions import Act, Permissions, Place, Principal, Rule, rule_of
+
+ANN = Principal("ann", frozenset({"shop"}))
+BOB = Principal("bob")
+ANYBODY = Principal()
+ORDERS = Place("orders", "orders")
+
+
+def rule(who: list[str], address: str, *allow: str) -> Rule:
+    return rule_of({"who": who, "address": address, "allow": list(allow)})
+
+
+def test_without_rules_everybody_may_do_everything() -> None:
+    assert all(Permissions().allow(who, act, ORDERS) for who in (ANN, ANYBODY) for act in Act)
+
+
+def test_with_a_rule_all_else_is_refused() -> None:
+    permissions = Permissions([rule(["ann"], "orders", "read")])
+    assert permissions.allow(ANN, Act.READ, ORDERS)
+    assert not permissions.allow(ANN, Act.WRITE, ORDERS)
+    assert not permissions.allow(ANN, Act.READ, Place("bills", "bills"))
+    assert not permissions.allow(BOB, Act.READ, ORDERS)
+    assert not permissions.allow(ANYBODY, Act.READ, ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("who", "principal", "is_meant"),
+    [
+        ("ann", ANN, True),
+        ("role:shop", ANN, True),
+        ("shop", ANN, False),
+        ("role:ann", ANN, False),
+        ("*", ANN, True),
+        ("*", ANYBODY, True),
+        ("anonymous", ANYBODY, True),
+        ("anonymous", ANN, False),
+        ("ann", BOB, False),
+    ],
+)
+def test_a_rule_is_for_users_roles_or_everybody(
+    who: str, principal: Principal, is_meant: bool
+) -> None:
+    permissions = Permissions([rule([who], "#", "write")])
+    assert permissions.allow(principal, Act.WRITE, ORDERS) == is_meant
+
+
+@pytest.mark.parametrize(
+    ("pattern", "place", "fits"),
+    [
+        ("orders", Place("orders"), True),
+        ("orders.#", Place("orders"), True),
+        ("orders.#", Place("orders.eu.new", "late"), True),
+        ("orders.*", Place("orders"), False),
+        ("orders.*", Place("orders.eu"), True),
+        ("#", Place("anything"), True),
+        ("orders::late", Place("orders", "late"), True),
+        ("orders::late", Place("orders", "orders"), False),
+        ("orders::late", Place("orders"), False),
+        ("orders::#", Place("orders", "any"), True),
+        ("#::ann.*", Place("prices", "ann.1"), True),
+        ("#::ann.*", Place("prices", "bob.1"), False),
+    ],
+)
+def test_a_pattern_is_for_an_address_or_for_a_queue_on_it(
+    pattern: str, place: Place, fits: bool
+) -> None:
+    assert Permissions([rule(["*"], pattern, "read")]).allow(BOB, Act.READ, place) == fits
+
+
+def test_rules_add_up_and_admin_is_all_of_them() -> None:
+    permissions = Permissions([rule(["ann"], "orders", "read"), rule(["*"], "orders", "write")])
+    assert permissions.allow(ANN, Act.READ, ORDERS)
+    assert permissions.allow(ANN, Act.WRITE, ORDERS)
+    assert not permissions.allow(ANN, Act.ADMIN, ORDERS)
+    admin = Permissions([rule(["ann"], "orders", "admin")])
+    assert all(admin.allow(ANN, act, ORDERS) for act in Act)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "ann",
+        {"who": ["ann"], "address": "orders"},
+        {"who": ["ann"], "address": "orders", "allow": ["read"], "deny": []},
+        {"who": "ann", "address": "orders", "allow": ["read"]},
+        {"who": [], "address": "orders", "allow": ["read"]},
+        {"who": ["ann"], "address": "orders", "allow": []},
+        {"who": ["ann"], "address": "orders", "allow": ["fly"]},
+        {"who": ["ann", 1], "address": "orders", "allow": ["read"]},
+        {"who": ["role:"], "address": "orders", "allow": ["read"]},
+        {"who": ["ann"], "address": "", "allow": ["read"]},
+        {"who": ["ann"], "address": "::q", "allow": ["read"]},
+        {"who": ["ann"], "address": 1, "allow": ["read"]},
+    ],
+)
+def test_what_is_no_rule_is_refused(item: object) -> None:
+    with pytest.raises(InvalidRequest):
+        rule_of(item)
+
+
+# ------------------------------------------------------------------------------- failed logins
+
+
+def test_each_failure_of_an_address_waits_twice_as_long_up_to_a_limit() -> None:
+    logins = FailedLogins(0.5)
+    assert [logins.failed("10.0.0.1", now) for now in range(6)] == [0.5, 1, 2, 4, 8, 8]
+    assert logins.failed("10.0.0.2", 6.0) == 0.5
+
+
+def test_a_quiet_minute_forgives() -> None:
+    logins = FailedLogins(0.5)
+    for now in range(5):
+        logins.failed("10.0.0.1", now)
+    assert logins.failed("10.0.0.1", 4 + FORGIVEN_AFTER_S) == 0.5
+    assert logins.failed("10.0.0.1", 5 + FORGIVEN_AFTER_S) == 1.0
+
+
+def test_thousands_of_failures_overflow_nothing() -> None:
+    logins = FailedLogins(0.5)
+    assert max(logins.failed("10.0.0.1", 1.0) for _ in range(5_000)) == LONGEST_DELAY_S
+    for number in range(20_000):
+        logins.failed(f"10.1.{number >> 8}.{number & 255}", 1.0)
+    assert len(logins._failures) == 10_000
+
+
+def test_an_ipv6_network_is_one_peer_and_a_mapped_address_its_ipv4() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:2")
+    assert network_of("2001:db8:0:1::1") != network_of("2001:db8::1")
+    assert network_of("::ffff:10.0.0.1") == network_of("10.0.0.1")
+    assert network_of("10.0.0.1") != network_of("10.0.0.2")
+    assert network_of("fe80::1%eth0") == network_of("fe80::2")
+    assert network_of("") == ""
