@@ -213,6 +213,7 @@ class Broker:
             return
         self.router.unbind_queue(name)
         self.destinations.addresses.remove(name)
+        self.links.queue_gone(name)
 
         def destroyed(error: StoreError | None) -> None:
             if error is not None:
