@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import select
 import time
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from broker_shim.amqp_1_0.composites import (
     SaslResponse,
     Source,
     Target,
+    TransactionalState,
     Transfer,
 )
 from broker_shim.embedded.broker import Broker
@@ -58,7 +60,17 @@ from tests.amqp_1_0 import attach, flow
 MOST_INPUT_S = 2.0
 _INTERESTING = (b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\x7f\xff\xff\xff", b"\0\0\0\0", b"\xff")
 _ADDRESSES = ("q", "a::b", "a", "amq.topic/x.#", "amq.fanout", "", None, "x::", "ü" * 20, "q" * 300)
-_STATES = (None, Accepted(), Released(), Rejected(), Modified(delivery_failed=True), Received(0, 3))
+_TRANSACTION = bytes(range(16))
+"""Stands for the id that the broker declared last."""
+_DECLARED = re.compile(rb"\x00\x53\x33\xc0\x13\x01\xa0\x10(.{16})", re.DOTALL)
+_OUTCOMES = (Accepted(), Released(), Rejected(), Modified(delivery_failed=True))
+_STATES = (
+    None,
+    *_OUTCOMES,
+    Received(0, 3),
+    TransactionalState(_TRANSACTION),
+    *(TransactionalState(_TRANSACTION, each) for each in _OUTCOMES),
+)
 _SELECTORS = ("a = 1", "JMSPriority > 3 AND b LIKE 'x%'", "((((", "a" * 500, "NOT a IS NULL")
 _MESSAGES = (
     b"\x00Sw\xa1\x05hello",
@@ -70,7 +82,11 @@ _MESSAGES = (
 
 
 class Fuzzed:
-    """A broker over a store in memory, and one connection after the other to it."""
+    """A broker over a store in memory, and one connection after the other to it.
+
+    Attributes:
+        declared_count: Transactions that it began.
+    """
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -81,6 +97,7 @@ class Fuzzed:
         settings = BrokerSettings(max_sessions=4, max_links=8, max_frame_bytes=4096)
         self._broker = Broker(calls, settings, Metrics(), lambda _s, call: self._later.append(call))
         self._faults = _Faults()
+        self.declared_count = 0
 
     def run(self) -> bytes:
         """One input from the first byte to the last; what it was.
@@ -117,12 +134,15 @@ class Fuzzed:
 
     def _feed(self, pieces: list[bytes]) -> None:
         connection = Connection(self._broker, lambda: None)
-        written = bytearray()
+        written, transaction = bytearray(), _TRANSACTION
         for piece in pieces:
             if piece:  # no bytes are the end
-                connection.receive(piece)
+                connection.receive(piece.replace(_TRANSACTION, transaction))
             self._turn()
-            written += connection.output()
+            said = connection.output()
+            written += said
+            transaction = next((each[1] for each in _DECLARED.finditer(said)), transaction)
+            self.declared_count += transaction in said
             connection.unsent(0)
         connection.tick(time.monotonic())
         connection.lost()
@@ -179,6 +199,7 @@ class Talk:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._roles: dict[int, bool] = {}
+        self._coordinators: set[int] = set()
         self._next_id = 0
 
     def pieces(self) -> list[bytes]:
@@ -192,7 +213,7 @@ class Talk:
             window = self._rng.choice((0, 1, 100, 100))
             begin = Begin(next_outgoing_id=0, incoming_window=window, outgoing_window=window)
             said.append(encoded_frame(begin, channel))
-            self._roles, self._next_id = {}, 0
+            self._roles, self._coordinators, self._next_id = {}, set(), 0
             for handle in range(self._rng.randrange(1, 4)):
                 said.append(self._attach(handle, channel))
                 if self._roles[handle] and self._is(0.8):
@@ -233,7 +254,10 @@ class Talk:
         )
         target = Target(address, durable=rng.choice((0, 0, 1, 2)), dynamic=self._is(0.1))
         if self._is(0.1):
-            source, target = rng.choice(((None, target), (source, None), (source, Coordinator())))
+            source, target = rng.choice(((None, target), (source, None), (None, None)))
+        if not is_receiver and self._is(0.2):
+            target = Coordinator()
+            self._coordinators.add(handle)
         return encoded_frame(
             attach(
                 handle,
@@ -275,11 +299,12 @@ class Talk:
             settled=rng.choice((None, True, False)) if self._is(0.2) else None,
             aborted=self._is(0.05),
             resume=self._is(0.05),
-            state=rng.choice(_STATES) if self._is(0.1) else None,
+            state=rng.choice(_STATES) if self._is(0.3) else None,
         )
         payload = rng.choice(_MESSAGES)
-        if self._is(0.1):  # a transaction, as far as there is one
-            payload = described_message(rng.choice((Declare(), Discharge(b"t"))))
+        if self._is(0.9 if handle in self._coordinators else 0.05):
+            discharge = Discharge(_TRANSACTION, fail=rng.choice((None, True, False)))
+            payload = described_message(rng.choice((Declare(), Declare(), discharge)))
         return transfer_frame(channel, transfer, len(payload)) + payload
 
     def _received(self, handle: int) -> Composite:

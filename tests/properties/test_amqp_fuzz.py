@@ -20,6 +20,7 @@ def test_nothing_a_peer_writes_breaks_a_broker(seed: int) -> None:
         for _ in range(INPUTS):
             fuzzed.run()
         assert fuzzed.enqueued_count > 0, "nothing came through: the inputs are too bad"
+        assert fuzzed.declared_count > 0, "no transaction was ever begun"
     finally:
         fuzzed.close()
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from proton import ConnectionException, Message
+from proton import ConnectionException, Message, Terminus
+from proton.reactor import ReceiverOption
 from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached
 
 from broker_shim.security.passwords import secrets_of
@@ -190,6 +191,27 @@ def test_a_wrong_password_does_not(
     assert "wrong" not in setup.audit.read_text()
 
 
+def test_a_rust_client_gets_in_by_its_password_alone(
+    start_broker: StartBroker, programs: Callable[[str], Program], tmp_path: Path
+) -> None:
+    """It is built without TLS, so on loopback."""
+    add_user(tmp_path / "users.json", "ann")
+    told = ("--users", f"{tmp_path}/users.json", "--audit-file", f"{tmp_path}/audit.log")
+    broker, program = start_broker("--memory", *told), programs("fe2o3-amqp")
+    mechanisms = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    for mechanism in mechanisms:
+        ann = {"mechanism": mechanism, "user": "ann"}
+        program.connect(broker, **ann, password=PASSWORD)
+        assert program.send("q", MESSAGE) == ["accepted"]
+        assert len(program.take("q")) == 1
+        program.disconnect()
+        with pytest.raises(AssertionError, match="could not connect"):
+            program.connect(broker, **ann, password="wrong")
+    lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+    for event in ("login", "login-failed"):
+        assert [line["mechanism"] for line in lines if line["event"] == event] == [*mechanisms]
+
+
 # --------------------------------------------------------------------- certificates, by raw bytes
 
 
@@ -303,6 +325,51 @@ def test_a_relay_looks_at_each_message(plain_broker: BrokerProcess) -> None:
     with connected(plain_broker.url, **as_user("ann")) as ann:
         ann.create_sender("orders.eu").send(Message(id=3))
         assert ann.create_receiver("orders.eu").receive(TIMEOUT_S).id == 3  # nothing before it
+
+
+class Durable(ReceiverOption):
+    """A durable subscription, as Qpid JMS asks for one."""
+
+    def apply(self, receiver: Any) -> None:
+        receiver.source.durability = Terminus.DELIVERIES
+        receiver.source.expiry_policy = Terminus.EXPIRE_NEVER
+
+
+def subscribed(connection: BlockingConnection, address: str) -> Any:
+    return connection.create_receiver(address, credit=1, name="news", options=Durable())
+
+
+def test_links_and_subscriptions_are_a_users_own(start_broker: StartBroker, tmp_path: Path) -> None:
+    """Another user with the same container and link name neither takes over nor ends them."""
+    for name in ("ann", "bob"):
+        add_user(tmp_path / "users.json", name)
+    (tmp_path / "sparkstore.toml").write_text(
+        """
+        [security]
+        permissions = [
+            {who = ["ann"], address = "news.#", allow = ["read", "write", "create"]},
+            {who = ["bob"], address = "news.#", allow = ["read"]},
+            {who = ["bob"], address = "other", allow = ["read", "create"]},
+        ]
+        """
+    )
+    broker = start_broker(
+        *(str(tmp_path / "root"), "--config", f"{tmp_path}/sparkstore.toml"),
+        *("--users", f"{tmp_path}/users.json", "--multicast", "news.#", "--multicast", "other"),
+    )
+    same: dict[str, Any] = {"container_id": "same"}
+    with connected(broker.url, **as_user("ann"), **same) as ann:
+        receiver = subscribed(ann, "news.eu")
+        with connected(broker.url, **as_user("bob"), **same) as bob:
+            with pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
+                subscribed(bob, "news.eu")  # durable: it would create something
+            subscribed(bob, "other").close()
+            for queue in ("news.eu::subscription.ann/same.news", "news.eu::subscription.x"):
+                with pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
+                    bob.create_receiver(queue)
+        ann.create_sender("news.eu").send(Message(id=1, durable=True))
+        assert receiver.receive(TIMEOUT_S).id == 1
+        receiver.accept()
 
 
 # ---------------------------------------------------------------------------------- at run time

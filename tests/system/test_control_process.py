@@ -307,6 +307,27 @@ def test_messages_that_are_put_reach_a_consumer(broker: BrokerProcess, root: Pat
     assert message.body == large.body
 
 
+def test_each_act_is_written_down_with_what_came_of_it(
+    start_broker: StartBroker, root: Path, tmp_path: Path
+) -> None:
+    audit = tmp_path / "audit.log"
+    broker = start_broker(str(root), "--queue", "q", "--audit-file", str(audit))
+    send(broker.url, "q", *messages(2))
+    control = open_control(root)
+    control.run(Request(Action.PURGE, "q", (1, 2, 99)))
+    with pytest.raises(InvalidRequest):
+        control.run(Request(Action.PURGE, "none", (1,)))
+    control.close()
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    done, refused = [line for line in lines if line["event"] == "administration"]
+    who = f"local uid={os.getuid()} pid={os.getpid()}"
+    assert (done["peer"], done["act"], done["queue"]) == (who, "purge", "q")
+    assert (done["messages"], done["done"]) == (3, 2)
+    assert refused["queue"] == "none"
+    assert "done" not in refused
+    assert "none" in refused["error"]
+
+
 def test_queue_arguments_work_from_settings_to_dead_letters(
     start_broker: StartBroker, root: Path, tmp_path: Path
 ) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import sparkstore
+from sparkstore import cli
 from sparkstore.cli import main
 from sparkstore.cli_output import printable, table
 from sparkstore.records import (
@@ -60,6 +63,16 @@ def lines_of(captured: pytest.CaptureFixture[str]) -> list[str]:
 
 def objects_of(captured: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines_of(captured)]
+
+
+def test_each_command_of_another_package_can_be_called_and_is_in_the_help() -> None:
+    """By `pyproject.toml`: what is installed may be older."""
+    settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    points = settings["project"]["entry-points"]["sparkstore.commands"]
+    assert set(points) == set(cli._ABOVE)
+    for target in points.values():
+        module, _, name = target.partition(":")
+        assert callable(getattr(import_module(module), name))
 
 
 def test_queues_shows_depth_bytes_and_what_is_acquired(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fe2o3_amqp::connection::ConnectionHandle;
 use fe2o3_amqp::link::delivery::Delivery;
 use fe2o3_amqp::link::receiver::CreditMode;
-use fe2o3_amqp::sasl_profile::SaslProfile;
+use fe2o3_amqp::sasl_profile::{SaslProfile, SaslScramSha256, SaslScramSha512};
 use fe2o3_amqp::session::SessionHandle;
 use fe2o3_amqp::types::definitions::{Error as AmqpError, ErrorCondition};
 use fe2o3_amqp::types::messaging::{Body, Modified, Outcome};
@@ -38,7 +38,7 @@ impl Client {
         stream.set_nodelay(true)?; // else many a disposition waits 40 ms for an ACK
         let mut connection = Connection::builder()
             .container_id("fe2o3-amqp")
-            .sasl_profile(SaslProfile::Anonymous)
+            .sasl_profile(profile_of(told)?)
             .open_with_stream(stream)
             .await?;
         self.session = Some(Session::begin(&mut connection).await?);
@@ -149,6 +149,18 @@ impl Client {
     fn new_name(&mut self) -> String {
         self.links += 1;
         format!("link-{}", self.links)
+    }
+}
+
+/// How it says who it is.
+fn profile_of(told: &Json) -> Result<SaslProfile, &'static str> {
+    let (user, password) = (text(&told["user"]), text(&told["password"]));
+    match text(&told["mechanism"]) {
+        "" | "ANONYMOUS" => Ok(SaslProfile::Anonymous),
+        "PLAIN" => Ok((user, password).into()),
+        "SCRAM-SHA-256" => Ok(SaslScramSha256::new(user, password).into()),
+        "SCRAM-SHA-512" => Ok(SaslScramSha512::new(user, password).into()),
+        _ => Err("mechanism: none that this client knows"),
     }
 }
 
