@@ -217,4 +217,4 @@ def test_a_name_of_10000_characters_is_served_and_a_longer_one_refused(
 
 def answered(client: str) -> list[str]:
     """The type that a client names for a string."""
-    return ["string"] if client in {"proton", "jms"} else ["text"]
+    return ["string"] if client in {"proton", "jms", "fe2o3-amqp"} else ["text"]
