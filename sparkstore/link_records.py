@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from sparkstore.records import Kind, Record
 
+LINK_KINDS = frozenset({Kind.ATTACHED, Kind.DETACHED, Kind.UNSETTLED, Kind.SETTLED})
 SENDER, RECEIVER = "sender", "receiver"
 CLOSED = '{"closed": true}'
 """Detail of a `detached` record after which the link is gone."""

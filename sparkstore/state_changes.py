@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.compact_plan import Step
+from sparkstore.link_records import LINK_KINDS
 from sparkstore.root import Root
 from sparkstore.schema import BLOCK_IDS, FOLD_COLUMNS, STATE
 from sparkstore.tables import table_names, text
@@ -20,6 +21,7 @@ TAIL_VIEW = "sparkstore_fold_tail"
 
 _NULL = "CAST(NULL AS BIGINT)"
 _WIRING_KINDS = {"created", "destroyed", "bound", "unbound", "configured", "unconfigured"}
+_LINK_KINDS = {kind.column for kind in LINK_KINDS}
 
 
 class Told(NamedTuple):
@@ -30,11 +32,13 @@ class Told(NamedTuple):
         has_requests: Some of them name a request of a member.
         has_staged: Some of them bring the header of a staged message, or `state` has one that they
             may end.
+        has_deliveries: `state` has deliveries that a link remembers: they may end some.
     """
 
     kinds: frozenset[str]
     has_requests: bool
     has_staged: bool
+    has_deliveries: bool = False
 
 
 def tail_of(spark: SparkSession, root: Root, step: Step) -> DataFrame:
@@ -65,8 +69,10 @@ def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
     if kinds & _WIRING_KINDS:
         wired = spark.sql(text("wired", ("fold_tail", "changes"), names))
         found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
-    for change in _links(spark, names, kinds):
-        found = found.unionByName(change)
+    if kinds & _LINK_KINDS:
+        forgotten = "forgotten" if told.has_deliveries else "none_forgotten"
+        linked = text("link_changes", ("fold_tail", "linked", "delivered", forgotten), names)
+        found = found.unionByName(_shaped(spark.sql(linked)))
     if told.has_requests:
         membered = spark.sql(text("membered", ("fold_tail", "decided", "refusals"), names))
         found = found.unionByName(
@@ -76,21 +82,6 @@ def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
         staged = spark.sql(text("staged", ("fold_tail", "brought"), names))
         found = found.unionByName(_shaped(staged.selectExpr("*", "'staged' part"), has_block=False))
     return found
-
-
-def _links(spark: SparkSession, names: dict[str, str], kinds: frozenset[str]) -> list[DataFrame]:
-    """What becomes of links and of their deliveries."""
-    found, steps = [], ("fold_tail", "linked")
-    if kinds & {"attached", "detached"}:
-        links = spark.sql(text("linked", steps[:1], names)).where("binding_key IS NULL")
-        found.append(links.withColumn("part", F.lit("link")))
-    if "unsettled" in kinds:
-        begun = spark.sql(text("delivered", steps, names)).where("change = 'put'")
-        found.append(begun.withColumn("part", F.lit("delivery")))
-    if kinds & {"settled", "detached"}:
-        ended = spark.sql(text("forgotten", (*steps, "delivered"), names))
-        found.append(ended.selectExpr("*", "'delivery' part", "'drop' change"))
-    return [_shaped(frame) for frame in found]
 
 
 def _shaped(frame: DataFrame, *, has_block: bool = True) -> DataFrame:

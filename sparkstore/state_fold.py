@@ -124,8 +124,10 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
         tail_of(spark, root, step).createOrReplaceTempView(TAIL_VIEW)
         kept.callback(spark.catalog.dropTempView, TAIL_VIEW)
         new_meta, told = _new_meta(spark.table(TAIL_VIEW), meta, step)
-        if not told.has_staged:
-            told = told._replace(has_staged=_has_staged(root))
+        parts = {file.partition for file in snapshot(root.state)}
+        told = told._replace(
+            has_staged=told.has_staged or "staged" in parts, has_deliveries="delivery" in parts
+        )
         changes = kept.enter_context(_kept(changes_of(spark, root, told)))
         touched = touched_by(changes)
         changes.unionByName(_meta_row(changes, meta, new_meta)).createOrReplaceTempView(
@@ -138,11 +140,6 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
     check_is_newest(root, "state", metadata)
     _log.info("folded up to position %d: %d entries changed", step.last, touched.row_count)
     return touched.row_count
-
-
-def _has_staged(root: Root) -> bool:
-    """True if `state` has staged messages, by Delta's log."""
-    return any(file.partition == "staged" for file in snapshot(root.state))
 
 
 @contextmanager

@@ -52,7 +52,7 @@ _DEFAULTS = {
 """Hints to the optimiser, which whoever knows sizes fills in (`view_hints`), and where the guard
 stands: once in a query, since all of it reads each table at one version."""
 
-_CALLED = {"fold_tail": "tail", "none_dropped": "dropped"}
+_CALLED = {"fold_tail": "tail", "none_dropped": "dropped", "none_forgotten": "forgotten"}
 """What a step is called by those that name it, if not by its file."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,15 +104,23 @@ class House:
     def store_that_does_not_answer(self) -> Iterator[None]:
         """What the store completes in here is known when this ends."""
         held: list[tuple[Any, Any]] = []
-        post, open_count = self.inbox.post, self.calls.open_count
-        self.inbox.post = lambda call, told: held.append((call, told))  # type: ignore[method-assign]
+        post, guard = self.inbox.post, threading.Lock()
+
+        def hold(call: Any, told: object) -> None:
+            with guard:
+                if self._is_answering:
+                    post(call, told)
+                else:
+                    held.append((call, told))
+
+        self.inbox.post = hold  # type: ignore[method-assign]
         self._is_answering = False
         yield
-        self.inbox.post = post  # type: ignore[method-assign]
-        self._is_answering = True
-        assert self.calls.open_count > open_count
-        for call, told in held:
-            post(call, told)
+        assert self.calls.open_count
+        with guard:
+            self._is_answering = True
+            for call, told in held:
+                post(call, told)
         self.run()
 
     def run_delayed(self) -> None:
@@ -121,11 +130,16 @@ class House:
             call()
         self.run()
 
+    def close(self) -> None:
+        """Let go of what the system lent; nothing of it moves any more."""
+        self.inbox.close()
+
     def restarted(self) -> House:
         """As after kill -9: connections end without a word."""
         if self.place.kind == "json":
             self.store.close()
             self.registry._keeping._link_store.close()  # its lock is the process's
+        self.close()
         return House(self.place, self.settings)
 
 

@@ -3,6 +3,9 @@
     listener, peer     sockets on the one loop       ─► connection ─► incoming, outgoing (links)
     loop, inbox        turns; calls of other threads ◄── completions (store's thread)
     access, attach*    who may connect; how a link is granted or refused
+    links, served      what lives on when a link ends (`broker_shim.links` decides), what does not
+    subscri*, own_queue, looking_up      whose queue serves a link on a topic
+    resuming, answering                  unsettled deliveries of a link that comes back, both ways
     broker             addresses → queues → store calls
     routing, queue, credit, address, amqp_*              pure: decide, never do
     queue ─► backlog ─► lane, looking, groups            who gets which message next; what waits

@@ -20,9 +20,10 @@ from broker_shim.embedded.attaching import (
     refuse_node,
     temporary_name,
 )
-from broker_shim.embedded.conditions import INVALID_FIELD, Refusal
+from broker_shim.embedded.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, Refusal
 from broker_shim.embedded.coordinator import attach_coordinator
 from broker_shim.embedded.incoming import IncomingLink
+from broker_shim.embedded.links import key_of
 from broker_shim.embedded.own_queue import dynamic_queue
 from broker_shim.embedded.resuming import resumed_receiver
 from broker_shim.embedded.termini import as_source, as_target, granted_target, peers_source
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
 
 def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
     """Serve a link that the peer opened, or refuse it."""
-    if isinstance(link, SenderLink):
+    links = connection.broker.links
+    if links.is_full and links.registry.find(key_of(connection, link)) is None:
+        text = f"{len(links.registry)} links are attached or live on: close some that are not used"
+        refuse(connection, link, Refusal(RESOURCE_LIMIT_EXCEEDED, text))
+    elif isinstance(link, SenderLink):
         attach_source(connection, link)
     elif isinstance(link.remote.target, Coordinator):
         attach_coordinator(connection, link)

@@ -37,7 +37,7 @@ from broker_shim.embedded.filters import Filters, read_filters
 from broker_shim.embedded.looking_up import look_up
 from broker_shim.embedded.outgoing import OutgoingLink
 from broker_shim.embedded.own_queue import dynamic_queue
-from broker_shim.embedded.resuming import Resumed, resumed_sender
+from broker_shim.embedded.resuming import Resumed, give_back_lost, resumed_sender
 from broker_shim.embedded.subscribing import subscribe
 from broker_shim.embedded.termini import as_source, as_target, granted_source, peers_target
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
@@ -113,7 +113,7 @@ def _attach_to_subscription(
         return
     endpoint, terms, queue, steps = subscribed
     wanted = Wanted(endpoint, terms, queue, filters, is_subscription=True)
-    go_through(connection, link, steps, partial(_ready, connection, link, wanted))
+    _go_through(connection, link, steps, wanted)
 
 
 def _attach_to_queue(
@@ -143,7 +143,15 @@ def _attach_to_queue(
     if own is not None:
         steps.append(dynamic_queue(broker, endpoint.terminus, terms))
     wanted = Wanted(endpoint, terms, queue, filters, is_browser=is_browser)
-    go_through(connection, link, steps, partial(_ready, connection, link, wanted))
+    _go_through(connection, link, steps, wanted)
+
+
+def _go_through(
+    connection: Connection, link: SenderLink, steps: list[Step], wanted: Wanted
+) -> None:
+    links, terminus = connection.broker.links, wanted.endpoint.terminus
+    last = partial(give_back_lost, links, terminus, link, wanted.queue)
+    go_through(connection, link, [*steps, last], partial(_ready, connection, link, wanted))
 
 
 def _said(remote: Source, queue: str) -> str:
@@ -190,17 +198,6 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
 
 
 def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resumed | None:
-    """What the link held before it was attached: for its new endpoint to end.
-
-    A link that is to hold nothing any more, or is on another queue now, gives it back.
-    """
-    links, terminus = connection.broker.links, wanted.endpoint.terminus
-    held = links.held.pop(terminus.key, None)
-    if held is None:
-        return None
-    is_kept = terminus.durability is TerminusDurability.UNSETTLED_STATE
-    here = {tag: each for tag, each in held.items() if is_kept and each.queue == wanted.queue}
-    for tag, each in held.items():
-        if tag not in here:
-            links.give_back(terminus.key, each)
-    return resumed_sender(link, here)
+    """What the link held before it was attached: for its new endpoint to end."""
+    held = connection.broker.links.held.pop(wanted.endpoint.terminus.key, None)
+    return resumed_sender(link, held) if held else None

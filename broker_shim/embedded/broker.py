@@ -12,7 +12,7 @@ from functools import partial
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.address import ExchangeNode, Node
+from broker_shim.embedded.address import ExchangeNode, Node, QueueNode
 from broker_shim.embedded.bulk import BulkOperations
 from broker_shim.embedded.destinations import Destinations
 from broker_shim.embedded.headers import HEADERS
@@ -90,6 +90,8 @@ class Broker:
 
     def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
         """The queues that a message sent to a node goes to; none if it routes nowhere."""
+        if isinstance(node, QueueNode):  # most often
+            return {node.queue} if node.queue in self.queues else set()
         return self.destinations.queues_for(node, header) & self.queues.keys()
 
     def publish(
@@ -211,6 +213,7 @@ class Broker:
             return
         self.router.unbind_queue(name)
         self.destinations.addresses.remove(name)
+        self.links.queue_gone(name)
 
         def destroyed(error: StoreError | None) -> None:
             if error is not None:

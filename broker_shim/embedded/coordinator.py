@@ -25,7 +25,7 @@ from broker_shim.amqp_1_0.definitions import AmqpError, ReceiverSettleMode, TxnC
 from broker_shim.embedded.attaching import grant
 from broker_shim.embedded.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
 from broker_shim.embedded.outcomes import ACCEPTED
-from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import DecodeError
 from broker_shim.protocol_1_0.events import TransferPiece
@@ -142,9 +142,8 @@ class CoordinatorLink:
 
     def _in_doubt(self, error: StoreError) -> None:
         """The store has not said what became of it: whatever were answered could be wrong."""
-        reason = "busy" if isinstance(error, Unavailable) else "failed"
-        text = f"it is not known whether the transaction is committed: the store has {reason}"
-        self._detach(Refusal(INTERNAL_ERROR, f"{text}: {error}"))
+        text = f"it is not known whether the transaction is committed: {error}"
+        self._detach(Refusal(INTERNAL_ERROR, text))
 
     def _reject(self, delivery: Delivery, refusal: TransactionRefused) -> None:
         """Tell why not; one that takes no such outcome is told by the end of the link (4.3)."""

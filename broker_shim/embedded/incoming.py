@@ -74,8 +74,7 @@ class IncomingLink:
     def on_flow(self) -> None:
         """The peer told how it stands: how many it sent may be more than we knew."""
         if not self.is_gone and self._link.is_answered:
-            self._give_credit()
-            self._connection.has_output()
+            self._go_on()
 
     def on_disposition(self, delivery: Delivery) -> None:
         """A change of state of one that we have read and will answer, or did."""
@@ -134,8 +133,10 @@ class IncomingLink:
 
     def _end_receiving(self) -> None:
         self._receiving = None
-        self._hold_back(is_full=False)
-        self._count(0)
+        if self._holds_back:
+            self._hold_back(is_full=False)
+        if self._held_bytes:  # not of what came in one piece: the common way
+            self._count(0)
 
     def _count(self, held_bytes: int) -> None:
         """So much of a message waits for its end; a peer may not begin any number of them."""
@@ -245,7 +246,7 @@ class IncomingLink:
         self._window.done()
         if not self.is_gone:
             delivery.dispose(_within(transaction, ACCEPTED))
-            self._answered()
+            self._go_on()
 
     def _accept(self, delivery: Delivery) -> None:
         """It is stored: say so."""
@@ -259,9 +260,9 @@ class IncomingLink:
             answering.settled(delivery)
         else:
             answering.accept(delivery)
-        self._answered()
+        self._go_on()
 
-    def _answered(self) -> None:
+    def _go_on(self) -> None:
         self._give_credit()
         self._connection.has_output()
 
@@ -275,13 +276,12 @@ class IncomingLink:
         if self.is_gone:
             return
         delivery.dispose(_within(transaction, Rejected(error_of(refusal))))
-        self._answered()
+        self._go_on()
 
     def _probe(self) -> None:
         self._window.probe()
         if not self.is_gone:
-            self._give_credit()
-            self._connection.has_output()
+            self._go_on()
 
     def _give_credit(self) -> None:
         credit = self._link.credit

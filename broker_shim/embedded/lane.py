@@ -128,6 +128,9 @@ class Lane:
         chunks = self._chunks
         if len(chunks) < 2 or index < chunks[1].start:  # most often, and a bisection costs 1 µs
             return 0 if chunks and index >= chunks[0].start else -1
+        head = self._head
+        if head + 1 < len(chunks) and chunks[head].start <= index < chunks[head + 1].start:
+            return head  # where consumers are
         return bisect_right(chunks, index, key=_start) - 1
 
     def _chunks_of(self, message_id: int) -> Iterator[Chunk]:

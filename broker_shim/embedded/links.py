@@ -87,6 +87,11 @@ class Links:
         self._waiting: dict[LinkKey, list[Callable[[], None]]] = {}
         self._expires_at_ms: int | None = None
 
+    @property
+    def is_full(self) -> bool:
+        """True if no link of a new name may attach."""
+        return len(self.registry) >= self._broker.settings.max_termini
+
     def attach(self, connection: Connection, link: Link) -> LinkEndpoint:
         """Attach a link: whoever had it loses it (`amqp:link:stolen`)."""
         place = Place(connection.number, link.port.channel)
@@ -181,10 +186,15 @@ class Links:
         if queue is not None:
             self._broker.destroy_queue(queue)
 
-    def give_back(self, key: LinkKey, held: Held) -> None:
+    def queue_gone(self, queue: str) -> None:
+        """A queue was destroyed, and what was held of it with it."""
+        for key, held in list(self.held.items()):
+            self.held[key] = {tag: each for tag, each in held.items() if each.queue != queue}
+
+    def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
         """Make a message that a link held available again: it may have been seen."""
         give_back = self._broker.settlement.give_back
-        give_back(held.message_id, held.queue, holder_of(key), failed=True)
+        give_back(held.message_id, held.queue, holder_of(key), failed=True, on_done=on_done)
 
     def end_holding(self, terminus: Terminus, held: Mapping[bytes, Held]) -> None:
         """A link's endpoint is gone: what it held is its terminus', or anybody's again."""

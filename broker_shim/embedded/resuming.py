@@ -9,7 +9,8 @@ durable, through lost connections and crashes, so it is offered to nobody else. 
 names it with an outcome, that outcome is made durable and the delivery is settled, without sending
 it again. Where it names it without one, it is sent again as the same delivery, which the receiver
 knows by its tag. Where a complete map does not name it, the receiver has no trace of it, so it goes
-back to the queue, as a failed delivery, and to the link again as a new one.
+back to the queue, as a failed delivery, and to the link again as a new one: before the attach is
+answered, so that it comes before what waited behind it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Accepted
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.deciding import DECISIONS
-from broker_shim.embedded.links import Held
-from broker_shim.links.terminus import DeliveryState
+from broker_shim.embedded.links import Held, Links
+from broker_shim.errors import StoreError
+from broker_shim.links.terminus import DeliveryState, Terminus
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.resumption import Step, decide, to_tell
 from broker_shim.protocol_1_0.sender import SenderLink
@@ -44,6 +48,32 @@ class Resumed(NamedTuple):
     told: dict[bytes, Any]
     steps: Mapping[bytes, Step]
     held: Mapping[bytes, Held]
+
+
+def give_back_lost(
+    links: Links, terminus: Terminus, link: SenderLink, queue: str, on_done: OnComplete
+) -> None:
+    """Give back what the receiver has no trace of, and what the link may not hold any more."""
+    key, held = terminus.key, links.held.get(terminus.key, {})
+    steps = _decided(link, dict.fromkeys(held))
+    keeps = terminus.durability is TerminusDurability.UNSETTLED_STATE
+    lost = [
+        tag
+        for tag, each in held.items()
+        if steps[tag] is Step.SEND_AGAIN or each.queue != queue or not keeps
+    ]
+    left = len(lost)
+
+    def done(_error: StoreError | None) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            on_done(None)
+
+    for tag in lost:
+        links.give_back(key, held.pop(tag), done)
+    if not lost:
+        on_done(None)
 
 
 def resumed_sender(link: SenderLink, held: Mapping[bytes, Held]) -> Resumed:
@@ -95,9 +125,7 @@ class Resuming:
         """
         for tag, held in self.resumed.held.items():
             step = self.resumed.steps[tag]
-            if step is Step.SEND_AGAIN:
-                self.owner.give_back(held.message_id, failed=True)
-            elif step is Step.SETTLE:
+            if step is Step.SETTLE:
                 link = self.owner.link
                 outcome = (link.remote.unsettled or {})[tag]
                 delivery = link.resume(tag, state=outcome)

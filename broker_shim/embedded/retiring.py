@@ -2,7 +2,9 @@
 
 A delivery is either with the link, unsettled, or here: it comes here when the client names a
 transaction with its outcome, and goes when that ends. So what the link gives back when it ends is
-what no transaction has; and a transaction may end after the link.
+what no transaction has; and a transaction may end after the link. With a connection or a session
+transactions end first (`Served`): so what their client had not forgotten is with its link again,
+which keeps it to be resumed if it lives on. If a link alone was detached, it is given back.
 """
 
 from __future__ import annotations

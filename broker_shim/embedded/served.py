@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from broker_shim.amqp_1_0.composites import Coordinator
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.conditions import Refusal, error_of, refusal_of
 from broker_shim.embedded.endpoints import LinkEndpoint
@@ -96,7 +97,8 @@ class Served:
             self._links.finish(terminus)
 
     def _let_go(self, links: Iterable[Link]) -> None:
-        for link in links:
+        """Coordinators first: what their transactions had of the others is theirs again by that."""
+        for link in sorted(links, key=_is_no_coordinator):
             endpoint = self._endpoints.pop(link, None)
             try:
                 if endpoint is not None:
@@ -104,3 +106,7 @@ class Served:
                 self._links.ended(link)
             except Exception:  # noqa: BLE001  # one link must not keep what the others held
                 _log.exception("connection %d: a link could not be ended", self._connection.number)
+
+
+def _is_no_coordinator(link: Link) -> bool:
+    return not isinstance(link.remote.target, Coordinator)

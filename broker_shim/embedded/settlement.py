@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 Later = Callable[[float, Callable[[], None]], None]
 """later(delay_s, call): make a call on the loop's thread after a while."""
+_What = tuple[str, int, str]
+"""What is done, with which message, on which queue: for the log."""
 
 
 class Settlement:
@@ -53,7 +55,7 @@ class Settlement:
                 dispatch.removed(message_id)
             on_done(error)
 
-        self._insist(call, done, f"dequeue of message {message_id} from {queue!r}")
+        self._insist(call, done, ("dequeue", message_id, queue))
 
     def give_back(
         self,
@@ -84,7 +86,7 @@ class Settlement:
                 on_done(error)
 
         self._broker.metrics.released += 1
-        what = f"release of message {message_id} to {queue!r}"
+        what: _What = ("release", message_id, queue)
         if delay_s:
             self._insist_later(delay_s, call, done, what, 0)
         else:
@@ -97,7 +99,7 @@ class Settlement:
         self._broker.bulk.end_if_due(queue, message_id)
 
     def _insist(
-        self, call: Callable[[OnComplete], None], on_done: OnComplete, what: str, turn: int = 0
+        self, call: Callable[[OnComplete], None], on_done: OnComplete, what: _What, turn: int = 0
     ) -> None:
         def done(error: StoreError | None) -> None:
             if isinstance(error, Unavailable):
@@ -107,7 +109,7 @@ class Settlement:
             if isinstance(error, InvalidRequest) and turn:
                 error = None  # an earlier turn was taken after all
             if isinstance(error, (InvalidRequest, NotAcquired)):
-                _log.warning("%s: %s", what, error)
+                _log.warning("%s of message %d on %r: %s", *what, error)
             on_done(error)
 
         call(done)
@@ -117,7 +119,7 @@ class Settlement:
         delay_s: float,
         call: Callable[[OnComplete], None],
         on_done: OnComplete,
-        what: str,
+        what: _What,
         turn: int,
     ) -> None:
         def again() -> None:

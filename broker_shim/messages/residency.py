@@ -159,8 +159,9 @@ class Residency:
     def _came(self, wanted: _Wanted, content: Content) -> None:
         if wanted.content is None:
             wanted.content = content
-            self.byte_count += content.byte_count
-            self.wanted_bytes += content.byte_count
+            byte_count = content.byte_count
+            self.byte_count += byte_count
+            self.wanted_bytes += byte_count
             self._make_room()
 
     def _make_room(self) -> None:

@@ -24,9 +24,9 @@ from broker_shim.service.staged import Staged, check_id
 from broker_shim.store import transactions
 from broker_shim.store.interface import Message
 from broker_shim.store.ledger import Ledger
-from broker_shim.store.link_ledger import LINK_KINDS
 from broker_shim.store.staging import check_size
 from broker_shim.store.transaction import Step, Transaction
+from sparkstore.link_records import LINK_KINDS
 from sparkstore.records import Kind, Record
 
 _WIRING = {Kind.CREATED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}

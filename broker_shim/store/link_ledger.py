@@ -19,7 +19,6 @@ from sparkstore import fold, link_records
 from sparkstore.link_records import RECEIVER, SENDER, LinkKey, link_text
 from sparkstore.records import Kind, Record
 
-LINK_KINDS = frozenset({Kind.ATTACHED, Kind.DETACHED, Kind.UNSETTLED, Kind.SETTLED})
 DELIVERY_KINDS = frozenset({Kind.UNSETTLED, Kind.SETTLED})
 MAX_TAG_BYTES = 32
 """Of a delivery tag, as AMQP 1.0 has it (part 2, 2.8.7)."""

@@ -1,5 +1,4 @@
--- Deliveries of `state` that the tail ended: they were settled, or their link was closed. What is
--- not in `state` needs no row: of many deliveries that a step began and settled none is left.
+-- Deliveries of `state` that the tail ended: they were settled, or their link was closed.
 SELECT delivery.exchange, delivery.binding_key
 FROM {state} AS delivery
 LEFT JOIN delivered

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import count
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -39,13 +40,15 @@ from broker_shim.protocol_1_0.frames import (
 WINDOW = (1 << 31) - 1
 CREDIT = 1_000
 _READ_BYTES = 1 << 18
-_DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
-"""A header section: durable."""
+_NUMBERS = count(1)
+"""Of connections: with one container id the second link of a name would steal the first."""
+_HEADERS = {True: b"\x00\x53\x70\xc0\x02\x01\x41", False: b"\x00\x53\x70\xc0\x02\x01\x42"}
+"""Header sections: durable or not."""
 
 
-def message(size: int) -> bytes:
-    """A durable message with `size` bytes of data."""
-    return _DURABLE + b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
+def message(size: int, *, durable: bool = True) -> bytes:
+    """A message with `size` bytes of data."""
+    return _HEADERS[durable] + b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
 
 
 def transfers(count: int, payload: bytes) -> bytes:
@@ -60,7 +63,7 @@ def transfers(count: int, payload: bytes) -> bytes:
 class RawPeer:
     """One connection with one session, open and begun."""
 
-    def __init__(self, port: int, name: str = "load") -> None:
+    def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
@@ -72,7 +75,9 @@ class RawPeer:
         self.socket.sendall(AMQP_HEADER.encoded())
         self._header()
         begin = Begin(next_outgoing_id=0, incoming_window=WINDOW, outgoing_window=WINDOW)
-        self.send(Open(name, hostname="127.0.0.1", max_frame_size=1 << 16), begin)
+        self.send(
+            Open(f"load-{next(_NUMBERS)}", hostname="127.0.0.1", max_frame_size=1 << 16), begin
+        )
         self._until("begin")
 
     def send(self, *performatives: Composite) -> None:

@@ -11,7 +11,8 @@ Brokers, each a process of its own, started anew for each round, one after the o
 
     ours, proton              on a root in build/: a message is settled once it is durable
     ours memory, proton memory    nothing is kept: what the listener by itself costs
-    broker-j memory           Broker-J as it is published, on its memory store
+    broker-j memory           Broker-J as it is published, on its memory store, which refuses
+                              persistent messages: it gets others
 
 `proton` is this repository at the last commit whose listener stood on python-qpid-proton. The
 client is the same for all (`amqp_load`); its processor time is printed, too. Figures are medians of
@@ -87,9 +88,11 @@ def serving(name: str) -> Iterator[Listening]:
         ) as process:
             assert process.stdout is not None
             ready = process.stdout.readline()
-            yield Listening(int(ready.split()[1].rpartition(":")[2]), process.pid)
-            process.terminate()
-            process.wait(60)
+            try:
+                yield Listening(int(ready.split()[1].rpartition(":")[2]), process.pid)
+            finally:
+                process.terminate()
+                process.wait(60)
 
 
 @contextmanager
@@ -98,7 +101,7 @@ def _broker_j(folder: Path) -> Iterator[Listening]:
     qpid_server.fetch()
     server = QpidServer(folder, folder / "work", [_NODE])
     try:
-        server.ask("POST", "/api/latest/queue/default/default", {"name": "load"})
+        server.ask("POST", "/api/latest/queue/default/default", {"name": "load", "durable": False})
         yield Listening(server.port, server.pid)
     finally:
         server.kill()
@@ -181,13 +184,16 @@ def main() -> None:
         print(f"broker-j memory: skipped, {lacking}", file=sys.stderr)
         names.remove("broker-j memory")
     count: int = options.count
-    payload = message(SIZE)
-    streams = {n: [transfers(count // n, payload)] * n for n in (1, 8)}
+    streams = {
+        durable: {n: [transfers(count // n, message(SIZE, durable=durable))] * n for n in (1, 8)}
+        for durable in (True, False)
+    }
     found: dict[tuple[str, str], list[Figure]] = defaultdict(list)
     for _ in range(options.rounds):
         for name in names:
             with serving(name) as broker:
-                for phase, figure in measure(broker, count, streams).items():
+                prepared = streams[not name.startswith("broker-j")]
+                for phase, figure in measure(broker, count, prepared).items():
                     found[name, phase].append(figure)
     _print(found, {} if options.no_idle else _idle(names), as_json=options.json)
 

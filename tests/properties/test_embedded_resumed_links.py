@@ -107,6 +107,7 @@ def check_all_went_once(line: Line, count: int, *, client_sends: bool) -> None:
     assert sorted(arrived) == list(range(count))
     assert line.client.unsettled == {}
     assert not store.recover().entries["q"] or client_sends
+    line.broker.house.close()
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

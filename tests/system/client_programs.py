@@ -165,9 +165,9 @@ class Program:
         outcomes: list[str] = self.tell("send", address=address, messages=messages)["outcomes"]
         return outcomes
 
-    def open(self, address: str, count: int = 1) -> None:
-        """Open a receiver with credit for just so many messages."""
-        self.tell("open", address=address, count=count)
+    def open(self, address: str, count: int = 1, **options: Any) -> None:
+        """Open a receiver with credit for just so many messages; of JMS, of a `subscription`."""
+        self.tell("open", address=address, count=count, **options)
 
     def wait(self, count: int = 1) -> list[Told]:
         """So many messages, which it holds until `settle` or `disconnect`."""

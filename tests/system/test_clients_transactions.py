@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.system.client_cases import Told, text
 from tests.system.client_programs import Program, Programs, build, programs
 from tests.system.clients import is_empty
-from tests.system.conftest import BrokerProcess
+from tests.system.conftest import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -160,3 +161,38 @@ def test_a_topic_gets_what_is_committed(
     assert counts(plain["rhea"].wait()) == {"b": 0}
     plain["rhea"].settle("accept")
     assert broker.is_running
+
+
+def test_what_a_durable_subscriber_had_not_committed_comes_again_after_a_kill(
+    start_broker: StartBroker, program: Program, tmp_path: Path
+) -> None:
+    arguments = ("--multicast=feed", str(tmp_path / "root"))
+
+    def subscribe(broker: BrokerProcess) -> None:
+        program.connect(broker, transacted=True, client_id="reader")
+        program.open("topic:feed", subscription="all")
+
+    broker = start_broker(*arguments)
+    subscribe(broker)
+    with programs(broker) as plain:
+        plain["proton"].send("feed", *map(message, "abcd"))
+    assert list(counts(program.wait(2))) == ["a", "b"]
+    assert program.commit() == "committed"
+    assert list(counts(program.wait(1))) == ["c"]
+    broker.kill()
+    program.disconnect()
+    broker = start_broker(*arguments)
+    subscribe(broker)
+    assert counts(program.wait(2)) == {"c": 1, "d": 0}
+    program.rollback()
+    assert counts(program.wait(2)) == {"c": 2, "d": 1}
+    assert program.commit() == "committed"
+    broker.kill()
+    program.disconnect()
+    broker = start_broker(*arguments)
+    subscribe(broker)
+    with programs(broker) as plain:
+        plain["proton"].send("feed", message("e"))
+    assert counts(program.wait(1)) == {"e": 0}
+    assert program.commit() == "committed"
+    program.disconnect()

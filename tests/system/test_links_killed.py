@@ -51,8 +51,8 @@ def test_what_is_sent_and_taken_through_kills_is_there_exactly_once(
 
 
 BATCH = 60
-SIZES = (8, 8, 8, 700, 200_000)
-"""Of messages: some take many frames, and are stored in pieces."""
+SIZES = (*[8] * 16, 700, 700, 200_000, 1_200_000)
+"""Of messages: some take many frames, a few are stored in pieces."""
 
 
 @pytest.mark.parametrize(

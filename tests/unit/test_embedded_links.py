@@ -483,6 +483,36 @@ def test_closing_a_link_gives_back_what_it_held(kept: House) -> None:
     assert bodies(other) == ["a"]
 
 
+def test_links_of_ever_new_names_are_refused_beyond_a_limit(kept: House) -> None:
+    house = House(kept.place, BrokerSettings(max_termini=3))
+    client = Client(house)
+    for number in range(3):
+        assert client.attach(f"in {number}", source=durable()).source is not None
+        client.detach()
+    assert client.attach("one too many", source=durable()).source is None
+    assert client.take(Detach).error.condition == "amqp:resource-limit-exceeded"
+    client.send(Detach(0, closed=True))
+    assert client.attach("in 0", source=durable()).source is not None
+    client.detach(closed=True)
+    assert client.attach("a place is free", source=durable()).source is not None
+
+
+def test_what_a_link_held_of_a_queue_that_was_destroyed_is_forgotten(kept: House) -> None:
+    publish(kept, "q", "a")
+    client = Client(kept)
+    client.attach("in", source=durable())
+    client.credit(1)
+    ((tag, _body),) = client.transfers()
+    client.vanish()
+    kept.broker.destroy_queue("q")
+    kept.run()
+    back = Client(kept)
+    assert not back.attach("in", source=durable(), unsettled={tag: None}).unsettled
+    publish(kept, "q", "b")
+    back.credit(10)
+    assert bodies(back) == ["b"]
+
+
 def target() -> Target:
     return Target("q", durable=2, expiry_policy="never")
 

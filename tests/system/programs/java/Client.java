@@ -7,6 +7,7 @@ import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
+import jakarta.jms.Topic;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -54,7 +55,7 @@ final class Client {
                 case "connect" -> connect(command);
                 case "disconnect" -> disconnect();
                 case "send" -> send(command);
-                case "open" -> open(command.get("address"));
+                case "open" -> open(command);
                 case "receive" -> receive(command);
                 case "settle" -> settle((List<String>) command.get("outcomes"));
                 case "commit" -> commit();
@@ -79,6 +80,9 @@ final class Client {
                 + command.getOrDefault("prefetch", 0) + "&jms.forceSyncSend=" + !isTransacted
                 + "&jms.validatePropertyNames=false")
                 .createConnection((String) command.get("user"), (String) command.get("password"));
+        if (command.get("client_id") instanceof String name) {
+            connection.setClientID(name);
+        }
         connection.start();
         session = isTransacted ? connection.createSession(true, Session.SESSION_TRANSACTED)
                 : connection.createSession(false, INDIVIDUAL_ACKNOWLEDGE);
@@ -143,8 +147,11 @@ final class Client {
     }
 
     /** Without credit: with no prefetch, each receive gives one. */
-    private Map<String, Object> open(Object address) throws JMSException {
-        consumer = session.createConsumer(destination(address));
+    private Map<String, Object> open(Map<String, Object> command) throws JMSException {
+        Destination from = destination(command.get("address"));
+        consumer = command.get("subscription") instanceof String name
+                ? session.createDurableConsumer((Topic) from, name)
+                : session.createConsumer(from);
         held = new ArrayList<>();
         return Map.of();
     }

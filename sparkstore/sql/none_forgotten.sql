@@ -1,0 +1,2 @@
+-- `forgotten` where `state` is known to have no delivery.
+SELECT CAST(NULL AS STRING) AS exchange, CAST(NULL AS STRING) AS binding_key WHERE false
