@@ -1,17 +1,17 @@
 """Who holds a message, and who wants its content in memory: two holds of one shape.
 
-Why a hold ends exactly once: the first `release` marks it, on the one thread that has it; what is
-garbage has nobody left who could release it, and is asked for that mark. Garbage may be collected
-on any thread, in the middle of anything, so what is called then must only note what is to be done:
-the owner hands in a function that posts.
+Why a hold ends exactly once: `release` asks the finalizer to let go of what it would call, which
+only the first caller gets; the garbage collector goes by the same finalizer. A finalizer may run on
+any thread, in the middle of anything, so what it calls must only note what is to be done: the
+owner hands in a function that posts.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 from types import TracebackType
 from typing import Protocol, Self
+from weakref import finalize
 
 _log = logging.getLogger(__name__)
 
@@ -34,28 +34,26 @@ class Hold:
     """A named hold on a message, until `release`.
 
     Attributes:
-        is_released: True once it was let go of.
         number: Of the message's holds.
         holder: Who has it: for people who look for what keeps a message.
     """
 
-    __slots__ = ("_owner", "holder", "is_released", "number")
+    __slots__ = ("__weakref__", "_finalizer", "_owner", "holder", "number")
 
     def __init__(self, owner: Owner, number: int, holder: str) -> None:
         self._owner, self.number, self.holder = owner, number, holder
-        self.is_released = False
+        self._finalizer = finalize(self, _garbage, owner, number, holder)
+        self._finalizer.atexit = False
 
     def release(self) -> None:
         """Let go; again does nothing."""
-        if not self.is_released:
-            self.is_released = True
+        if self._finalizer.detach() is not None:
             self._owner.released(self)
 
-    def __del__(self) -> None:
-        if not self.is_released and not sys.is_finalizing():
-            text = "message %d was held by %r, who never released it: a fault"
-            _log.warning(text, self._owner.message_id, self.holder)
-            self._owner.lost(self.number)
+    @property
+    def is_released(self) -> bool:
+        """True once it was let go of."""
+        return not self._finalizer.alive
 
     def __enter__(self) -> Self:
         """Hold for as long as the block runs."""
@@ -81,3 +79,9 @@ class Interest(Hold):
     """Somebody will soon read the content: it is loaded, and stays in memory until released."""
 
     __slots__ = ()
+
+
+def _garbage(owner: Owner, number: int, holder: str) -> None:
+    text = "message %d was held by %r, who never released it: a fault"
+    _log.warning(text, owner.message_id, holder)
+    owner.lost(number)
