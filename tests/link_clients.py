@@ -132,6 +132,8 @@ class House:
 
     def close(self) -> None:
         """Let go of what the system lent; nothing of it moves any more."""
+        if isinstance(self.store, RecordedMessageStore):
+            self.store.sink.close()  # its thread posts to the inbox until then
         self.inbox.close()
 
     def restarted(self) -> House:

@@ -88,7 +88,7 @@ class Connection:
     @property
     def is_closed(self) -> bool:
         """True once nothing more can be said to the peer."""
-        return self._machine.is_closed or self._hangs_up
+        return (self._machine.is_closed and not self.login.is_waiting) or self._hangs_up
 
     @property
     def is_over(self) -> bool:

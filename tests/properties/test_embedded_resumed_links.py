@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
+from broker_shim.embedded.access import Access
 from broker_shim.embedded.connection import Connection
 from tests import link_clients, resuming
 from tests.amqp_messages import number_in, numbered
@@ -51,7 +52,8 @@ class EmbeddedBroker:
         elif self._connection is not None:
             self._connection.receive(b"")
             self._connection.lost()
-        self._connection = Connection(self.house.broker, lambda: None)
+        # With a door of its own: brokers that were killed take no connection of its limit.
+        self._connection = Connection(self.house.broker, lambda: None, Access())
 
     def receive(self, encoded: bytes) -> None:
         assert self._connection is not None

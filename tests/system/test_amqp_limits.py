@@ -18,7 +18,8 @@ from tests.system.raw_peer import RawPeer, condition
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-DELAY_S = 1.0
+DELAY_S = 2.5
+"""More than a peer is given to hang up by itself, once it was told that it is over."""
 SETTINGS = f"""
 [broker]
 max_connections = 8
