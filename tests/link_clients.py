@@ -134,6 +134,8 @@ class House:
         """Let go of what the system lent; nothing of it moves any more."""
         if isinstance(self.store, RecordedMessageStore):
             self.store.sink.close()  # its thread posts to the inbox until then
+        # What is collected later must not write to a descriptor that is another's by then.
+        self.inbox.post = lambda _call, _argument: None  # type: ignore[method-assign]
         self.inbox.close()
 
     def restarted(self) -> House:
