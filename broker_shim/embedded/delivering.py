@@ -35,6 +35,8 @@ class Delivering:
 
     Attributes:
         count: Messages under way: assigned, and not sent or given back.
+        is_taking_back: True while messages go back to their places because the peer took its
+            credit back: nothing is to be assigned until they are there, or it would overtake them.
     """
 
     def __init__(self, owner: OutgoingLink, *, is_settled: bool) -> None:
@@ -43,7 +45,12 @@ class Delivering:
         self._line = InOrder(self._broker, self._is_here)
         self._wire = Wire(owner.link)
         self._resumed: set[int] = set()
+        self._returning = 0
         self.count = 0
+
+    @property
+    def is_taking_back(self) -> bool:
+        return self._returning > 0
 
     def assign(self, message_id: int) -> None:
         """The queue holds this message for the link: bring it there."""
@@ -133,8 +140,8 @@ class Delivering:
             calls, name = self._broker.calls, self._queue.name
             calls.dequeue(taken.message_id, name, self._owner.holder, done)
             return
-        elif not self._has_credit(taken):  # the peer has taken it back
-            self._put_back(taken)
+        elif not self._has_credit(taken):
+            self._take_back(taken)
         else:
             self._deliver_or_not(taken, header)
         self._owner.refresh()
@@ -207,6 +214,20 @@ class Delivering:
             self._broker.later(delay_s, back)
         else:
             self._owner.give_back(taken.message_id, failed=False, delay_s=delay_s)
+
+    def _take_back(self, taken: Taken) -> None:
+        """The peer has taken the credit back that this one was meant for."""
+        if taken.message_id in self._resumed:
+            self._put_back(taken)
+            return
+        self._returning += 1
+        taken.release()
+        self._owner.give_back(taken.message_id, failed=False, on_done=self._is_back)
+
+    def _is_back(self, _error: StoreError | None) -> None:
+        self._returning -= 1
+        self.count -= 1
+        self._owner.refresh()
 
     def _failed(self, taken: Taken, error: StoreError) -> None:
         """The store refused, or the content cannot be read: now, for ever, or it is not ours."""

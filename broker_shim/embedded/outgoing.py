@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import TransactionalState
+from broker_shim.completion import OnComplete
 from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal, refusal_of
 from broker_shim.embedded.deciding import DECISIONS, broken_off, released
 from broker_shim.embedded.delivering import Delivering
@@ -128,7 +129,8 @@ class OutgoingLink:
         self._delivering.write()
         if self.resuming is not None:
             self.resuming.go_on(self._delivering, _BATCH)
-        self.credit = max(0, min(self.link.credit, _BATCH) - self._delivering.count)
+        may_take = 0 if self._delivering.is_taking_back else min(self.link.credit, _BATCH)
+        self.credit = max(0, may_take - self._delivering.count)
         self.broker.wanted(self.queue.name)
         if self.link.is_draining:
             self.broker.dispatch()
@@ -212,10 +214,23 @@ class OutgoingLink:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
         self._unsettled[delivery] = taken
 
-    def give_back(self, message_id: int, *, failed: bool, delay_s: float = 0.0) -> None:
+    def give_back(
+        self,
+        message_id: int,
+        *,
+        failed: bool,
+        delay_s: float = 0.0,
+        on_done: OnComplete | None = None,
+    ) -> None:
         """Make a message that this link holds available again."""
-        give_back = self.broker.settlement.give_back
-        give_back(message_id, self.queue.name, self.holder, failed=failed, delay_s=delay_s)
+        self.broker.settlement.give_back(
+            message_id,
+            self.queue.name,
+            self.holder,
+            failed=failed,
+            delay_s=delay_s,
+            on_done=on_done,
+        )
 
     def confirm(self, delivery: Delivery, state: object) -> None:
         """Settle a delivery with the outcome that the peer chose, now that it is durable."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -125,6 +126,31 @@ def test_credit_that_is_taken_back_meanwhile_loses_and_holds_nothing(
     client.send(flow(0, 1))
     (transfer,) = transfers(client.read())
     assert transfer.settled is (mode is SenderSettleMode.SETTLED)
+
+
+def test_credit_that_is_taken_back_and_given_again_changes_no_order(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes back is not overtaken by what came after it (python-proton does this)."""
+    client = Raw(bench)
+    client.receiver(0)
+    bench.publish(6, 10)
+    bench.ours.receive(encoded_frame(flow(0, 4)))
+    bench.broker.dispatch()  # four are on their way to be acquired
+    bench.ours.receive(encoded_frame(flow(0, 1)))
+    release, releases = bench.calls.release, list[Callable[[], None]]()
+    monkeypatch.setattr(
+        bench.calls, "release", lambda *it, **more: releases.append(partial(release, *it, **more))
+    )
+    bench.run()  # one is sent, three go back
+    assert len(releases) == 3
+    client.send(Flow(0, WINDOW, 0, WINDOW, 0, 1, 9))
+    for each in releases:
+        each()
+    bench.run()
+    tags = [each.delivery_tag for each in transfers(client.read())]
+    assert len(tags) == 6
+    assert tags == sorted(tags)
 
 
 def test_what_began_and_ended_in_the_same_bytes_is_answered_in_order(bench: Bench) -> None:
