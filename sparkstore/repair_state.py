@@ -70,7 +70,8 @@ def _rebuilt(seen: Look, last: int) -> DataFrame:
     block = F.expr(f"message_id div {BLOCK_IDS}")
     entry_rows = entries(spark, side).selectExpr("'entry' AS part", "*").withColumn("block", block)
     wiring_rows = wiring(spark, side).selectExpr("'wiring' AS part", "*")
-    other_rows = others(spark, side).drop("told")
+    detail = F.coalesce("detail", "told")
+    other_rows = others(spark, side).withColumn("detail", detail).drop("told")
     rows = entry_rows
     for more in (wiring_rows, other_rows, meta):
         rows = rows.unionByName(more, allowMissingColumns=True)

@@ -71,7 +71,7 @@ def wiring(spark: SparkSession, side: Side) -> DataFrame:
 
 
 def others(spark: SparkSession, side: Side) -> DataFrame:
-    """Every member, staged message, link, delivery: `OTHER_KEY`, `OTHER_VALUES` and detail."""
+    """Every member, staged message, link, delivery, by `OTHER_KEY`; `detail` is a member's only."""
     values = side.names() | {"refused": REFUSED}
     return spark.sql(text("reconcile_others", STEPS_OF_OTHERS, values))
 

@@ -5,5 +5,5 @@ FROM {entries} AS entry
 LEFT ANTI JOIN {others} AS link
   ON link.part = 'link'
   AND link.exchange = entry.acquired_by
-  AND CAST(get_json_object(link.detail, '$.durability') AS INT) = 2
+  AND CAST(get_json_object(link.told, '$.durability') AS INT) = 2
 WHERE entry.acquired_by IS NOT NULL
