@@ -50,6 +50,7 @@ class Delivering:
 
     @property
     def is_taking_back(self) -> bool:
+        """See above."""
         return self._returning > 0
 
     def assign(self, message_id: int) -> None:
