@@ -229,9 +229,14 @@ class Broker:
         """Make a call before the loop sleeps, and before anything is handed out."""
         self._before_dispatch.append(call)
 
+    @property
+    def is_dispatch_due(self) -> bool:
+        """True if `dispatch` has something to do."""
+        return bool(self._to_dispatch or self._before_dispatch) and not self.is_stopping
+
     def dispatch(self) -> None:
         """Hand out what waits to consumers with credit."""
-        while (self._to_dispatch or self._before_dispatch) and not self.is_stopping:
+        while self.is_dispatch_due:
             self._call_before()
             if not self._to_dispatch:
                 continue

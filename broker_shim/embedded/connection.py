@@ -67,7 +67,7 @@ class Connection:
         self._has_output = has_output
         self.transactions = Transactions(broker)
         self._served = Served(self)
-        self._waiting_for_room: list[LinkEndpoint] = []
+        self._waiting_for_room: dict[LinkEndpoint, None] = {}  # in the order in which they came
         self._hangs_up = False
         self._machine = protocol.Connection(
             access.settings(broker.settings), access.mechanisms, now_s=time.monotonic()
@@ -106,8 +106,7 @@ class Connection:
 
     def wait_for_room(self, endpoint: LinkEndpoint) -> None:
         """Have `on_flow` called when less waits to be written."""
-        if endpoint not in self._waiting_for_room:
-            self._waiting_for_room.append(endpoint)
+        self._waiting_for_room[endpoint] = None
 
     def receive(self, received: bytes) -> None:
         """Bytes from the peer; none means that it sends no more."""
@@ -137,7 +136,7 @@ class Connection:
         """So much of what `output` handed out is not with the peer yet; there may be room again."""
         self._unsent_bytes = byte_count
         if self._waiting_for_room:
-            waiting, self._waiting_for_room = self._waiting_for_room, []
+            waiting, self._waiting_for_room = self._waiting_for_room, {}
             for endpoint in waiting:
                 endpoint.on_flow()
 

@@ -36,7 +36,9 @@ class Delivering:
     Attributes:
         count: Messages under way: assigned, and not sent or given back.
         is_taking_back: True while messages go back to their places because the peer took its
-            credit back: nothing is to be assigned until they are there, or it would overtake them.
+            credit back: nothing is to be assigned until they are there, or it would overtake them,
+            and what was assigned before goes back, too.
+        byte_count: Of the messages under way.
     """
 
     def __init__(self, owner: OutgoingLink, *, is_settled: bool) -> None:
@@ -46,7 +48,7 @@ class Delivering:
         self._wire = Wire(owner.link)
         self._resumed: set[int] = set()
         self._returning = 0
-        self.count = 0
+        self.count = self.byte_count = 0
 
     @property
     def is_taking_back(self) -> bool:
@@ -68,18 +70,25 @@ class Delivering:
         self._line.add(self._taken(message_id))
 
     def _taken(self, message_id: int) -> Taken:
-        self.count += 1
         entry = self._broker.calls.entry(self._queue.name, message_id)
         message = self._broker.calls.messages.get(message_id)
-        return Taken(message, self._owner.holder, entry, whole=self._is_settled)
+        taken = Taken(message, self._owner.holder, entry, whole=self._is_settled)
+        self.count += 1
+        self.byte_count += taken.held_bytes
+        return taken
+
+    def _is_through(self, taken: Taken) -> None:
+        """It is not under way any more."""
+        self.count -= 1
+        self.byte_count -= taken.held_bytes
 
     def gone(self) -> None:
         """The link ended: what waits for its content goes back; the rest comes by its answer."""
         for taken in self._line.clear():
             self._put_back(taken)
         if self._wire.large is not None:
+            self._is_through(self._wire.large)
             self._wire.drop()
-            self.count -= 1
 
     def write(self) -> None:
         """There is room again: go on with the large message that is being sent, if any."""
@@ -93,7 +102,7 @@ class Delivering:
             self._failed(taken, error)
             return
         if is_written:
-            self.count -= 1
+            self._is_through(taken)
             self._broker.metrics.delivered += 1
             self._line.go()
         else:
@@ -104,8 +113,9 @@ class Delivering:
         """The peer decided about a delivery; True if it was not sent whole, and is broken off."""
         if not self._wire.is_sending(delivery):
             return False
+        assert self._wire.large is not None
+        self._is_through(self._wire.large)
         self._break_off()
-        self.count -= 1
         return True
 
     def _break_off(self) -> Delivery:
@@ -141,7 +151,7 @@ class Delivering:
             calls, name = self._broker.calls, self._queue.name
             calls.dequeue(taken.message_id, name, self._owner.holder, done)
             return
-        elif not self._has_credit(taken):
+        elif not self._has_credit(taken) or self._overtakes(taken):
             self._take_back(taken)
         else:
             self._deliver_or_not(taken, header)
@@ -157,13 +167,16 @@ class Delivering:
         link = self._owner.link
         return bool(link.resume_credit if taken.message_id in self._resumed else link.credit)
 
+    def _overtakes(self, taken: Taken) -> bool:
+        return self.is_taking_back and taken.message_id not in self._resumed
+
     def _dequeued(self, taken: Taken, header: MessageHeader, error: StoreError | None) -> None:
         """It is off its queue: now it is sent, or nobody gets it."""
         if error is not None:
             self._failed(taken, error)
         else:
             self._queue.removed(taken.message_id)
-            if not self._owner.is_gone and not self._broker.is_stopping:
+            if not self._owner.is_gone:  # a stop waits for it: nobody else would get it
                 self._deliver_or_not(taken, header)
             else:
                 self._done(taken)
@@ -192,10 +205,10 @@ class Delivering:
             self._broker.later(0.0, self.write)
         else:
             self._broker.metrics.delivered += 1
-            self.count -= 1
+            self._is_through(taken)
 
     def _done(self, taken: Taken) -> None:
-        self.count -= 1
+        self._is_through(taken)
         taken.release()
 
     def _put_back(self, taken: Taken, *, delay_s: float = 0.0) -> None:
@@ -223,11 +236,11 @@ class Delivering:
             return
         self._returning += 1
         taken.release()
-        self._owner.give_back(taken.message_id, failed=False, on_done=self._is_back)
+        self._owner.give_back(taken.message_id, failed=False, on_done=partial(self._is_back, taken))
 
-    def _is_back(self, _error: StoreError | None) -> None:
+    def _is_back(self, taken: Taken, _error: StoreError | None) -> None:
         self._returning -= 1
-        self.count -= 1
+        self._is_through(taken)
         self._owner.refresh()
 
     def _failed(self, taken: Taken, error: StoreError) -> None:

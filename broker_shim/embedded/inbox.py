@@ -39,10 +39,6 @@ class Inbox:
             self._is_awake = True
             os.eventfd_write(self._descriptor, 1)
 
-    def poster(self, call: Call) -> Call:
-        """A callback that posts: what the store is given as `on_complete`."""
-        return lambda argument: self.post(call, argument)
-
     def drain(self) -> int:
         """Make the calls that have come; how many."""
         with suppress(BlockingIOError):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker_shim.amqp_1_0.composites import Rejected, TransactionalState
+from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node, described
 from broker_shim.embedded.allowing import refusal_of_act
@@ -21,7 +21,7 @@ from broker_shim.embedded.conditions import (
 )
 from broker_shim.embedded.credit import CreditWindow
 from broker_shim.embedded.local_transaction import LocalTransaction
-from broker_shim.embedded.outcomes import ACCEPTED
+from broker_shim.embedded.outcomes import ACCEPTED, within
 from broker_shim.embedded.receiving import Enqueue, Publish, Receiving
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
@@ -60,6 +60,7 @@ class IncomingLink:
         self._holds_back = False
         self._held_bytes = 0
         self._is_refusal_told = False
+        self._is_credit_due = False
         self.is_gone = False
 
     def start(self) -> None:
@@ -86,7 +87,7 @@ class IncomingLink:
         if self._answering is not None and delivery.is_resumed:
             self._answering.settled(delivery)
         self._end_receiving()
-        self._give_credit()
+        self._go_on()
 
     def on_transfer(self, piece: TransferPiece) -> None:
         """Bytes of a delivery."""
@@ -245,7 +246,7 @@ class IncomingLink:
             return
         self._window.done()
         if not self.is_gone:
-            delivery.dispose(_within(transaction, ACCEPTED))
+            delivery.dispose(within(transaction, ACCEPTED))
             self._go_on()
 
     def _accept(self, delivery: Delivery) -> None:
@@ -263,8 +264,11 @@ class IncomingLink:
         self._go_on()
 
     def _go_on(self) -> None:
-        self._give_credit()
+        """Give credit when all that came in this turn was taken in, and is counted."""
         self._connection.has_output()
+        if not self._is_credit_due:
+            self._is_credit_due = True
+            self._broker.before_dispatch(self._give_credit)
 
     def _refuse(
         self, delivery: Delivery, refusal: Refusal, transaction: LocalTransaction | None
@@ -275,7 +279,7 @@ class IncomingLink:
         self._broker.metrics.refused += 1
         if self.is_gone:
             return
-        delivery.dispose(_within(transaction, Rejected(error_of(refusal))))
+        delivery.dispose(within(transaction, Rejected(error_of(refusal))))
         self._go_on()
 
     def _probe(self) -> None:
@@ -284,17 +288,12 @@ class IncomingLink:
             self._go_on()
 
     def _give_credit(self) -> None:
+        self._is_credit_due = False
         credit = self._link.credit
         more = self._window.to_give(credit)
-        may_give = not (self._is_refused or self._broker.is_stopping or self._link.is_gone)
+        may_give = not (self._is_refused or self._broker.is_stopping or self.is_gone)
+        may_give = may_give and not self._link.is_gone
         if more and may_give:
             if self._answering is not None:
                 self._answering.granted(credit + more)
             self._link.flow(credit + more)
-
-
-def _within(transaction: LocalTransaction | None, outcome: Any) -> Any:
-    """An outcome as it is told: within a transaction it holds when that is committed."""
-    if transaction is None:
-        return outcome
-    return TransactionalState(transaction.standing.txn_id, outcome)

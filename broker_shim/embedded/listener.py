@@ -190,6 +190,8 @@ class Listener:
         self._broker.dispatch()
         while self._to_write:
             self._to_write.pop().write()
+        if self._broker.is_dispatch_due:  # what was written made room for more
+            self._loop.wake()
 
     def _stop_listening(self) -> None:
         if self._listening is not None:

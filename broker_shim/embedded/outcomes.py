@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from broker_shim.amqp_1_0.composites import Accepted, Modified, Rejected, Released
+from typing import TYPE_CHECKING, Any
+
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+
+if TYPE_CHECKING:
+    from broker_shim.embedded.local_transaction import LocalTransaction
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = Accepted(), Rejected(), Released(), Modified()
 """One object each: dispositions of the same object are the quickest to put together."""
@@ -18,3 +29,10 @@ def rejection(outcome: Rejected) -> dict[str, str]:
             if text:
                 told[name] = str(text)
     return told
+
+
+def within(transaction: LocalTransaction | None, outcome: Any) -> Any:
+    """An outcome as it is told: within a transaction it holds when that is committed."""
+    if transaction is None:
+        return outcome
+    return TransactionalState(transaction.standing.txn_id, outcome)

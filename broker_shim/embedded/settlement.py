@@ -69,7 +69,9 @@ class Settlement:
     ) -> None:
         """Make a held message available again; `failed` raises its delivery count.
 
-        With a delay it counts as waiting meanwhile, so that a stop does not leave it held.
+        With a delay it counts as waiting meanwhile, so that a stop does not leave it held. There is
+        one after `Unavailable`, when the message may never have been acquired: then it waits, and
+        the store's refusal to release it says so.
         """
 
         def call(done: OnComplete) -> None:
@@ -88,7 +90,7 @@ class Settlement:
         self._broker.metrics.released += 1
         what: _What = ("release", message_id, queue)
         if delay_s:
-            self._insist_later(delay_s, call, done, what, 0)
+            self._insist_later(delay_s, call, done, what, 1)
         else:
             self._insist(call, done, what)
 

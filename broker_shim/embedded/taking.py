@@ -25,15 +25,25 @@ class Taken:
         message: The one object of it.
         expires_at: On its queue, UTC µs: a queue may limit what the message asks for.
         is_large: Its content is not brought into memory whole, but read as it is sent.
+        held_bytes: How much of it is in memory on its way.
     """
 
-    __slots__ = ("_interest", "_reference", "expires_at", "is_large", "message", "message_id")
+    __slots__ = (
+        "_interest",
+        "_reference",
+        "expires_at",
+        "held_bytes",
+        "is_large",
+        "message",
+        "message_id",
+    )
 
     def __init__(self, message: Message, holder: str, entry: Entry | None, *, whole: bool) -> None:
         """Take it up; `whole`: its content is needed in memory at once, however large."""
         is_large = not whole and entry is not None and entry.message_bytes > STAGED_BYTES
         self.message_id, self.message, self.is_large = message.message_id, message, is_large
         self.expires_at = None if entry is None else entry.expires_at
+        self.held_bytes = 0 if is_large or entry is None else entry.message_bytes
         self._reference = message.reference(holder)
         self._interest = None if is_large else message.interest(holder)
 

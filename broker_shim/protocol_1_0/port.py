@@ -230,5 +230,6 @@ class SessionPort:
                 self._sent[delivery.delivery_id] = delivery
             if not outgoing.is_free:
                 outgoing.credit.sent()
+            outgoing.is_settled |= delivery.is_settled  # while it waited here
         self.outgoing.take()
         return outgoing.send_frame(self._output, self.channel)

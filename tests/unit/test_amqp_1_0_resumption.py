@@ -260,6 +260,19 @@ def test_a_resumed_delivery_given_up_before_its_first_frame_is_aborted_all_the_s
     ]
 
 
+def test_what_was_settled_while_it_waited_for_the_window_is_told_settled() -> None:
+    client = Client(server()).opened()
+    client.begun(window=0)
+    link = resumed(client, {b"t": None}, is_receiver=True)
+    client.send(flow(0, 1, incoming_window=0))
+    client.read()
+    link.resume(b"t", state=Accepted()).dispose(Accepted(), settled=True)
+    client.send(flow(incoming_window=10))
+    assert client.performatives() == [
+        Transfer(0, 0, b"t", 0, settled=True, resume=True, state=Accepted())
+    ]
+
+
 def test_a_link_that_may_be_resumed_asks_its_sender_for_the_count_once(client: Client) -> None:
     link = resumed(client, {}, target=Target("q", durable=TerminusDurability.UNSETTLED_STATE))
     link.flow(5)

@@ -153,6 +153,38 @@ def test_credit_that_is_taken_back_and_given_again_changes_no_order(
     assert tags == sorted(tags)
 
 
+def test_what_is_still_being_acquired_does_not_overtake_what_goes_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, put_off = Raw(bench), dict[str, list[Callable[[], None]]]()
+
+    def put_off_all(name: str) -> None:
+        call, calls = getattr(bench.calls, name), put_off.setdefault(name, [])
+        later = lambda *it, **more: calls.append(partial(call, *it, **more))  # noqa: E731
+        monkeypatch.setattr(bench.calls, name, later)
+
+    def go_on(name: str, count: int) -> None:
+        for _ in range(count):
+            put_off[name].pop(0)()
+        bench.run()
+
+    client.receiver(0)
+    bench.publish(6, 10)
+    put_off_all("acquire")
+    put_off_all("release")
+    client.send(flow(0, 4))
+    client.send(flow(0, 0))
+    go_on("acquire", 1)  # the first goes back
+    client.send(flow(0, 9))
+    go_on("acquire", 3)
+    assert transfers(client.read()) == []
+    go_on("release", 4)
+    go_on("acquire", 6)
+    tags = [each.delivery_tag for each in transfers(client.read())]
+    assert len(tags) == 6
+    assert tags == sorted(tags)
+
+
 def test_what_began_and_ended_in_the_same_bytes_is_answered_in_order(bench: Bench) -> None:
     client = Raw(bench)
     client.read()

@@ -38,6 +38,7 @@ class Unreadable(MemoryMessageStore):
         super().__init__()
         self.errors: dict[int, StoreError] = {}
         self.acquired = 0
+        self.refusals: list[StoreError] = []
 
     def load(self, message_id: int) -> Message:
         if message_id in self.errors:
@@ -64,6 +65,9 @@ class Unreadable(MemoryMessageStore):
         self, message_id: int, queue: str, holder: str, on_complete: OnComplete, *more: Any
     ) -> None:
         self.acquired += 1
+        if self.refusals:
+            self._sink.finish(on_complete, self.refusals.pop())
+            return
         super().acquire(message_id, queue, holder, on_complete, *more)
 
 
@@ -236,6 +240,47 @@ def test_a_message_that_is_not_readable_now_is_tried_again_later(
         bench.exchange()
         bench.run_delayed()
     bench.exchange()
+    assert len(received(link)) == 1
+
+
+def test_a_message_that_cannot_be_acquired_now_is_tried_again_later(
+    bench: Bench, store: Unreadable
+) -> None:
+    bench.publish(1, 10)
+    store.refusals.append(Unavailable("no room"))
+    link = bench.receiver(credit=1)
+    bench.exchange()
+    assert received(link) == []
+    bench.run_delayed()
+    bench.exchange()
+    assert len(received(link)) == 1
+
+
+def test_a_link_that_wants_them_settled_does_not_have_all_in_memory_at_once(bench: Bench) -> None:
+    bench.publish(9, 1 << 20)
+    link = bench.receiver(snd_settle_mode=proton.Link.SND_SETTLED)
+    link.flow(9)
+    pending = bench.transport.pending()
+    bench.ours.receive(bytes(bench.transport.peek(pending) or b""))
+    bench.transport.pop(pending)
+    bench.broker.dispatch()
+    assert len(bench.broker.queues["q"].browse(Cursor(), 9)) == 5
+    bench.run()
+    bench.exchange()
+    assert len(received(link)) == 9
+
+
+def test_what_left_its_queue_for_a_link_is_sent_even_while_the_broker_stops(bench: Bench) -> None:
+    bench.publish(1, 10)
+    link = bench.receiver(snd_settle_mode=proton.Link.SND_SETTLED)
+    link.flow(1)
+    pending = bench.transport.pending()
+    bench.ours.receive(bytes(bench.transport.peek(pending) or b""))
+    bench.transport.pop(pending)
+    bench.broker.dispatch()  # it is being taken off its queue
+    bench.broker.is_stopping = True
+    bench.run()
+    bench.to_client()
     assert len(received(link)) == 1
 
 
