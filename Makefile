@@ -39,7 +39,8 @@ test: setup  ## everything CI needs: unit, contract, properties, system, spark, 
 	    tests/spark tests/system tests
 
 test-all: setup  ## every test, also those that only go further into what others show
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/spark tests/system tests
+	@SPARKSTORE_SPARK=shipped \
+	    $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/spark tests/system tests
 
 test-fast: $(SETUP)  ## tests without a JVM and without other processes
 	@$(BIN)/python -m pytest -m "not spark and not slow and not system"

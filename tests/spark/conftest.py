@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,15 +21,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+SHORT_QUERIES = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Plans here are long and rows few: to compile them and to plan them stage by stage takes most of
+the time. Tests of the commands as processes, the notebook's and the demo's have neither set, and
+`make test-all` runs everything as Spark is shipped (SPARKSTORE_SPARK=shipped)."""
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session; two tasks, two shuffle partitions."""
+    is_shipped = os.environ.get("SPARKSTORE_SPARK") == "shipped"
     session = local_session(
         "tests",
         heap="1500m",
         # Short queries: to compile them well costs more than it saves; that cache must be large.
         java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-        settings={"spark.sql.shuffle.partitions": "2"},
+        settings={"spark.sql.shuffle.partitions": "2", **({} if is_shipped else SHORT_QUERIES)},
     )
     yield session
     session.stop()
