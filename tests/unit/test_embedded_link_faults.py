@@ -1,0 +1,62 @@
+"""Links of the embedded broker: attaches, stores and connections that fail half way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_shim.addressing.bindings import Routing
+from broker_shim.amqp_1_0.composites import Detach, Source
+from broker_shim.durability import TerminusDurability
+from broker_shim.embedded.settings import AddressSettings, BrokerSettings
+from broker_shim.links import ExpiryPolicy, LinkTerms, Role
+from broker_shim.links import Source as SourceValue
+from broker_shim.store.interface import LinkKey
+from tests.link_clients import Client, House, Place
+from tests.stores import done
+
+SETTINGS = BrokerSettings(addresses=(AddressSettings("news.#", Routing.MULTICAST),))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> House:
+    """A broker over a store of tier 2."""
+    return House(Place("recorded", tmp_path), SETTINGS)
+
+
+def durable(address: str = "news.eu", **fields: Any) -> Source:
+    return Source(address, durable=1, expiry_policy="never", **fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [("." * 5_000, "amq.topic"), ("." * 5_000, "news.eu"), ("s", f"amq.topic/{'k' * 10_001}")],
+)
+def test_a_subscription_whose_names_the_store_refuses_leaves_nothing(
+    kept: House, name: str, address: str
+) -> None:
+    client = Client(kept)
+    assert client.attach(name, source=durable(address)).source is None
+    error = client.take(Detach).error
+    assert error.condition == "amqp:invalid-field"
+    assert "longer than 10000 characters" in error.description
+    assert kept.store.recover().links == {}
+    again = kept.restarted()
+    assert Client(again).attach("good", source=durable()).source is not None
+    assert len(again.registry) == 1
+
+
+def test_a_terminus_that_cannot_have_its_queue_does_not_keep_the_broker_from_starting(
+    kept: House,
+) -> None:
+    """As one attach to an earlier version could leave it."""
+    terms = SourceValue("amq.topic", TerminusDurability.CONFIGURATION, ExpiryPolicy.NEVER)
+    bad = LinkTerms(Role.SENDER, terms, None, "q" * 10_001)
+    done(kept.store.attach, LinkKey("client", "bad", "sender"), bad.as_json())
+    Client(kept).attach("good", source=durable())
+    again = kept.restarted()
+    assert [key.name for key in again.store.recover().links] == ["good"]
+    assert "news.eu::subscription.client.good" in again.broker.queues
+    assert len(again.restarted().registry) == 1
