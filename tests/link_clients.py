@@ -6,6 +6,7 @@ import select
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,9 @@ from broker_shim.store.memory import MemoryMessageStore
 from tests.stores import RecordedMessageStore
 
 TIMEOUT_S = 20
+
+_PIECE_BYTES = 30_000
+"""Of a message in one frame: what the broker takes, with room for the rest of it."""
 
 
 class Place:
@@ -242,7 +246,11 @@ class Client:
         """The same, of a message as it is."""
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, **fields)
         self._delivery_id += 1
-        self.write(transfer_frame(0, transfer, len(payload)) + payload)
+        cuts = range(0, max(1, len(payload)), _PIECE_BYTES)
+        for piece in (payload[at : at + _PIECE_BYTES] for at in cuts[:-1]):
+            self.write(transfer_frame(0, replace(transfer, more=True), len(piece)) + piece)
+        last = payload[cuts[-1] :]
+        self.write(transfer_frame(0, transfer, len(last)) + last)
         return self._delivery_id - 1
 
     def send_free(self, tag: bytes, handle: int = 0, **fields: Any) -> None:

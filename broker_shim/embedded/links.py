@@ -11,7 +11,8 @@ Of a link of tier 2 (`UNSETTLED_STATE`) two things outlive the attachment. What 
 queue stays acquired (`held`), so nobody else gets it; a link of a lower tier gives it back at once,
 and it counts as a failed delivery. And what was under way to the store for an earlier attachment is
 waited for before the next one is answered (`when_quiet`), so that the maps of unsettled deliveries
-tell what is durable and nothing else.
+tell what is durable and nothing else. That begins with the last frame of a delivery: a large one
+may be enqueued long after its connection was lost, and is remembered all the same.
 """
 
 from __future__ import annotations

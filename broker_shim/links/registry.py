@@ -3,7 +3,8 @@
 Any thread may call it. The argument that attaching and stealing are atomic: everything a method
 decides, it decides and does under one lock, the calls of the stores too, so the stores are told in
 the order in which it was decided. At any time a terminus has one endpoint at most, and an endpoint
-that is not its terminus' changes nothing any more (`is_attached`, read under the lock): however a
+that is not its terminus' changes nothing of it any more (`is_attached`, read under the lock), but
+for what is known of a delivery that it had taken (`remember`): however a
 steal, a detach of the first endpoint and the end of its session fall together, the thief keeps the
 link and each end is told to exactly one caller. What a caller does for it (detach the first one
 with `amqp:link:stolen`) happens after the lock is released, on a thread of its choice.
@@ -225,15 +226,16 @@ class LinkRegistry:
 
         The terminus has it once it is durable: what is told to the peer at the next attach must
         be true after a crash, too. Of a link of a lower tier nothing is kept: its deliveries end
-        with their attachment.
+        with their attachment. The endpoint may be lost meanwhile, as a large delivery is on its way
+        to the store long after its last frame: its sender asks for it all the more.
 
         Returns:
-            False if the endpoint is not attached any more: nothing was done, nothing is called.
+            False if the terminus is over: nothing was done, nothing is called.
         """
         with self._lock:
-            if not endpoint.is_attached:
-                return False
             terminus, keep = endpoint.terminus, self._keeping.delivery
+            if terminus.is_over:
+                return False
 
             def kept(error: StoreError | None) -> None:
                 if error is None:

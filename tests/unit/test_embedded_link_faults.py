@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker_shim.addressing.bindings import Routing
-from broker_shim.amqp_1_0.composites import Detach, Source
+from broker_shim.amqp_1_0.composites import Accepted, Attach, Detach, Source, Target
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.links import ExpiryPolicy, LinkTerms, Role
@@ -26,8 +26,51 @@ def kept(tmp_path: Path) -> House:
     return House(Place("recorded", tmp_path), SETTINGS)
 
 
+KEY = LinkKey("client", "out", "receiver")
+LARGE = "x" * (3 << 19)
+"""More than is taken in one piece."""
+
+
 def durable(address: str = "news.eu", **fields: Any) -> Source:
     return Source(address, durable=1, expiry_policy="never", **fields)
+
+
+def target() -> Target:
+    return Target("q", durable=2, expiry_policy="never")
+
+
+def attach_sender(client: Client, unsettled: dict[bytes, Any] | None = None, **fields: Any) -> Any:
+    told = {"target": target(), "is_receiver": False, "unsettled": unsettled, **fields}
+    return client.attach("out", **told)
+
+
+def ask_to_attach(client: Client, unsettled: dict[bytes, Any] | None = None, **fields: Any) -> None:
+    """The same, where no answer is to be expected yet."""
+    told = {"target": target(), "source": Source(), "initial_delivery_count": 0, **fields}
+    client.send(Attach("out", 0, role=False, unsettled=unsettled, **told))
+
+
+@pytest.mark.parametrize("is_stolen", [True, False])
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_large_delivery_is_stored_once_if_the_link_is_lost_before_it_is_stored(
+    kept: House, *, is_stolen: bool, is_killed: bool
+) -> None:
+    client = Client(kept)
+    attach_sender(client)
+    with kept.store_that_does_not_answer():
+        client.deliver(b"1", LARGE)
+        assert not kept.store.recover().entries["q"]
+        if not is_stolen:
+            client.vanish()
+        back = Client(kept)
+        ask_to_attach(back, {b"1": None})
+        assert back.taken(Attach) == []
+    if is_killed:
+        kept = kept.restarted()
+        back = Client(kept)
+        ask_to_attach(back, {b"1": None})
+    assert len(kept.store.recover().entries["q"]) == 1
+    assert back.take(Attach).unsettled == {b"1": Accepted()}
 
 
 @pytest.mark.parametrize(
