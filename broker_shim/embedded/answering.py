@@ -24,6 +24,7 @@ from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.outcomes import ACCEPTED
 from broker_shim.embedded.store_calls import Operation
+from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint
 from broker_shim.links.proof import Answers
 from broker_shim.protocol_1_0.deliveries import Delivery
@@ -73,21 +74,35 @@ class Answering:
         self._link.port.flush()
         self._answers.granted(credit)
 
-    def noting(self, tag: bytes) -> Operation:
-        """Notes, in the transaction that enqueues it, that a delivery is accepted."""
+    def noting(self, tag: bytes, on_done: OnComplete) -> tuple[Operation, OnComplete]:
+        """Has a delivery noted as accepted, in the transaction that enqueues it.
+
+        Memory says so only when that is committed, and before the next attach can ask: a message
+        whose enqueue was refused must be sent again.
+
+        Args:
+            tag: Of the delivery.
+            on_done: To be called when all of it is durable, or refused.
+
+        Returns:
+            What is to be done in the transaction, and what to call at its end instead.
+        """
         self._answers.forget(tag)
         self._to_forget.discard(tag)
+        registry, is_noted = self._links.registry, False
 
         def note(
             _store: MessageStore, on_complete: OnComplete, transaction: TransactionContext
         ) -> None:
-            self._links.registry.remember(self._endpoint, tag, _ACCEPTED, on_complete, transaction)
+            nonlocal is_noted  # not if the message is on no queue
+            is_noted = registry.remember(self._endpoint, tag, _ACCEPTED, on_complete, transaction)
 
-        return note
+        def done(error: StoreError | None) -> None:
+            if error is None and is_noted:
+                registry.remembered(self._endpoint, tag, _ACCEPTED)
+            on_done(error)
 
-    def tracked(self, on_done: OnComplete) -> OnComplete:
-        """See `Links.tracked`."""
-        return self._links.tracked(self._endpoint.terminus, on_done)
+        return note, self._links.tracked(self._endpoint.terminus, done)
 
     def accept(self, delivery: Delivery) -> None:
         """It is stored: say so."""

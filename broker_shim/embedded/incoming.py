@@ -199,9 +199,8 @@ class IncomingLink:
         stored: OnComplete = partial(self._stored, delivery, None)
         publish: Publish = self._broker.publish
         if self._answering is not None and not delivery.is_settled:
-            stored = self._answering.tracked(stored)
-            noted = (self._answering.noting(delivery.tag),)
-            publish = partial(self._broker.publish, along=noted)
+            note, stored = self._answering.noting(delivery.tag, stored)
+            publish = partial(self._broker.publish, along=(note,))
         enqueue(queues, stored, publish)
 
     def _publish_within(

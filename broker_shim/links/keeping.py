@@ -5,12 +5,14 @@
     CONFIGURATION         kept by the link store   -
     UNSETTLED_STATE       kept by the link store   kept by the store of unsettled deliveries
 
-A store is only called for what it can keep. Called by the registry alone, under its lock.
+A store is only called for what it can keep. Called by the registry alone, under its lock, which is
+taken again where a store completes.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -32,9 +34,12 @@ class Keeping:
     A method that returns a bool returns False if no store was told; nothing is completed then.
     """
 
-    def __init__(self, link_store: LinkStore, unsettled_store: UnsettledStore) -> None:
+    def __init__(
+        self, link_store: LinkStore, unsettled_store: UnsettledStore, lock: threading.RLock
+    ) -> None:
         self._link_store = link_store
         self._unsettled_store = unsettled_store
+        self._lock = lock
 
     def granted(self, asked: TerminusDurability) -> TerminusDurability:
         """What of a durability that was asked for can be kept."""
@@ -97,10 +102,22 @@ class Keeping:
         on_complete: OnComplete,
         transaction: Any,
     ) -> bool:
-        """A delivery is not settled, and so much is known of it."""
+        """A delivery is not settled, and so much is known of it.
+
+        Without a transaction the terminus knows it when it is durable. With one it does not: the
+        store completes what it has taken *into* a transaction, which says nothing of its commit.
+        """
         if terminus.durability < TerminusDurability.UNSETTLED_STATE:
             return False
-        self._unsettled_store.unsettled(terminus.key, tag, state, on_complete, transaction)
+
+        def kept(error: StoreError | None) -> None:
+            if error is None:
+                with self._lock:
+                    terminus.unsettled[tag] = state
+            on_complete(error)
+
+        done = kept if transaction is None else on_complete
+        self._unsettled_store.unsettled(terminus.key, tag, state, done, transaction)
         return True
 
     def settled(self, terminus: Terminus, tags: Sequence[bytes]) -> None:

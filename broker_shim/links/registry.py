@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import StoreError
 from broker_shim.links.endpoint import LinkEndpoint, Place
 from broker_shim.links.expiry import Deadlines, Ended
 from broker_shim.links.keeping import Keeping
@@ -54,8 +53,8 @@ class LinkRegistry:
     """The termini of one virtual host, attached or not."""
 
     def __init__(self, link_store: LinkStore, unsettled_store: UnsettledStore) -> None:
-        self._keeping = Keeping(link_store, unsettled_store)
         self._lock = threading.RLock()
+        self._keeping = Keeping(link_store, unsettled_store, self._lock)
         self._termini: dict[LinkKey, Terminus] = {}
         self._by_connection: dict[Hashable, set[LinkKey]] = {}
         self._deadlines = Deadlines(self._is_due_at)
@@ -225,28 +224,27 @@ class LinkRegistry:
         """Keep the state of a delivery that is not settled; see `UnsettledStore.unsettled`.
 
         The terminus has it once it is durable: what is told to the peer at the next attach must
-        be true after a crash, too. Of a link of a lower tier nothing is kept: its deliveries end
-        with their attachment. The endpoint may be lost meanwhile, as a large delivery is on its way
-        to the store long after its last frame: its sender asks for it all the more.
+        be true after a crash, too. Within a transaction that is when its commit is, which the
+        caller knows: see `remembered`. Of a link of a lower tier nothing is kept: its deliveries
+        end with their attachment. The endpoint may be lost meanwhile, as a large delivery is on its
+        way to the store long after its last frame: its sender asks for it all the more.
 
         Returns:
             False if the terminus is over: nothing was done, nothing is called.
         """
         with self._lock:
-            terminus, keep = endpoint.terminus, self._keeping.delivery
-            if terminus.is_over:
+            if endpoint.terminus.is_over:
                 return False
-
-            def kept(error: StoreError | None) -> None:
-                if error is None:
-                    with self._lock:
-                        terminus.unsettled[tag] = state
-                on_complete(error)
-
-            is_told = keep(terminus, tag, state, kept, transaction)
+            keep = self._keeping.delivery
+            is_told = keep(endpoint.terminus, tag, state, on_complete, transaction)
         if not is_told:
             on_complete(None)
         return True
+
+    def remembered(self, endpoint: LinkEndpoint, tag: bytes, state: DeliveryState | None) -> None:
+        """The transaction in which a delivery was to be remembered is committed, and durable."""
+        with self._lock:
+            endpoint.terminus.unsettled[tag] = state
 
     def settle(self, endpoint: LinkEndpoint, tags: Sequence[bytes]) -> None:
         """Forget deliveries; nothing if the endpoint is not attached any more."""

@@ -13,9 +13,9 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.links import ExpiryPolicy, LinkTerms, Role
 from broker_shim.links import Source as SourceValue
-from broker_shim.store.interface import LinkKey
+from broker_shim.store.interface import LinkKey, Queue
 from tests.link_clients import Client, House, Place
-from tests.stores import done
+from tests.stores import RecordedMessageStore, done
 
 SETTINGS = BrokerSettings(addresses=(AddressSettings("news.#", Routing.MULTICAST),))
 
@@ -71,6 +71,40 @@ def test_a_large_delivery_is_stored_once_if_the_link_is_lost_before_it_is_stored
         ask_to_attach(back, {b"1": None})
     assert len(kept.store.recover().entries["q"]) == 1
     assert back.take(Attach).unsettled == {b"1": Accepted()}
+
+
+def test_what_was_not_stored_is_not_known_as_stored(kept: House) -> None:
+    """Another member of the store's service has destroyed the queue."""
+    client = Client(kept)
+    attach_sender(client)
+    done(kept.store.destroy, Queue("q"))
+    with kept.store_that_does_not_answer():
+        client.deliver(b"1", "a")
+        client.vanish()
+    assert attach_sender(Client(kept), {b"1": None}).unsettled is None
+    assert kept.store.recover().unsettled == {}
+
+
+def test_what_was_stored_is_known_as_stored_whatever_its_note_completed_with(
+    kept: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that has no room while it takes the note may have some at the commit."""
+    assert isinstance(kept.store, RecordedMessageStore)
+    sink, unsettled = kept.store.sink, kept.store.unsettled
+
+    def without_room(*args: Any) -> None:
+        sink.is_full = True
+        unsettled(*args)
+        sink.is_full = False
+
+    monkeypatch.setattr(kept.store, "unsettled", without_room)
+    client = Client(kept)
+    attach_sender(client)
+    client.deliver(b"1", "a")
+    client.vanish()
+    assert len(kept.store.recover().entries["q"]) == 1
+    assert kept.store.recover().unsettled[KEY] == {b"1": {"outcome": "accepted"}}
+    assert attach_sender(Client(kept), {b"1": None}).unsettled == {b"1": Accepted()}
 
 
 @pytest.mark.parametrize(
