@@ -25,7 +25,7 @@ from broker_shim.embedded.coordinator import attach_coordinator
 from broker_shim.embedded.incoming import IncomingLink
 from broker_shim.embedded.links import key_of
 from broker_shim.embedded.own_queue import dynamic_queue
-from broker_shim.embedded.resuming import resumed_receiver
+from broker_shim.embedded.resuming import forget_settled, resumed_receiver
 from broker_shim.embedded.termini import as_source, as_target, granted_target, peers_source
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.receiver import ReceiverLink
@@ -79,6 +79,7 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     steps.append(partial(broker.links.grant, endpoint, terms))
     if own is not None:
         steps.append(dynamic_queue(broker, endpoint.terminus, terms))
+    steps.append(partial(forget_settled, broker.links, endpoint, link))
     go_through(connection, link, steps, partial(_ready, connection, link, endpoint, node))
 
 
@@ -92,8 +93,7 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
     if terminus.durability is TerminusDurability.UNSETTLED_STATE:
         answering = Answering(broker.links, endpoint, link)
         settle_mode = ReceiverSettleMode(link.remote.rcv_settle_mode)
-        told, settled = resumed_receiver(link, terminus.unsettled)
-        broker.links.registry.settle(endpoint, settled)
+        told, _settled = resumed_receiver(link, terminus.unsettled)
     grant(
         connection,
         link,

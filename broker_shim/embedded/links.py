@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.completion import OnComplete
@@ -113,11 +113,18 @@ class Links:
         if max(terms.durability, endpoint.terminus.durability) is TerminusDurability.NONE:
             self.registry.grant(endpoint, terms, on_done)
         elif endpoint.is_attached:
-            self.registry.grant(endpoint, terms, self._completion(on_done))
+            self._broker.calls.call(on_done, self.registry.grant, endpoint, terms)
+
+    def settle(self, endpoint: LinkEndpoint, tags: Sequence[bytes], on_done: OnComplete) -> None:
+        """Forget deliveries of a link on which we receive; `on_done` as `grant`."""
+        if not tags:
+            on_done(None)
+        elif endpoint.is_attached:
+            self._broker.calls.call(on_done, self.registry.settle, endpoint, tags)
 
     def keep(self, key: LinkKey, terms: LinkTerms, on_done: OnComplete) -> None:
         """Have a terminus that several links stand for."""
-        self.registry.keep(key, terms, self._completion(on_done))
+        self._broker.calls.call(on_done, self.registry.keep, key, terms)
 
     def quiet(self, endpoint: LinkEndpoint, on_done: OnComplete) -> None:
         """Wait for what is under way of earlier attachments."""
@@ -176,7 +183,10 @@ class Links:
     def finish(self, over: Terminus, then: OnComplete | None = None) -> None:
         """End what was the link's own, then have it forgotten; `then` when that is durable."""
         self.end_own(over)
-        self.registry.forget(over, None if then is None else self._completion(then))
+        if then is None:
+            self.registry.forget(over)
+        else:
+            self._broker.calls.call(then, self.registry.forget, over)
 
     def end_own(self, terminus: Terminus) -> None:
         """Give back what a terminus holds, and destroy its queue, if it has one."""
@@ -272,11 +282,6 @@ class Links:
         name = None if terminus.terms is None else terminus.terms.queue
         queue = None if name is None else self._broker.queues.get(name)
         return 0 if queue is None else queue.consumer_count
-
-    def _completion(self, on_done: OnComplete) -> OnComplete:
-        """For a call of a store that is made in any case."""
-        self._broker.calls.open_count += 1
-        return self._broker.calls.completion(on_done)
 
 
 def key_of(connection: Connection, link: Link) -> LinkKey:

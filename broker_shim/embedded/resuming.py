@@ -26,6 +26,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.deciding import DECISIONS
 from broker_shim.embedded.links import Held, Links
 from broker_shim.errors import StoreError
+from broker_shim.links import LinkEndpoint
 from broker_shim.links.terminus import DeliveryState, Terminus
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.resumption import Step, decide, to_tell
@@ -90,6 +91,16 @@ def resumed_receiver(
     ours = {tag: None if state is None else Accepted() for tag, state in unsettled.items()}
     steps = _decided(link, ours)
     return to_tell(steps, ours), [tag for tag in ours if steps[tag] is Step.FORGET]
+
+
+def forget_settled(links: Links, endpoint: LinkEndpoint, link: Link, on_done: OnComplete) -> None:
+    """Have what the sender has settled forgotten, where we receive, before the attach is answered.
+
+    From the answer on it may use those tags again. Were one still noted after a crash, the sender
+    would be told that the new delivery was accepted, which may never have come.
+    """
+    _told, settled = resumed_receiver(link, endpoint.terminus.unsettled)
+    links.settle(endpoint, settled, on_done)
 
 
 def _decided(link: Link, ours: Mapping[bytes, Any]) -> dict[bytes, Step]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from broker_shim.completion import OnComplete
@@ -120,16 +120,26 @@ class Keeping:
         self._unsettled_store.unsettled(terminus.key, tag, state, done, transaction)
         return True
 
-    def settled(self, terminus: Terminus, tags: Sequence[bytes]) -> None:
-        """Deliveries are settled.
+    def settled(
+        self, terminus: Terminus, tags: Iterable[bytes], on_complete: OnComplete | None = None
+    ) -> bool:
+        """Those of these deliveries that are known are settled; after an error they are known.
 
         Those of a link on which we send are what it acquired: not the stores' business here.
         """
-        for tag in tags:
-            terminus.unsettled.pop(tag, None)
+        known = {tag: terminus.unsettled.pop(tag) for tag in tags if tag in terminus.unsettled}
         is_kept = terminus.durability is TerminusDurability.UNSETTLED_STATE
-        if is_kept and tags and terminus.key.role == Role.RECEIVER:
-            self._unsettled_store.settle(terminus.key, tags, _log_failure)
+        if not (is_kept and known and terminus.key.role == Role.RECEIVER):
+            return False
+
+        def done(error: StoreError | None) -> None:
+            if error is not None:
+                with self._lock:
+                    terminus.unsettled = known | terminus.unsettled
+            (on_complete or _log_failure)(error)
+
+        self._unsettled_store.settle(terminus.key, list(known), done)
+        return True
 
 
 def _log_failure(error: StoreError | None) -> None:

@@ -148,13 +148,14 @@ class LinksMachine(RuleBasedStateMachine):
 
     @rule(tag=TAGS)
     def remember_after_the_link_was_stolen(self, tag: bytes) -> None:
-        for endpoint in self.stale:
+        stale = (each for each in self.stale if each.terminus.key.role == Role.RECEIVER)
+        for endpoint in stale:
             told: list[object] = []
             key = endpoint.terminus.key
             is_there = key in self.model and self.endpoints[key].terminus is endpoint.terminus
             assert self.registry.remember(endpoint, tag, None, told.append) == is_there
             assert told == [None] * is_there
-            if is_there and endpoint.terminus.durability == 2 and key.role == Role.RECEIVER:
+            if is_there and endpoint.terminus.durability == 2:
                 self.model[key].tags.add(tag)
 
     @rule(place=PLACES)

@@ -107,6 +107,32 @@ def test_what_was_stored_is_known_as_stored_whatever_its_note_completed_with(
     assert attach_sender(Client(kept), {b"1": None}).unsettled == {b"1": Accepted()}
 
 
+def test_what_the_sender_has_settled_is_forgotten_before_its_attach_is_answered(
+    kept: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash after the answer would bring it back, for another delivery of that tag."""
+    assert isinstance(kept.store, RecordedMessageStore)
+    sink, settle = kept.store.sink, kept.store.settle
+    client = Client(kept)
+    attach_sender(client)
+    client.deliver(b"0", "a")
+    client.vanish()
+
+    def without_room(*args: Any) -> None:
+        sink.is_full = True
+        settle(*args)
+        sink.is_full = False
+
+    back = Client(kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept.store, "settle", without_room)
+        assert attach_sender(back).target is None
+    assert back.take(Detach).error.condition == "amqp:resource-limit-exceeded"
+    assert kept.store.recover().unsettled[KEY].keys() == {b"0"}
+    assert attach_sender(Client(kept)).target is not None
+    assert kept.store.recover().unsettled == {}
+
+
 @pytest.mark.parametrize(
     ("name", "address"),
     [("." * 5_000, "amq.topic"), ("." * 5_000, "news.eu"), ("s", f"amq.topic/{'k' * 10_001}")],
