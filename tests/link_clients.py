@@ -253,6 +253,14 @@ class Client:
         self.write(transfer_frame(0, transfer, len(last)) + last)
         return self._delivery_id - 1
 
+    def begin_delivery(self, tag: bytes, handle: int = 0, **fields: Any) -> None:
+        """The first frame of a message; none follows."""
+        payload = bytes(proton.Message("x" * 100, durable=True).encode())[:50]
+        told = {"more": True, **fields}
+        transfer = TransferFrame(handle, self._delivery_id, tag, 0, **told)
+        self._delivery_id += 1
+        self.write(transfer_frame(0, transfer, len(payload)) + payload)
+
     def send_free(self, tag: bytes, handle: int = 0, **fields: Any) -> None:
         """A transfer that tells how a delivery stands, without a message."""
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, **fields)

@@ -12,8 +12,12 @@ When is the note forgotten?
   does) is settled by us: it knows the outcome, and waiting for it would fill our memory.
 - When it attaches again and does not name the tag, or uses the tag again: it has settled it.
 
-Notes are forgotten some at a time: an entry too many costs a row, and a tag that the sender has
-settled is asked for again only if it names another delivery, which takes the note over.
+A note is forgotten at once, and by the first frame of a new delivery of its tag at the latest: else
+a sender whose connection is lost within that one, or before it was refused, would be told that it
+is stored. What cannot be told apart is a delivery none of whose frames arrived, or whose first
+frame a crash took back, from the one before of that tag, if its answer is not proved read: so a
+sender should not use a tag again as soon as it is free (AMQP 2.6.12: unique among all that either
+end could take for unsettled).
 """
 
 from __future__ import annotations
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
     from broker_shim.embedded.links import Links
 
 _ACCEPTED = {"outcome": "accepted"}
-_AT_ONCE = 32
 
 
 class Answering:
@@ -44,7 +47,6 @@ class Answering:
     def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:
         self._links, self._endpoint, self._link = links, endpoint, link
         self._answers = Answers()
-        self._to_forget: set[bytes] = set()
 
     @property
     def _waits_for_sender(self) -> bool:
@@ -59,15 +61,16 @@ class Answering:
         """Whether a delivery that is resumed was stored before."""
         return delivery.is_resumed and self.holds(delivery)
 
-    def started(self) -> None:
-        """A delivery that takes credit has begun."""
+    def started(self, tag: bytes) -> None:
+        """A delivery that takes credit has begun; its tag stands for no other any more."""
+        self._answers.forget(tag)
         self._answers.started()
         proved = self._answers.proved()
-        for tag in proved:
-            delivery = self._link.unsettled.get(tag)
+        for each in proved:
+            delivery = self._link.unsettled.get(each)
             if delivery is not None:
                 delivery.dispose(ACCEPTED)
-        self._forget(proved)
+        self._forget([tag, *proved])
 
     def granted(self, credit: int) -> None:
         """A flow is written next: what was answered goes before it."""
@@ -87,8 +90,6 @@ class Answering:
         Returns:
             What is to be done in the transaction, and what to call at its end instead.
         """
-        self._answers.forget(tag)
-        self._to_forget.discard(tag)
         registry, is_noted = self._links.registry, False
 
         def note(
@@ -115,7 +116,4 @@ class Answering:
         self._forget([delivery.tag])
 
     def _forget(self, tags: list[bytes]) -> None:
-        self._to_forget.update(tags)
-        if len(self._to_forget) >= _AT_ONCE:
-            self._links.registry.settle(self._endpoint, [*self._to_forget])
-            self._to_forget.clear()
+        self._links.registry.settle(self._endpoint, tags)

@@ -83,7 +83,7 @@ class IncomingLink:
 
     def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave up what it was sending."""
-        if self._answering is not None and delivery.is_resumed:
+        if self._answering is not None:
             self._answering.settled(delivery)
         self._end_receiving()
         self._give_credit()
@@ -122,7 +122,7 @@ class IncomingLink:
         delivery = piece.delivery
         if not answering.knows(delivery):
             if not delivery.is_resumed:
-                answering.started()
+                answering.started(delivery.tag)
             return False
         if piece.is_last and delivery.is_settled:
             answering.settled(delivery)

@@ -133,6 +133,27 @@ def test_what_the_sender_has_settled_is_forgotten_before_its_attach_is_answered(
     assert kept.store.recover().unsettled == {}
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("ends", ["by a cut", "by an abort", "by a refusal"])
+@pytest.mark.parametrize("mode", [0, 1])
+def test_what_is_known_of_a_delivery_is_not_told_of_another_of_its_tag(
+    kept: House, mode: int, ends: str, *, is_killed: bool
+) -> None:
+    client = Client(kept)
+    attach_sender(client, rcv_settle_mode=mode)
+    number = client.deliver(b"T", "a")
+    if mode == 1:
+        client.dispose(number, Accepted(), as_sender=True)
+    if ends == "by a refusal":
+        client.deliver_encoded(b"T", b"no message")
+        client.settle_down()
+    else:
+        client.begin_delivery(b"T", aborted=ends == "by an abort")
+    client.vanish()
+    back = Client(kept.restarted() if is_killed else kept)
+    assert attach_sender(back, {b"T": None}, rcv_settle_mode=mode).unsettled is None
+
+
 @pytest.mark.parametrize(
     ("name", "address"),
     [("." * 5_000, "amq.topic"), ("." * 5_000, "news.eu"), ("s", f"amq.topic/{'k' * 10_001}")],

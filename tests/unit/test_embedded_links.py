@@ -566,9 +566,6 @@ def test_in_mode_second_the_sender_settles_and_only_then_it_is_forgotten(kept: H
     assert (disposition.settled, disposition.state) == (False, Accepted())
     assert kept.store.recover().unsettled[KEY].keys() == {b"1"}
     client.dispose(number, Accepted(), as_sender=True)
-    client.detach()
-    back = Client(kept)
-    back.attach("out", target=target(), is_receiver=False)
     assert not kept.store.recover().unsettled.get(KEY)
 
 
@@ -581,7 +578,7 @@ def test_answers_that_were_read_are_forgotten_while_the_link_goes_on(kept: House
         client.deliver(b"%d" % number, "x")
         remembered = house.store.recover().unsettled[KEY]
         assert b"%d" % number in remembered
-        assert len(remembered) <= 2 * small.credit + 32
+        assert len(remembered) <= 2 * small.credit
     assert len(house.store.recover().entries["q"]) == 100
 
 
