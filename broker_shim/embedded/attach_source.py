@@ -198,6 +198,6 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
 
 
 def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resumed | None:
-    """What the link held before it was attached: for its new endpoint to end."""
-    held = connection.broker.links.held.pop(wanted.endpoint.terminus.key, None)
+    """What the link held before it was attached: for its new endpoint to end, once it starts."""
+    held = connection.broker.links.held.get(wanted.endpoint.terminus.key)
     return resumed_sender(link, held) if held else None

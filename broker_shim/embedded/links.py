@@ -199,8 +199,11 @@ class Links:
 
     def queue_gone(self, queue: str) -> None:
         """A queue was destroyed, and what was held of it with it."""
-        for key, held in list(self.held.items()):
-            self.held[key] = {tag: each for tag, each in held.items() if each.queue != queue}
+        left = {
+            key: {tag: each for tag, each in held.items() if each.queue != queue}
+            for key, held in self.held.items()
+        }
+        self.held = {key: held for key, held in left.items() if held}
 
     def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
         """Make a message that a link held available again: it may have been seen."""

@@ -25,6 +25,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.deciding import DECISIONS
 from broker_shim.embedded.links import Held, Links
+from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint
 from broker_shim.links.terminus import DeliveryState, Terminus
@@ -35,6 +36,10 @@ from broker_shim.protocol_1_0.sender import SenderLink
 if TYPE_CHECKING:
     from broker_shim.embedded.delivering import Delivering
     from broker_shim.embedded.outgoing import OutgoingLink
+
+
+_PLAIN: Mapping[type, Any] = {type(each): each for each in (ACCEPTED, REJECTED, RELEASED, MODIFIED)}
+"""Outcomes without what their receiver said of them."""
 
 
 class Resumed(NamedTuple):
@@ -73,6 +78,8 @@ def give_back_lost(
 
     for tag in lost:
         links.give_back(key, held.pop(tag), done)
+    if not held:
+        links.held.pop(key, None)
     if not lost:
         on_done(None)
 
@@ -132,14 +139,18 @@ class Resuming:
         """The link is attached on both sides.
 
         What the receiver has an outcome of is told by a transfer without payload, unsettled: the
-        receiver forgets it when we settle, which is when its outcome is durable here.
+        receiver forgets it when we settle, which is when its outcome is durable here. Which outcome
+        it is goes with it, not what else the receiver said, which need not fit a frame.
+
+        From here on this endpoint has what the link held; an attach that failed leaves it there.
         """
+        self.owner.broker.links.held.pop(self.owner.terminus.key, None)
         for tag, held in self.resumed.held.items():
             step = self.resumed.steps[tag]
             if step is Step.SETTLE:
                 link = self.owner.link
                 outcome = (link.remote.unsettled or {})[tag]
-                delivery = link.resume(tag, state=outcome)
+                delivery = link.resume(tag, state=_PLAIN[type(outcome)])
                 delivery.remote_state = outcome
                 DECISIONS[type(outcome)](self.owner, delivery, held.message_id)
             elif step is Step.RESUME:

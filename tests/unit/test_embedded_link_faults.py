@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from broker_shim.addressing.bindings import Routing
-from broker_shim.amqp_1_0.composites import Accepted, Attach, Detach, Source, Target
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Attach,
+    Detach,
+    Disposition,
+    Error,
+    Modified,
+    Rejected,
+    Source,
+    Target,
+    Transfer,
+)
+from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.links import ExpiryPolicy, LinkTerms, Role
@@ -152,6 +164,56 @@ def test_what_is_known_of_a_delivery_is_not_told_of_another_of_its_tag(
     client.vanish()
     back = Client(kept.restarted() if is_killed else kept)
     assert attach_sender(back, {b"T": None}, rcv_settle_mode=mode).unsettled is None
+
+
+def holding(kept: House, count: int) -> list[bytes]:
+    """The tags of deliveries that link `in` of a client holds, which is gone."""
+    client = Client(kept)
+    attach_sender(client)
+    client.attach("in", 1, source=Source("q", 2, "never"), rcv_settle_mode=1)
+    client.credit(count, 1)
+    for number in range(count):
+        client.deliver(b"%d" % number, "x")
+    tags = [tag for tag, _body in client.transfers()]
+    client.vanish()
+    return tags
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Rejected(Error("amqp:not-allowed", "d" * 1_000)),
+        Modified(undeliverable_here=True, message_annotations={Symbol("x-why"): "d" * 1_000}),
+    ],
+)
+def test_an_outcome_that_its_receiver_said_much_of_is_taken_from_the_map(
+    kept: House, outcome: Any
+) -> None:
+    first, second = holding(kept, 2)
+    back = Client(kept)
+    told = {first: outcome, second: None}
+    back.attach("in", source=Source("q", 2, "never"), unsettled=told, rcv_settle_mode=1)
+    assert back.take(Transfer).state == type(outcome)()
+    disposition = back.take(Disposition)
+    assert (disposition.settled, disposition.state) == (True, type(outcome)())
+    back.credit(1)
+    assert [tag for tag, _body in back.transfers()] == [second]
+    entries = kept.store.recover().entries["q"].values()
+    holders = [entry.acquired_by is not None for entry in entries]
+    assert holders == ([True] if isinstance(outcome, Rejected) else [False, True])
+
+
+def test_an_attach_whose_answer_does_not_fit_loses_nothing_that_the_link_held(kept: House) -> None:
+    (tag,) = holding(kept, 1)
+    small, back = Client(kept, max_frame_size=512), Client(kept)
+    told = {"unsettled": {tag: None}, "rcv_settle_mode": 1}
+    long = {Symbol("jms-selector"): "a = 1 OR " * 100 + "TRUE"}
+    assert small.attach("in", source=Source("q", 2, "never", filter=long), **told).source is None
+    assert small.take(Detach).error.condition == "amqp:invalid-field"
+    back.attach("in", source=Source("q", 2, "never"), **told)
+    back.credit(1)
+    assert back.transfers() == [(tag, "x")]
+    assert kept.broker.links.held == {}
 
 
 @pytest.mark.parametrize(
