@@ -15,6 +15,7 @@ must go to the others, and Qpid JMS counts its links up, so the same name may ne
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -149,6 +150,8 @@ def _terms(
     source = granted_source(
         remote, str(remote.address), broker.links.registry.granted(asked), filters.answer
     )
+    if subscription.is_shared and not subscription.is_volatile:
+        source = replace(source, expiry_policy=ExpiryPolicy.NEVER, timeout_s=0)
     target = peers_target(link.remote.target)
     if source.durability or subscription.is_shared or source.expiry_policy is ExpiryPolicy.NEVER:
         queue = name_on(node, queue_of(subscription.key))

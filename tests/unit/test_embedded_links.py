@@ -325,6 +325,19 @@ def test_consumers_share_a_durable_subscription_and_what_one_lost_the_other_gets
     assert bodies(back) == ["a", "b", "c"]
 
 
+def test_a_durable_shared_subscription_is_granted_that_it_never_expires(kept: House) -> None:
+    source = Source("news.eu", 1, "session-end", 5, capabilities=("topic", "shared"))
+    client = Client(kept, "app")
+    answer = client.attach("s", source=source).source
+    assert (answer.durable, answer.expiry_policy, answer.timeout) == (1, "never", 0)
+    client.vanish()
+    publish(kept, "news.eu", "a")
+    back = Client(kept.restarted(), "app")
+    back.attach("s", source=source)
+    back.credit(1)
+    assert bodies(back) == ["a"]
+
+
 def test_a_global_subscription_is_everybodys(kept: House) -> None:
     source = subscription(capabilities=("topic", "shared", "global"))
     first, second = Client(kept, "x"), Client(kept, "y")
