@@ -4,8 +4,8 @@ The registry decides (`broker_shim.links`); here is what follows for queues and 
 loop's thread only.
 
 What is a link's own ends with its terminus, in this order: what it holds is given back, its queue
-is destroyed, the stores forget it. A crash between leaves a link without a queue, which the next
-start makes anew, empty; never a queue that nobody knows to end.
+is destroyed, if need be in several turns, and then the stores forget it. A crash between leaves a
+link without a queue, which the next start makes anew, empty; never a queue nobody knows to end.
 
 Of a link of tier 2 (`UNSETTLED_STATE`) two things outlive the attachment. What it holds of its
 queue stays acquired (`held`), so nobody else gets it; a link of a lower tier gives it back at once,
@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.completion import OnComplete
@@ -182,28 +183,34 @@ class Links:
 
     def finish(self, over: Terminus, then: OnComplete | None = None) -> None:
         """End what was the link's own, then have it forgotten; `then` when that is durable."""
-        self.end_own(over)
-        if then is None:
-            self.registry.forget(over)
-        else:
-            self._broker.calls.call(then, self.registry.forget, over)
+        self.end_own(over, partial(self._forget, over, then))
 
-    def end_own(self, terminus: Terminus) -> None:
-        """Give back what a terminus holds, and destroy its queue, if it has one."""
+    def _forget(self, over: Terminus, then: OnComplete | None, error: StoreError | None) -> None:
+        if error is None and then is None:
+            self.registry.forget(over)
+        elif error is None and then is not None:
+            self._broker.calls.call(then, self.registry.forget, over)
+        elif then is not None:  # the store has ended, and the link is there after the next start
+            then(error)
+
+    def end_own(self, terminus: Terminus, on_done: OnComplete) -> None:
+        """Give back what a terminus holds, and destroy its queue; `on_done` when that is gone."""
         queue = None if terminus.terms is None else terminus.terms.queue
         for held in self.held.pop(terminus.key, {}).values():
             if held.queue != queue:
                 self.give_back(terminus.key, held)
-        if queue is not None:
-            self._broker.destroy_queue(queue)
+        if queue is None:
+            on_done(None)
+        else:
+            self._broker.destroy_queue(queue, on_done)
 
     def queue_gone(self, queue: str) -> None:
         """A queue was destroyed, and what was held of it with it."""
-        left = {
-            key: {tag: each for tag, each in held.items() if each.queue != queue}
+        self.held = {
+            key: left
             for key, held in self.held.items()
+            if (left := {tag: each for tag, each in held.items() if each.queue != queue})
         }
-        self.held = {key: held for key, held in left.items() if held}
 
     def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
         """Make a message that a link held available again: it may have been seen."""

@@ -92,9 +92,9 @@ def subscribe(
     except InvalidRequest as reason:
         return Refusal(INVALID_FIELD, f"{reason}: name the link, or the routing key, shorter")
     endpoint = broker.links.attach(connection, link)
-    if known is not None and _differs(known, terms):
-        broker.links.end_own(known)
     steps = _steps(broker, link, node, endpoint, subscription, terms)
+    if known is not None and _differs(known, terms):  # gone before the new one is granted
+        steps.insert(0, partial(broker.links.end_own, known))
     return Subscribed(endpoint, terms, terms.queue, steps)
 
 

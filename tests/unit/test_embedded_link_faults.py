@@ -216,6 +216,42 @@ def test_an_attach_whose_answer_does_not_fit_loses_nothing_that_the_link_held(ke
     assert kept.broker.links.held == {}
 
 
+def test_a_queue_that_the_store_could_not_destroy_is_destroyed_later(
+    kept: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is used again meanwhile: what waited in the old one does not come back."""
+    assert isinstance(kept.store, RecordedMessageStore)
+    sink, destroy = kept.store.sink, kept.store.destroy
+    client, publisher = Client(kept), Client(kept, "publisher")
+    client.attach("news", source=durable())
+    publisher.attach("out", target=Target("news.eu"), is_receiver=False)
+    publisher.deliver(b"1", "old")
+
+    def without_room(*args: Any, **named: Any) -> None:
+        sink.is_full = True
+        destroy(*args, **named)
+        sink.is_full = False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept.store, "destroy", without_room)
+        client.send(Detach(0, closed=True))
+    assert kept.broker.open_count == 1
+    assert client.taken(Detach) == []
+    assert kept.store.recover().links.keys() == {LinkKey("client", "news", "sender")}
+    other = Client(kept)
+    other.send(Attach("news", 0, role=True, source=durable(), target=Target()))
+    assert other.taken(Attach) == []
+    kept.run_delayed()
+    assert client.take(Detach).error is None
+    assert other.take(Attach).source is not None
+    publisher.deliver(b"2", "new")
+    other.credit(10)
+    assert [body for _tag, body in other.transfers()] == ["new"]
+    assert other.detach(closed=True).error is None
+    assert kept.store.recover().links == {}
+    assert [each.name for each in kept.store.recover().queues if "news" in each.name] == []
+
+
 @pytest.mark.parametrize(
     ("name", "address"),
     [("." * 5_000, "amq.topic"), ("." * 5_000, "news.eu"), ("s", f"amq.topic/{'k' * 10_001}")],
