@@ -270,6 +270,26 @@ def test_a_subscription_whose_names_the_store_refuses_leaves_nothing(
     assert len(again.registry) == 1
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"source": {"address": "q", "filter": []}},
+        {"source": {"address": "q", "filters": [{"name": "f", "descriptor": [], "value": 1}]}},
+        {"queue": 5},
+    ],
+)
+def test_a_link_of_another_member_of_the_service_does_not_keep_the_broker_from_starting(
+    kept: House, other: dict[str, Any]
+) -> None:
+    told = {"version": 1, "source": None, "target": None, "durability": 2, **other}
+    key = LinkKey("member", "its", "sender")
+    done(kept.store.attach, key, told)
+    Client(kept).attach("good", source=durable())
+    again = kept.restarted()
+    assert len(again.registry) == 1
+    assert again.store.recover().links[key] == told
+
+
 def test_a_terminus_that_cannot_have_its_queue_does_not_keep_the_broker_from_starting(
     kept: House,
 ) -> None:
