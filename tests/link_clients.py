@@ -26,6 +26,7 @@ from broker_shim.amqp_1_0.composites import (
     Target,
 )
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
+from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.inbox import Inbox
@@ -154,9 +155,15 @@ class House:
 class Client:
     """One connection with one session."""
 
-    def __init__(self, house: House, container: str = "client", **fields: Any) -> None:
+    def __init__(
+        self,
+        house: House,
+        container: str = "client",
+        access: Access = LOOPBACK,
+        **fields: Any,
+    ) -> None:
         self.house = house
-        self.ours = Connection(house.broker, lambda: None)
+        self.ours = Connection(house.broker, lambda: None, access)
         self.frames: list[tuple[Any, bytes]] = []
         self._decoder = FrameDecoder(fields.get("max_frame_size", 1 << 20))
         self._has_header = False

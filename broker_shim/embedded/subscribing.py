@@ -153,7 +153,7 @@ def _terms(
     if subscription.is_shared and not subscription.is_volatile:
         source = replace(source, expiry_policy=ExpiryPolicy.NEVER, timeout_s=0)
     target = peers_target(link.remote.target)
-    if source.durability or subscription.is_shared or source.expiry_policy is ExpiryPolicy.NEVER:
+    if source.lives_on or subscription.is_shared:
         queue = name_on(node, queue_of(subscription.key))
     elif known is not None and known.terms is not None and known.terms.queue is not None:
         queue = known.terms.queue

@@ -63,6 +63,12 @@ class _Node:
     dynamic: bool = False
     capabilities: tuple[str, ...] = ()
 
+    @property
+    def lives_on(self) -> bool:
+        """True if it is there when its connection is gone, for a time at least."""
+        is_kept = self.durability > TerminusDurability.NONE
+        return is_kept or self.expiry_policy is ExpiryPolicy.NEVER or self.timeout_s > 0
+
     def as_json(self) -> dict[str, Any]:
         """As the module says; all of it can be told from it again."""
         shown = {}

@@ -22,9 +22,13 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.durability import TerminusDurability
+from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.links import ExpiryPolicy, LinkTerms, Role
 from broker_shim.links import Source as SourceValue
+from broker_shim.security.guard import Guard
+from broker_shim.security.permissions import rule_of
+from broker_shim.security.settings import SecuritySettings
 from broker_shim.store.interface import LinkKey, Queue
 from tests.link_clients import Client, House, Place
 from tests.stores import RecordedMessageStore, done
@@ -250,6 +254,69 @@ def test_a_queue_that_the_store_could_not_destroy_is_destroyed_later(
     assert other.detach(closed=True).error is None
     assert kept.store.recover().links == {}
     assert [each.name for each in kept.store.recover().queues if "news" in each.name] == []
+
+
+def allowed(**permissions: list[str]) -> Access:
+    """How a client gets in that may do so much on `news.#` and on temporary queues."""
+    addresses = {"news": "news.#", "temporary": "temporary"}
+    rules = [
+        rule_of({"who": ["*"], "address": addresses[name], "allow": acts})
+        for name, acts in permissions.items()
+    ]
+    return Access(Guard(SecuritySettings(permissions=tuple(rules))))
+
+
+@pytest.mark.parametrize(
+    ("source", "stays"),
+    [
+        (Source("news.eu"), False),
+        (Source("news.eu", 0, "connection-close"), False),
+        (Source("news.eu", 1), True),
+        (Source("news.eu", 0, "never"), True),
+        (Source("news.eu", 0, "link-detach", 1), True),
+    ],
+)
+def test_a_subscription_that_stays_may_be_made_by_who_may_create(
+    kept: House, source: Source, *, stays: bool
+) -> None:
+    reader = Client(kept, "reader", allowed(news=["read"]))
+    assert (reader.attach("s", source=source).source is None) == stays
+    creator = Client(kept, "creator", allowed(news=["read", "create"]))
+    assert creator.attach("s", source=source).source is not None
+    assert ("news.eu::subscription.creator.s" in kept.broker.queues) == stays
+
+
+@pytest.mark.parametrize("other", [Source(dynamic=True), Source("q", 1, "never")])
+def test_a_link_that_is_attached_to_something_else_has_left_its_subscription(
+    kept: House, other: Source
+) -> None:
+    """Nobody else would end it; who may not read it any more does not get it by another name."""
+    queue = "news.eu::subscription.bob.s"
+    first = Client(kept, "bob", allowed(news=["read", "create"]))
+    first.attach("s", source=durable())
+    first.vanish()
+    publisher = Client(kept, "publisher")
+    publisher.attach("out", target=Target("news.eu"), is_receiver=False)
+    publisher.deliver(b"1", "secret")
+    access = allowed(temporary=["read", "create"]) if other.dynamic else LOOPBACK
+    back = Client(kept, "bob", access)
+    address = back.attach("s", source=other).source.address
+    assert address not in {None, queue}
+    back.credit(1)
+    assert back.transfers() == []
+    assert queue not in kept.broker.queues
+    assert queue not in {each.name for each in kept.store.recover().queues}
+
+
+def test_a_sender_whose_node_was_dynamic_leaves_no_queue_behind(kept: House) -> None:
+    client = Client(kept)
+    dynamic = Target(durable=1, expiry_policy="never", dynamic=True)
+    queue = attach_sender(client, target=dynamic).target.address
+    client.detach()
+    assert attach_sender(client, target=dynamic).target.address == queue
+    client.detach()
+    attach_sender(client)
+    assert queue not in kept.broker.queues
 
 
 @pytest.mark.parametrize(
