@@ -1,7 +1,8 @@
 """The link stores of a broker, over its `MessageStore`: termini, and unsettled deliveries.
 
-A message store of tier 2 keeps both in its log. One of tier 1 keeps termini in a file beside its
-own; one of tier 0 keeps nothing.
+A message store of tier 2 keeps both in its log, one of a lower tier neither. A broker over a store
+of tier 1 that wants its termini kept makes a `JsonLinkStore` itself: the embedded one is not served
+over such a store.
 """
 
 from __future__ import annotations
