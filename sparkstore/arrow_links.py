@@ -1,8 +1,9 @@
 """The part of the Arrow fold that is about links: few links one by one, deliveries by columns.
 
 A delivery is remembered if its last `unsettled` is after its last `settled` and after the last
-`detached` that closed its link; its state is that of this `unsettled`. A row of `state` is an
-`unsettled` before all. `attached` and `detached` go through the oracle.
+`detached` that closed its link (one with a detail, whatever it says); its state is that of this
+`unsettled`. A row of `state` is an `unsettled` before all. `attached` and `detached` go through the
+oracle.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import pyarrow.compute as pc
 from sparkstore.arrow_values import as_list
 from sparkstore.errors import CorruptData
 from sparkstore.fold import Link, State
-from sparkstore.link_records import CLOSED
 from sparkstore.records import Kind
 
 _COLUMNS = ["link", "tag", "position", "detail", "is_there"]
@@ -40,7 +40,7 @@ def add_deliveries(state: State, state_rows: pa.Table, rows: pa.Table) -> None:
         return
     last = _last(base, told)
     closed = rows.filter(
-        pc.and_(pc.equal(rows["kind"], Kind.DETACHED.column), pc.equal(rows["detail"], CLOSED))
+        pc.and_(pc.equal(rows["kind"], Kind.DETACHED.column), pc.is_valid(rows["detail"]))
     )
     ends = closed.select(["holder", "position"]).group_by("holder").aggregate([("position", "max")])
     found = pc.index_in(last["link"], ends["holder"].combine_chunks())

@@ -26,7 +26,7 @@ from sparkstore.records import Kind, Record
 LINK_KINDS = frozenset({Kind.ATTACHED, Kind.DETACHED, Kind.UNSETTLED, Kind.SETTLED})
 SENDER, RECEIVER = "sender", "receiver"
 CLOSED = '{"closed": true}'
-"""Detail of a `detached` record after which the link is gone."""
+"""Detail of a `detached` record after which the link is gone; to who reads one, any detail is."""
 
 
 class LinkKey(NamedTuple):

@@ -6,6 +6,7 @@ import select
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from broker_shim.amqp_1_0.composites import (
     Target,
 )
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
+from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.inbox import Inbox
@@ -49,6 +51,9 @@ from broker_shim.store.memory import MemoryMessageStore
 from tests.stores import RecordedMessageStore
 
 TIMEOUT_S = 20
+
+_PIECE_BYTES = 30_000
+"""Of a message in one frame: what the broker takes, with room for the rest of it."""
 
 
 class Place:
@@ -150,9 +155,15 @@ class House:
 class Client:
     """One connection with one session."""
 
-    def __init__(self, house: House, container: str = "client", **fields: Any) -> None:
+    def __init__(
+        self,
+        house: House,
+        container: str = "client",
+        access: Access = LOOPBACK,
+        **fields: Any,
+    ) -> None:
         self.house = house
-        self.ours = Connection(house.broker, lambda: None)
+        self.ours = Connection(house.broker, lambda: None, access)
         self.frames: list[tuple[Any, bytes]] = []
         self._decoder = FrameDecoder(fields.get("max_frame_size", 1 << 20))
         self._has_header = False
@@ -242,8 +253,20 @@ class Client:
         """The same, of a message as it is."""
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, **fields)
         self._delivery_id += 1
-        self.write(transfer_frame(0, transfer, len(payload)) + payload)
+        cuts = range(0, max(1, len(payload)), _PIECE_BYTES)
+        for piece in (payload[at : at + _PIECE_BYTES] for at in cuts[:-1]):
+            self.write(transfer_frame(0, replace(transfer, more=True), len(piece)) + piece)
+        last = payload[cuts[-1] :]
+        self.write(transfer_frame(0, transfer, len(last)) + last)
         return self._delivery_id - 1
+
+    def begin_delivery(self, tag: bytes, handle: int = 0, **fields: Any) -> None:
+        """The first frame of a message; none follows."""
+        payload = bytes(proton.Message("x" * 100, durable=True).encode())[:50]
+        told = {"more": True, **fields}
+        transfer = TransferFrame(handle, self._delivery_id, tag, 0, **told)
+        self._delivery_id += 1
+        self.write(transfer_frame(0, transfer, len(payload)) + payload)
 
     def send_free(self, tag: bytes, handle: int = 0, **fields: Any) -> None:
         """A transfer that tells how a delivery stands, without a message."""

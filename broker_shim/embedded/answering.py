@@ -12,8 +12,12 @@ When is the note forgotten?
   does) is settled by us: it knows the outcome, and waiting for it would fill our memory.
 - When it attaches again and does not name the tag, or uses the tag again: it has settled it.
 
-Notes are forgotten some at a time: an entry too many costs a row, and a tag that the sender has
-settled is asked for again only if it names another delivery, which takes the note over.
+A note is forgotten at once, and by the first frame of a new delivery of its tag at the latest: else
+a sender whose connection is lost within that one, or before it was refused, would be told that it
+is stored. What cannot be told apart is a delivery none of whose frames arrived, or whose first
+frame a crash took back, from the one before of that tag, if its answer is not proved read: so a
+sender should not use a tag again as soon as it is free (AMQP 2.6.12: unique among all that either
+end could take for unsettled).
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.outcomes import ACCEPTED
 from broker_shim.embedded.store_calls import Operation
+from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint
 from broker_shim.links.proof import Answers
 from broker_shim.protocol_1_0.deliveries import Delivery
@@ -34,7 +39,6 @@ if TYPE_CHECKING:
     from broker_shim.embedded.links import Links
 
 _ACCEPTED = {"outcome": "accepted"}
-_AT_ONCE = 32
 
 
 class Answering:
@@ -43,7 +47,6 @@ class Answering:
     def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:
         self._links, self._endpoint, self._link = links, endpoint, link
         self._answers = Answers()
-        self._to_forget: set[bytes] = set()
 
     @property
     def _waits_for_sender(self) -> bool:
@@ -58,36 +61,49 @@ class Answering:
         """Whether a delivery that is resumed was stored before."""
         return delivery.is_resumed and self.holds(delivery)
 
-    def started(self) -> None:
-        """A delivery that takes credit has begun."""
+    def started(self, tag: bytes) -> None:
+        """A delivery that takes credit has begun; its tag stands for no other any more."""
+        self._answers.forget(tag)
         self._answers.started()
         proved = self._answers.proved()
-        for tag in proved:
-            delivery = self._link.unsettled.get(tag)
+        for each in proved:
+            delivery = self._link.unsettled.get(each)
             if delivery is not None:
                 delivery.dispose(ACCEPTED)
-        self._forget(proved)
+        self._forget([tag, *proved])
 
     def granted(self, credit: int) -> None:
         """A flow is written next: what was answered goes before it."""
         self._link.port.flush()
         self._answers.granted(credit)
 
-    def noting(self, tag: bytes) -> Operation:
-        """Notes, in the transaction that enqueues it, that a delivery is accepted."""
-        self._answers.forget(tag)
-        self._to_forget.discard(tag)
+    def noting(self, tag: bytes, on_done: OnComplete) -> tuple[Operation, OnComplete]:
+        """Has a delivery noted as accepted, in the transaction that enqueues it.
+
+        Memory says so only when that is committed, and before the next attach can ask: a message
+        whose enqueue was refused must be sent again.
+
+        Args:
+            tag: Of the delivery.
+            on_done: To be called when all of it is durable, or refused.
+
+        Returns:
+            What is to be done in the transaction, and what to call at its end instead.
+        """
+        registry, is_noted = self._links.registry, False
 
         def note(
             _store: MessageStore, on_complete: OnComplete, transaction: TransactionContext
         ) -> None:
-            self._links.registry.remember(self._endpoint, tag, _ACCEPTED, on_complete, transaction)
+            nonlocal is_noted  # not if the message is on no queue
+            is_noted = registry.remember(self._endpoint, tag, _ACCEPTED, on_complete, transaction)
 
-        return note
+        def done(error: StoreError | None) -> None:
+            if error is None and is_noted:
+                registry.remembered(self._endpoint, tag, _ACCEPTED)
+            on_done(error)
 
-    def tracked(self, on_done: OnComplete) -> OnComplete:
-        """See `Links.tracked`."""
-        return self._links.tracked(self._endpoint.terminus, on_done)
+        return note, self._links.tracked(self._endpoint.terminus, done)
 
     def accept(self, delivery: Delivery) -> None:
         """It is stored: say so."""
@@ -100,7 +116,4 @@ class Answering:
         self._forget([delivery.tag])
 
     def _forget(self, tags: list[bytes]) -> None:
-        self._to_forget.update(tags)
-        if len(self._to_forget) >= _AT_ONCE:
-            self._links.registry.settle(self._endpoint, [*self._to_forget])
-            self._to_forget.clear()
+        self._links.registry.settle(self._endpoint, tags)

@@ -24,8 +24,12 @@ from broker_shim.embedded.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEED
 from broker_shim.embedded.coordinator import attach_coordinator
 from broker_shim.embedded.incoming import IncomingLink
 from broker_shim.embedded.links import key_of
-from broker_shim.embedded.own_queue import dynamic_queue
-from broker_shim.embedded.resuming import resumed_receiver
+from broker_shim.embedded.own_queue import (
+    dynamic_queue,
+    end_queue_of_before,
+    queue_of_before,
+)
+from broker_shim.embedded.resuming import forget_settled, resumed_receiver
 from broker_shim.embedded.termini import as_source, as_target, granted_target, peers_source
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.receiver import ReceiverLink
@@ -66,19 +70,21 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
         refuse(connection, link, refusal)
         return
     endpoint = broker.links.attach(connection, link)
-    before = endpoint.terminus.terms
-    if remote.dynamic and before is not None and before.queue is not None:
-        node = QueueNode(before.queue)
+    before = queue_of_before(endpoint.terminus)
+    if remote.dynamic and before is not None:
+        node = QueueNode(before)
     own = node.queue if remote.dynamic and isinstance(node, QueueNode) else None
     durability = broker.links.registry.granted(TerminusDurability(remote.durable))
     target = granted_target(remote, own or remote.address, durability)
     terms = LinkTerms(Role.RECEIVER, peers_source(link.remote.source), target, own)
     steps: list[Step] = [partial(broker.links.quiet, endpoint)]
+    steps += end_queue_of_before(broker, endpoint.terminus, own)
     if own is None and isinstance(node, QueueNode):
         steps.append(partial(broker.ensure_queue, node.queue))
     steps.append(partial(broker.links.grant, endpoint, terms))
     if own is not None:
         steps.append(dynamic_queue(broker, endpoint.terminus, terms))
+    steps.append(partial(forget_settled, broker.links, endpoint, link))
     go_through(connection, link, steps, partial(_ready, connection, link, endpoint, node))
 
 
@@ -92,8 +98,7 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
     if terminus.durability is TerminusDurability.UNSETTLED_STATE:
         answering = Answering(broker.links, endpoint, link)
         settle_mode = ReceiverSettleMode(link.remote.rcv_settle_mode)
-        told, settled = resumed_receiver(link, terminus.unsettled)
-        broker.links.registry.settle(endpoint, settled)
+        told, _settled = resumed_receiver(link, terminus.unsettled)
     grant(
         connection,
         link,

@@ -36,7 +36,11 @@ from broker_shim.embedded.conditions import (
 from broker_shim.embedded.filters import Filters, read_filters
 from broker_shim.embedded.looking_up import look_up
 from broker_shim.embedded.outgoing import OutgoingLink
-from broker_shim.embedded.own_queue import dynamic_queue
+from broker_shim.embedded.own_queue import (
+    dynamic_queue,
+    end_queue_of_before,
+    queue_of_before,
+)
 from broker_shim.embedded.resuming import Resumed, give_back_lost, resumed_sender
 from broker_shim.embedded.subscribing import subscribe
 from broker_shim.embedded.termini import as_source, as_target, granted_source, peers_target
@@ -84,8 +88,9 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = connection.broker.destinations.source_of(remote.address)
-    is_durable = bool(remote.durable) and not isinstance(node, QueueNode)
-    refusal = refusal_of_link(connection, Act.READ, node, is_durable=is_durable)
+    asked = granted_source(remote, None, TerminusDurability(remote.durable), None)
+    stays = asked.lives_on and not isinstance(node, QueueNode)
+    refusal = refusal_of_link(connection, Act.READ, node, is_durable=stays)
     if refusal is None:
         _attach_to_node(connection, link, node, filters)
     else:
@@ -129,14 +134,13 @@ def _attach_to_queue(
     if is_browser:  # it holds nothing, so there is nothing unsettled to keep
         durability = min(durability, TerminusDurability.CONFIGURATION)
     endpoint = broker.links.attach(connection, link)
-    queue, before = node.queue, endpoint.terminus.terms
-    if remote.dynamic and before is not None and before.queue is not None:
-        queue = before.queue
+    queue = (remote.dynamic and queue_of_before(endpoint.terminus)) or node.queue
     granted = broker.links.registry.granted(durability)
     source = granted_source(remote, _said(remote, queue), granted, filters.answer)
     own = queue if remote.dynamic else None
     terms = LinkTerms(Role.SENDER, source, peers_target(link.remote.target), own)
     steps: list[Step] = [partial(broker.links.quiet, endpoint)]
+    steps += end_queue_of_before(broker, endpoint.terminus, own)
     if own is None:
         steps.append(partial(broker.ensure_queue, queue))
     steps.append(partial(broker.links.grant, endpoint, terms))
@@ -198,6 +202,6 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
 
 
 def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resumed | None:
-    """What the link held before it was attached: for its new endpoint to end."""
-    held = connection.broker.links.held.pop(wanted.endpoint.terminus.key, None)
+    """What the link held before it was attached: for its new endpoint to end, once it starts."""
+    held = connection.broker.links.held.get(wanted.endpoint.terminus.key)
     return resumed_sender(link, held) if held else None

@@ -15,6 +15,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import ExchangeNode, Node, QueueNode
 from broker_shim.embedded.bulk import BulkOperations
 from broker_shim.embedded.destinations import Destinations
+from broker_shim.embedded.destroying import Destroying
 from broker_shim.embedded.headers import HEADERS
 from broker_shim.embedded.links import Links
 from broker_shim.embedded.metrics import Metrics
@@ -76,6 +77,7 @@ class Broker:
         self._before_dispatch: list[Callable[[], None]] = []
         self.is_stopping = False
         self.settlement = Settlement(self)
+        self.destroying = Destroying(self)
         self.bulk = BulkOperations(self)
         self.scanning = Scanning(self)
         self.replacing = Replacing(self)
@@ -86,7 +88,8 @@ class Broker:
     @property
     def open_count(self) -> int:
         """What is under way: calls of the store, and decisions that it has yet to take."""
-        return self.calls.open_count + self.settlement.waiting_count
+        waiting = self.settlement.waiting_count + self.destroying.waiting_count
+        return self.calls.open_count + waiting
 
     def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
         """The queues that a message sent to a node goes to; none if it routes nowhere."""
@@ -174,7 +177,7 @@ class Broker:
                 _log.info("queue %r created", queue.name)
             on_done(error)
 
-        self.calls.create(queue, created)
+        self.destroying.when_gone(queue.name, partial(self.calls.create, queue, created))
 
     def serve(self, queue: Queue) -> QueueDispatch:
         """Use a queue that the store has."""
@@ -207,19 +210,15 @@ class Broker:
         binding_key = "#" if node.routing_key is None else node.routing_key
         return BindingKey(node.exchange, queue, binding_key)
 
-    def destroy_queue(self, name: str) -> None:
+    def destroy_queue(self, name: str, on_done: OnComplete = lambda _error: None) -> None:
         """Destroy a queue with its messages and bindings (temporary queues, at the link's end)."""
         if self.queues.pop(name, None) is None:
+            self.destroying.when_gone(name, partial(on_done, None))
             return
         self.router.unbind_queue(name)
         self.destinations.addresses.remove(name)
         self.links.queue_gone(name)
-
-        def destroyed(error: StoreError | None) -> None:
-            if error is not None:
-                _log.warning("queue %r was not destroyed: %s", name, error)
-
-        self.calls.destroy(Queue(name, TerminusDurability.NONE), destroyed)
+        self.destroying.begin(name, on_done)
 
     def wanted(self, queue: str) -> None:
         """Something changed: dispatch this queue before the loop sleeps."""

@@ -84,7 +84,7 @@ class IncomingLink:
 
     def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave up what it was sending."""
-        if self._answering is not None and delivery.is_resumed:
+        if self._answering is not None:
             self._answering.settled(delivery)
         self._end_receiving()
         self._go_on()
@@ -123,7 +123,7 @@ class IncomingLink:
         delivery = piece.delivery
         if not answering.knows(delivery):
             if not delivery.is_resumed:
-                answering.started()
+                answering.started(delivery.tag)
             return False
         if piece.is_last and delivery.is_settled:
             answering.settled(delivery)
@@ -200,9 +200,8 @@ class IncomingLink:
         stored: OnComplete = partial(self._stored, delivery, None)
         publish: Publish = self._broker.publish
         if self._answering is not None and not delivery.is_settled:
-            stored = self._answering.tracked(stored)
-            noted = (self._answering.noting(delivery.tag),)
-            publish = partial(self._broker.publish, along=noted)
+            note, stored = self._answering.noting(delivery.tag, stored)
+            publish = partial(self._broker.publish, along=(note,))
         enqueue(queues, stored, publish)
 
     def _publish_within(

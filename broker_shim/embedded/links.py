@@ -4,21 +4,23 @@ The registry decides (`broker_shim.links`); here is what follows for queues and 
 loop's thread only.
 
 What is a link's own ends with its terminus, in this order: what it holds is given back, its queue
-is destroyed, the stores forget it. A crash between leaves a link without a queue, which the next
-start makes anew, empty; never a queue that nobody knows to end.
+is destroyed, if need be in several turns, and then the stores forget it. A crash between leaves a
+link without a queue, which the next start makes anew, empty; never a queue nobody knows to end.
 
 Of a link of tier 2 (`UNSETTLED_STATE`) two things outlive the attachment. What it holds of its
 queue stays acquired (`held`), so nobody else gets it; a link of a lower tier gives it back at once,
 and it counts as a failed delivery. And what was under way to the store for an earlier attachment is
 waited for before the next one is answered (`when_quiet`), so that the maps of unsettled deliveries
-tell what is durable and nothing else.
+tell what is durable and nothing else. That begins with the last frame of a delivery: a large one
+may be enqueued long after its connection was lost, and is remembered all the same.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.completion import OnComplete
@@ -112,11 +114,18 @@ class Links:
         if max(terms.durability, endpoint.terminus.durability) is TerminusDurability.NONE:
             self.registry.grant(endpoint, terms, on_done)
         elif endpoint.is_attached:
-            self.registry.grant(endpoint, terms, self._completion(on_done))
+            self._broker.calls.call(on_done, self.registry.grant, endpoint, terms)
+
+    def settle(self, endpoint: LinkEndpoint, tags: Sequence[bytes], on_done: OnComplete) -> None:
+        """Forget deliveries of a link on which we receive; `on_done` as `grant`."""
+        if not tags:
+            on_done(None)
+        elif endpoint.is_attached:
+            self._broker.calls.call(on_done, self.registry.settle, endpoint, tags)
 
     def keep(self, key: LinkKey, terms: LinkTerms, on_done: OnComplete) -> None:
         """Have a terminus that several links stand for."""
-        self.registry.keep(key, terms, self._completion(on_done))
+        self._broker.calls.call(on_done, self.registry.keep, key, terms)
 
     def quiet(self, endpoint: LinkEndpoint, on_done: OnComplete) -> None:
         """Wait for what is under way of earlier attachments."""
@@ -174,22 +183,34 @@ class Links:
 
     def finish(self, over: Terminus, then: OnComplete | None = None) -> None:
         """End what was the link's own, then have it forgotten; `then` when that is durable."""
-        self.end_own(over)
-        self.registry.forget(over, None if then is None else self._completion(then))
+        self.end_own(over, partial(self._forget, over, then))
 
-    def end_own(self, terminus: Terminus) -> None:
-        """Give back what a terminus holds, and destroy its queue, if it has one."""
+    def _forget(self, over: Terminus, then: OnComplete | None, error: StoreError | None) -> None:
+        if error is None and then is None:
+            self.registry.forget(over)
+        elif error is None and then is not None:
+            self._broker.calls.call(then, self.registry.forget, over)
+        elif then is not None:  # the store has ended, and the link is there after the next start
+            then(error)
+
+    def end_own(self, terminus: Terminus, on_done: OnComplete) -> None:
+        """Give back what a terminus holds, and destroy its queue; `on_done` when that is gone."""
         queue = None if terminus.terms is None else terminus.terms.queue
         for held in self.held.pop(terminus.key, {}).values():
             if held.queue != queue:
                 self.give_back(terminus.key, held)
-        if queue is not None:
-            self._broker.destroy_queue(queue)
+        if queue is None:
+            on_done(None)
+        else:
+            self._broker.destroy_queue(queue, on_done)
 
     def queue_gone(self, queue: str) -> None:
         """A queue was destroyed, and what was held of it with it."""
-        for key, held in list(self.held.items()):
-            self.held[key] = {tag: each for tag, each in held.items() if each.queue != queue}
+        self.held = {
+            key: left
+            for key, held in self.held.items()
+            if (left := {tag: each for tag, each in held.items() if each.queue != queue})
+        }
 
     def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
         """Make a message that a link held available again: it may have been seen."""
@@ -271,11 +292,6 @@ class Links:
         name = None if terminus.terms is None else terminus.terms.queue
         queue = None if name is None else self._broker.queues.get(name)
         return 0 if queue is None else queue.consumer_count
-
-    def _completion(self, on_done: OnComplete) -> OnComplete:
-        """For a call of a store that is made in any case."""
-        self._broker.calls.open_count += 1
-        return self._broker.calls.completion(on_done)
 
 
 def key_of(connection: Connection, link: Link) -> LinkKey:

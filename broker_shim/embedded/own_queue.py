@@ -30,6 +30,22 @@ def name_on(node: AddressNode | ExchangeNode, queue: str) -> str:
     return name_of(QueueKey(node.address, queue)) if isinstance(node, AddressNode) else queue
 
 
+def queue_of_before(terminus: Terminus) -> str | None:
+    """The queue of a dynamic node that a link had before: it gets that one again.
+
+    None if it had a queue of another kind: what a subscription has is not to be had by a dynamic
+    node, which is not asked for what the subscription is.
+    """
+    terms = terminus.terms
+    return terms.queue if terms is not None and terms.own.dynamic else None
+
+
+def end_queue_of_before(broker: Broker, terminus: Terminus, own: str | None) -> list[Step]:
+    """Ends the queue that was a link's own before, if from now on it has another, or none."""
+    before = None if terminus.terms is None else terminus.terms.queue
+    return [] if before in {None, own} else [partial(broker.links.end_own, terminus)]
+
+
 def dynamic_queue(broker: Broker, terminus: Terminus, terms: LinkTerms) -> Step:
     """Has the queue of a dynamic node."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -11,8 +12,13 @@ from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.filters import read_filters
 from broker_shim.embedded.own_queue import queue_of_terms
 from broker_shim.embedded.termini import filter_set_of
+from broker_shim.errors import InvalidRequest
 from broker_shim.links import LinkTerms, Terminus
+from broker_shim.selectors import InvalidSelector
 from broker_shim.store.interface import MessageStore
+from sparkstore.queue_names import shown
+
+_log = logging.getLogger(__name__)
 
 Call = Callable[[OnComplete], None]
 
@@ -25,18 +31,35 @@ def recover_own_queues(
     A queue that is missing is made anew: the broker ended while the link was attached for the
     first time, or while it was being closed; nothing that its client was told is lost.
 
+    A terminus that can never have its queue ends, and the log says so: no client was told that it
+    has one, and one link must not keep the broker from starting, now and ever after.
+
     Raises:
-        StoreError: The store refused.
+        StoreError: The store does not answer, or has ended.
     """
     for terminus in termini:
         terms = terminus.terms
         if terms is None or terms.queue is None:
             continue
-        if terms.queue not in broker.queues:
-            _make(store, broker, terms, timeout_s)
-        if terms.source is not None and not terms.source.dynamic:
-            filters = read_filters(filter_set_of(terms.source))
-            broker.queues[terms.queue].only = filters.selector
+        try:
+            _have(store, broker, terms, terms.queue, timeout_s)
+        except (InvalidRequest, InvalidSelector) as reason:
+            key = terminus.key
+            text = "link %s of %s cannot have its queue, so it ends: %s"
+            _log.error(text, shown(key.name), shown(key.remote_container_id), reason)
+            over = broker.links.registry.drop(key)
+            if over is not None:
+                broker.links.finish(over)
+
+
+def _have(
+    store: MessageStore, broker: Broker, terms: LinkTerms, queue: str, timeout_s: float
+) -> None:
+    if queue not in broker.queues:
+        _make(store, broker, terms, timeout_s)
+    if terms.source is not None and not terms.source.dynamic:
+        filters = read_filters(filter_set_of(terms.source))
+        broker.queues[queue].only = filters.selector
 
 
 def _make(store: MessageStore, broker: Broker, terms: LinkTerms, timeout_s: float) -> None:

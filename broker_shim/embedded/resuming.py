@@ -25,7 +25,9 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.deciding import DECISIONS
 from broker_shim.embedded.links import Held, Links
+from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from broker_shim.errors import StoreError
+from broker_shim.links import LinkEndpoint
 from broker_shim.links.terminus import DeliveryState, Terminus
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.resumption import Step, decide, to_tell
@@ -34,6 +36,10 @@ from broker_shim.protocol_1_0.sender import SenderLink
 if TYPE_CHECKING:
     from broker_shim.embedded.delivering import Delivering
     from broker_shim.embedded.outgoing import OutgoingLink
+
+
+_PLAIN: Mapping[type, Any] = {type(each): each for each in (ACCEPTED, REJECTED, RELEASED, MODIFIED)}
+"""Outcomes without what their receiver said of them."""
 
 
 class Resumed(NamedTuple):
@@ -72,6 +78,8 @@ def give_back_lost(
 
     for tag in lost:
         links.give_back(key, held.pop(tag), done)
+    if not held:
+        links.held.pop(key, None)
     if not lost:
         on_done(None)
 
@@ -90,6 +98,16 @@ def resumed_receiver(
     ours = {tag: None if state is None else Accepted() for tag, state in unsettled.items()}
     steps = _decided(link, ours)
     return to_tell(steps, ours), [tag for tag in ours if steps[tag] is Step.FORGET]
+
+
+def forget_settled(links: Links, endpoint: LinkEndpoint, link: Link, on_done: OnComplete) -> None:
+    """Have what the sender has settled forgotten, where we receive, before the attach is answered.
+
+    From the answer on it may use those tags again. Were one still noted after a crash, the sender
+    would be told that the new delivery was accepted, which may never have come.
+    """
+    _told, settled = resumed_receiver(link, endpoint.terminus.unsettled)
+    links.settle(endpoint, settled, on_done)
 
 
 def _decided(link: Link, ours: Mapping[bytes, Any]) -> dict[bytes, Step]:
@@ -121,14 +139,18 @@ class Resuming:
         """The link is attached on both sides.
 
         What the receiver has an outcome of is told by a transfer without payload, unsettled: the
-        receiver forgets it when we settle, which is when its outcome is durable here.
+        receiver forgets it when we settle, which is when its outcome is durable here. Which outcome
+        it is goes with it, not what else the receiver said, which need not fit a frame.
+
+        From here on this endpoint has what the link held; an attach that failed leaves it there.
         """
+        self.owner.broker.links.held.pop(self.owner.terminus.key, None)
         for tag, held in self.resumed.held.items():
             step = self.resumed.steps[tag]
             if step is Step.SETTLE:
                 link = self.owner.link
                 outcome = (link.remote.unsettled or {})[tag]
-                delivery = link.resume(tag, state=outcome)
+                delivery = link.resume(tag, state=_PLAIN[type(outcome)])
                 delivery.remote_state = outcome
                 DECISIONS[type(outcome)](self.owner, delivery, held.message_id)
             elif step is Step.RESUME:

@@ -194,7 +194,7 @@ class StoreCalls:
             self.answer((_nothing, error))
 
     def call(
-        self, on_done: OnComplete, method: Callable[..., None], *args: Any, **named: Any
+        self, on_done: OnComplete, method: Callable[..., object], *args: Any, **named: Any
     ) -> None:
         """Call a method of the store, with a completion."""
         self.open_count += 1

@@ -5,6 +5,9 @@ same subscription again, from another attach, is served from the queue that is t
 address or selector it is a new subscription of that name: the queue is made anew, as JMS has it;
 unless others consume from it, who would lose it under their feet.
 
+A name that the store would refuse is refused before the terminus is granted: else a terminus would
+stay that can never have its queue.
+
 Decision: a shared durable subscription is granted CONFIGURATION, not UNSETTLED_STATE, whatever was
 asked. Its messages are for whichever consumer comes next; what a consumer was sent that is gone
 must go to the others, and Qpid JMS counts its links up, so the same name may never come back.
@@ -12,6 +15,7 @@ must go to the others, and Qpid JMS counts its links up, so the same name may ne
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +29,7 @@ from broker_shim.embedded.links import key_of
 from broker_shim.embedded.own_queue import name_on, subscription_queue
 from broker_shim.embedded.subscriptions import Subscription, queue_of, subscription_of
 from broker_shim.embedded.termini import granted_source, peers_target
+from broker_shim.errors import InvalidRequest
 from broker_shim.links import (
     ExpiryPolicy,
     LinkEndpoint,
@@ -34,6 +39,7 @@ from broker_shim.links import (
 )
 from broker_shim.links import Source as SourceValue
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.store.wiring import check_name
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
@@ -80,12 +86,27 @@ def subscribe(
     if subscription.is_shared and _is_in_use(broker, known) and _differs(known, terms):
         text = "the subscription has consumers with another address or selector: close them first"
         return Refusal(RESOURCE_LOCKED, text)
-    endpoint = broker.links.attach(connection, link)
-    if known is not None and _differs(known, terms):
-        broker.links.end_own(known)
-    steps = _steps(broker, link, node, endpoint, subscription, terms)
     assert terms.queue is not None
+    try:
+        _check_names(terms.queue, node)
+    except InvalidRequest as reason:
+        return Refusal(INVALID_FIELD, f"{reason}: name the link, or the routing key, shorter")
+    endpoint = broker.links.attach(connection, link)
+    steps = _steps(broker, link, node, endpoint, subscription, terms)
+    if known is not None and _differs(known, terms):  # gone before the new one is granted
+        steps.insert(0, partial(broker.links.end_own, known))
     return Subscribed(endpoint, terms, terms.queue, steps)
+
+
+def _check_names(queue: str, node: Node) -> None:
+    """What a subscription needs of the store has names that it takes.
+
+    Raises:
+        InvalidRequest: It does not.
+    """
+    check_name(queue)
+    if isinstance(node, ExchangeNode):
+        check_name(node.routing_key or "")
 
 
 def _steps(
@@ -129,8 +150,10 @@ def _terms(
     source = granted_source(
         remote, str(remote.address), broker.links.registry.granted(asked), filters.answer
     )
+    if subscription.is_shared and not subscription.is_volatile:
+        source = replace(source, expiry_policy=ExpiryPolicy.NEVER, timeout_s=0)
     target = peers_target(link.remote.target)
-    if source.durability or subscription.is_shared or source.expiry_policy is ExpiryPolicy.NEVER:
+    if source.lives_on or subscription.is_shared:
         queue = name_on(node, queue_of(subscription.key))
     elif known is not None and known.terms is not None and known.terms.queue is not None:
         queue = known.terms.queue

@@ -5,13 +5,15 @@
     CONFIGURATION         kept by the link store   -
     UNSETTLED_STATE       kept by the link store   kept by the store of unsettled deliveries
 
-A store is only called for what it can keep. Called by the registry alone, under its lock.
+A store is only called for what it can keep. Called by the registry alone, under its lock, which is
+taken again where a store completes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from broker_shim.completion import OnComplete
@@ -32,9 +34,12 @@ class Keeping:
     A method that returns a bool returns False if no store was told; nothing is completed then.
     """
 
-    def __init__(self, link_store: LinkStore, unsettled_store: UnsettledStore) -> None:
+    def __init__(
+        self, link_store: LinkStore, unsettled_store: UnsettledStore, lock: threading.RLock
+    ) -> None:
         self._link_store = link_store
         self._unsettled_store = unsettled_store
+        self._lock = lock
 
     def granted(self, asked: TerminusDurability) -> TerminusDurability:
         """What of a durability that was asked for can be kept."""
@@ -97,22 +102,44 @@ class Keeping:
         on_complete: OnComplete,
         transaction: Any,
     ) -> bool:
-        """A delivery is not settled, and so much is known of it."""
+        """A delivery is not settled, and so much is known of it.
+
+        Without a transaction the terminus knows it when it is durable. With one it does not: the
+        store completes what it has taken *into* a transaction, which says nothing of its commit.
+        """
         if terminus.durability < TerminusDurability.UNSETTLED_STATE:
             return False
-        self._unsettled_store.unsettled(terminus.key, tag, state, on_complete, transaction)
+
+        def kept(error: StoreError | None) -> None:
+            if error is None:
+                with self._lock:
+                    terminus.unsettled[tag] = state
+            on_complete(error)
+
+        done = kept if transaction is None else on_complete
+        self._unsettled_store.unsettled(terminus.key, tag, state, done, transaction)
         return True
 
-    def settled(self, terminus: Terminus, tags: Sequence[bytes]) -> None:
-        """Deliveries are settled.
+    def settled(
+        self, terminus: Terminus, tags: Iterable[bytes], on_complete: OnComplete | None = None
+    ) -> bool:
+        """Those of these deliveries that are known are settled; after an error they are known.
 
         Those of a link on which we send are what it acquired: not the stores' business here.
         """
-        for tag in tags:
-            terminus.unsettled.pop(tag, None)
+        known = {tag: terminus.unsettled.pop(tag) for tag in tags if tag in terminus.unsettled}
         is_kept = terminus.durability is TerminusDurability.UNSETTLED_STATE
-        if is_kept and tags and terminus.key.role == Role.RECEIVER:
-            self._unsettled_store.settle(terminus.key, tags, _log_failure)
+        if not (is_kept and known and terminus.key.role == Role.RECEIVER):
+            return False
+
+        def done(error: StoreError | None) -> None:
+            if error is not None:
+                with self._lock:
+                    terminus.unsettled = known | terminus.unsettled
+            (on_complete or _log_failure)(error)
+
+        self._unsettled_store.settle(terminus.key, list(known), done)
+        return True
 
 
 def _log_failure(error: StoreError | None) -> None:

@@ -3,9 +3,10 @@
 Any thread may call it. The argument that attaching and stealing are atomic: everything a method
 decides, it decides and does under one lock, the calls of the stores too, so the stores are told in
 the order in which it was decided. At any time a terminus has one endpoint at most, and an endpoint
-that is not its terminus' changes nothing any more (`is_attached`, read under the lock): however a
-steal, a detach of the first endpoint and the end of its session fall together, the thief keeps the
-link and each end is told to exactly one caller. What a caller does for it (detach the first one
+that is not its terminus' changes nothing of it any more (`is_attached`, read under the lock), but
+for what is known of a delivery that it had taken (`remember`): however a steal, a detach of the
+first endpoint and the end of its session fall together, the thief keeps the link and each end is
+told to exactly one caller. What a caller does for it (detach the first one
 with `amqp:link:stolen`) happens after the lock is released, on a thread of its choice.
 
 A terminus that is over leaves the registry at once and is told to the caller, who ends what was
@@ -14,19 +15,17 @@ between leaves a link without a queue, which the next start ends, and never a qu
 knows to end. A new link of that name may be granted between: it is not forgotten.
 
 Completions of the stores run on their threads, or within the call where nothing is to be waited
-for; the lock may be taken again by the thread that has it. The clock is an argument: `now_ms` of
-any clock that only rises.
+for; a thread may take the lock again. The clock is an argument, `now_ms`: any that only rises.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import StoreError
 from broker_shim.links.endpoint import LinkEndpoint, Place
 from broker_shim.links.expiry import Deadlines, Ended
 from broker_shim.links.keeping import Keeping
@@ -53,8 +52,8 @@ class LinkRegistry:
     """The termini of one virtual host, attached or not."""
 
     def __init__(self, link_store: LinkStore, unsettled_store: UnsettledStore) -> None:
-        self._keeping = Keeping(link_store, unsettled_store)
         self._lock = threading.RLock()
+        self._keeping = Keeping(link_store, unsettled_store, self._lock)
         self._termini: dict[LinkKey, Terminus] = {}
         self._by_connection: dict[Hashable, set[LinkKey]] = {}
         self._deadlines = Deadlines(self._is_due_at)
@@ -221,36 +220,44 @@ class LinkRegistry:
         on_complete: OnComplete,
         transaction: Any = None,
     ) -> bool:
-        """Keep the state of a delivery that is not settled; see `UnsettledStore.unsettled`.
+        """Keep the state of a delivery; see `UnsettledStore.unsettled`.
 
-        The terminus has it once it is durable: what is told to the peer at the next attach must
-        be true after a crash, too. Of a link of a lower tier nothing is kept: its deliveries end
-        with their attachment.
+        The terminus has it once it is durable, as what the next attach tells must be true after a
+        crash, too; within a transaction by `remembered`. Of a link of a lower tier nothing is kept.
+        The endpoint may be lost: a large delivery gets to the store long after its last frame.
 
         Returns:
-            False if the endpoint is not attached any more: nothing was done, nothing is called.
+            False if the terminus is over: nothing was done, nothing is called.
         """
         with self._lock:
-            if not endpoint.is_attached:
-                return False
             terminus, keep = endpoint.terminus, self._keeping.delivery
-
-            def kept(error: StoreError | None) -> None:
-                if error is None:
-                    with self._lock:
-                        terminus.unsettled[tag] = state
-                on_complete(error)
-
-            is_told = keep(terminus, tag, state, kept, transaction)
+            if terminus.is_over:
+                return False
+            is_told = keep(terminus, tag, state, on_complete, transaction)
         if not is_told:
             on_complete(None)
         return True
 
-    def settle(self, endpoint: LinkEndpoint, tags: Sequence[bytes]) -> None:
-        """Forget deliveries; nothing if the endpoint is not attached any more."""
+    def remembered(self, endpoint: LinkEndpoint, tag: bytes, state: DeliveryState | None) -> None:
+        """The transaction in which a delivery was to be remembered is committed, and durable."""
         with self._lock:
-            if endpoint.is_attached:
-                self._keeping.settled(endpoint.terminus, tags)
+            endpoint.terminus.unsettled[tag] = state
+
+    def settle(
+        self, endpoint: LinkEndpoint, tags: Iterable[bytes], on_complete: OnComplete | None = None
+    ) -> bool:
+        """Forget deliveries; those that are not known are passed over.
+
+        Completes at once if none was known; after an error they are known as before. Returns False
+        as `grant` does.
+        """
+        with self._lock:
+            if not endpoint.is_attached:
+                return False
+            is_told = self._keeping.settled(endpoint.terminus, tags, on_complete)
+        if on_complete is not None and not is_told:
+            on_complete(None)
+        return True
 
     def _end_all(self, termini: Iterable[Terminus], ended: Ended, now_ms: int) -> list[Terminus]:
         over = []

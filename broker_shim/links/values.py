@@ -63,6 +63,12 @@ class _Node:
     dynamic: bool = False
     capabilities: tuple[str, ...] = ()
 
+    @property
+    def lives_on(self) -> bool:
+        """True if it is there when its connection is gone, for a time at least."""
+        is_kept = self.durability > TerminusDurability.NONE
+        return is_kept or self.expiry_policy is ExpiryPolicy.NEVER or self.timeout_s > 0
+
     def as_json(self) -> dict[str, Any]:
         """As the module says; all of it can be told from it again."""
         shown = {}
@@ -164,11 +170,12 @@ class LinkTerms:
             if version != VERSION:
                 message = f"a link of version {version}, this sparkstore knows {VERSION}"
                 raise CorruptData(message)
+            queue = shown.get("queue")
             return cls(
                 Role(role),
                 None if source is None else Source.from_json(source),
                 None if target is None else Target.from_json(target),
-                shown.get("queue"),
+                None if queue is None else _of_type(str)(queue),
             )
         except (KeyError, TypeError, ValueError) as reason:
             message = f"not a link: {shown!r:.200} ({reason!r})"
@@ -203,6 +210,14 @@ def _of_type(kind: type) -> Any:
     return checked
 
 
+def _filter(shown: Mapping[str, Any]) -> Filter:
+    descriptor = shown["descriptor"]
+    if isinstance(descriptor, bool) or not isinstance(descriptor, str | int | None):
+        message = f"a text or a number expected, not {descriptor!r:.40}"
+        raise TypeError(message)
+    return Filter(_of_type(str)(shown["name"]), descriptor, shown["value"])
+
+
 _DECODE: Mapping[str, Any] = {
     "address": _of_type(str),
     "durability": TerminusDurability,
@@ -213,7 +228,5 @@ _DECODE: Mapping[str, Any] = {
     "distribution_mode": _of_type(str),
     "outcomes": _texts,
     "default_outcome": _of_type(dict),
-    "filters": lambda filters: tuple(
-        Filter(each["name"], each["descriptor"], each["value"]) for each in filters
-    ),
+    "filters": lambda filters: tuple(map(_filter, filters)),
 }

@@ -35,8 +35,8 @@ class LinkCalls(Protocol):
             on_complete: Called when it is durable.
 
         Completes with:
-            InvalidRequest: JSON cannot hold the detail, or its durability is none; a name is not
-                valid Unicode, or too long.
+            InvalidRequest: JSON cannot hold the detail; its version, durability, source or target
+                is missing or none; a name is not valid Unicode, or too long.
         """
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:

@@ -20,6 +20,8 @@ from sparkstore.link_records import RECEIVER, SENDER, LinkKey, link_text
 from sparkstore.records import Kind, Record
 
 DELIVERY_KINDS = frozenset({Kind.UNSETTLED, Kind.SETTLED})
+VERSION = 1
+"""Of what `attach` is told of a link."""
 MAX_TAG_BYTES = 32
 """Of a delivery tag, as AMQP 1.0 has it (part 2, 2.8.7)."""
 
@@ -49,6 +51,7 @@ class LinkLedger(WiringLedger):
         that is kept is about one that is not.
         """
         link, told = text_of(key), definitions.as_json(detail)
+        _check_termini(detail)
         tier = self._tier(detail)
         record = link_records.attached(self.now_us(), link, told)
         made = Step(record, tier >= TerminusDurability.CONFIGURATION)
@@ -155,6 +158,17 @@ class LinkLedger(WiringLedger):
             message = f"unknown link {link}"
             raise InvalidRequest(message)
         return there
+
+
+def _check_termini(detail: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest if a detail lacks what readers of a link look at."""
+    if detail.get("version") != VERSION:
+        message = f"version {detail.get('version')!r} of a link: {VERSION}"
+        raise InvalidRequest(message)
+    for end in ("source", "target"):
+        if end not in detail or not isinstance(detail[end], Mapping | None):
+            message = f"a link needs a {end}: a JSON object, or null"
+            raise InvalidRequest(message)
 
 
 def text_of(key: LinkKey) -> str:

@@ -1,24 +1,29 @@
 """The link stores of a broker, over its `MessageStore`: termini, and unsettled deliveries.
 
-A message store of tier 2 keeps both in its log. One of tier 1 keeps termini in a file beside its
-own; one of tier 0 keeps nothing.
+A message store of tier 2 keeps both in its log, one of a lower tier neither. A broker over a store
+of tier 1 that wants its termini kept makes a `JsonLinkStore` itself: the embedded one is not served
+over such a store.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import CorruptData, InvalidRequest, StoreError
 from broker_shim.links.key import LinkKey
 from broker_shim.links.store import LinkStore, NoLinkStore
 from broker_shim.links.terminus import DeliveryState
 from broker_shim.links.unsettled import MemoryUnsettledStore, Unsettled, UnsettledStore
-from broker_shim.links.values import LinkTerms
+from broker_shim.links.values import VERSION, LinkTerms
 from broker_shim.store.interface import LinkKey as StoreKey
 from broker_shim.store.interface import MessageStore
+from sparkstore.link_records import link_text
+
+_log = logging.getLogger(__name__)
 
 
 class LinkStores(NamedTuple):
@@ -44,9 +49,21 @@ class MessageLinkStore:
         self._store = store
 
     def recover(self) -> Mapping[LinkKey, LinkTerms]:
-        """See `LinkStore`."""
-        links = self._store.recover().links
-        return {LinkKey(*key): LinkTerms.from_json(key.role, links[key]) for key in links}
+        """See `LinkStore`; what another member of the store's service keeps in another form is its.
+
+        Its links are as good as ours, but say more of a terminus than is known here: no broker
+        fails to start on them.
+        """
+        links = {}
+        for key, shown in self._store.recover().links.items():
+            try:
+                links[LinkKey(*key)] = LinkTerms.from_json(key.role, shown)
+            except CorruptData as reason:
+                version = shown.get("version")
+                if isinstance(version, int) and version > VERSION:
+                    raise
+                _log.warning("link %s is left to whoever made it: %s", link_text(key), reason)
+        return links
 
     def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
         """See `LinkStore`."""

@@ -101,6 +101,22 @@ def test_a_link_whose_tier_changes_is_another_one(home: Home) -> None:
         assert home.reopen().recover().links == {}
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"version": 2}, {"version": None}, {"source": "q"}, {"target": 1}, {"durability": None}],
+)
+def test_a_link_of_which_no_reader_could_tell_the_termini_is_refused(
+    store: MessageStore, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidRequest):
+        done(store.attach, SUB, {**terminus(), **wrong})
+    (name,) = wrong
+    without = {key: value for key, value in terminus().items() if key != name}
+    with pytest.raises(InvalidRequest):
+        done(store.attach, SUB, without)
+    assert store.recover().links == {}
+
+
 def message(store: MessageStore) -> Message:
     """A new one."""
     return store.message(MessageHeader(header=b"h"), b"body")

@@ -138,14 +138,25 @@ class LinksMachine(RuleBasedStateMachine):
 
     @rule(closed=st.booleans())
     def touch_what_was_stolen(self, *, closed: bool) -> None:
-        """Whoever lost a link changes nothing any more."""
+        """Whoever lost a link changes nothing any more, but for what it had taken."""
         for endpoint in self.stale:
             told: list[object] = []
             assert not self.registry.grant(endpoint, terms(), told.append)
-            assert not self.registry.remember(endpoint, b"9", None, told.append)
             self.registry.settle(endpoint, [b"1", b"2", b"3"])
             assert self.registry.detach(endpoint, self.now_ms, closed=closed) is None
             assert told == []
+
+    @rule(tag=TAGS)
+    def remember_after_the_link_was_stolen(self, tag: bytes) -> None:
+        stale = (each for each in self.stale if each.terminus.key.role == Role.RECEIVER)
+        for endpoint in stale:
+            told: list[object] = []
+            key = endpoint.terminus.key
+            is_there = key in self.model and self.endpoints[key].terminus is endpoint.terminus
+            assert self.registry.remember(endpoint, tag, None, told.append) == is_there
+            assert told == [None] * is_there
+            if is_there and endpoint.terminus.durability == 2:
+                self.model[key].tags.add(tag)
 
     @rule(place=PLACES)
     def end_session(self, place: Place) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sparkstore import fold
 from sparkstore.arrow_fold import fold_tables, rows_that_count
 from sparkstore.errors import CorruptData
+from sparkstore.link_records import LinkKey, attached, detached, link_text, unsettled
 from sparkstore.records import (
     MessageHeader,
     Record,
@@ -47,6 +48,18 @@ def enqueued(queue: str, message_id: int) -> Record:
 
 def test_nothing_folds_to_an_empty_state() -> None:
     assert folded([]) == fold.State()
+
+
+def test_a_link_is_closed_by_a_detached_record_with_any_detail() -> None:
+    link = link_text(LinkKey("c", "l", "receiver"))
+    rows = rows_of(
+        attached(0, link, "{}"),
+        unsettled(0, link, b"t", None),
+        detached(0, link, closed=True)._replace(detail='{"closed": true, "why": "later"}'),
+        attached(0, link, "{}"),
+    )
+    assert folded(rows) == fold_rows(rows)
+    assert folded(rows).links[link].unsettled == {}
 
 
 def test_the_largest_message_ids_do_not_collide_between_queues() -> None:

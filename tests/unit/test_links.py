@@ -88,7 +88,6 @@ def test_a_stolen_endpoint_changes_nothing_any_more() -> None:
     second = links.attach(sender("s"), THERE).endpoint
     called: list[StoreError | None] = []
     assert not links.grant(first, terms(address="mine"), called.append)
-    assert not links.remember(first, b"1", None, called.append)
     assert links.detach(first, 0, closed=True) is None
     assert links.end_session(HERE, 0) == []
     assert links.end_connection(HERE.connection, 0) == []
@@ -96,6 +95,21 @@ def test_a_stolen_endpoint_changes_nothing_any_more() -> None:
     assert called == []
     assert second.is_attached
     assert second.terminus.terms == terms(durability=2)
+
+
+def test_a_delivery_is_remembered_for_the_terminus_after_its_endpoint_was_lost() -> None:
+    links = registry()
+    first = links.attach(receiver("r"), HERE).endpoint
+    links.grant(first, terms(Role.RECEIVER, 2), lambda _error: None)
+    second = links.attach(receiver("r"), THERE).endpoint
+    told: list[StoreError | None] = []
+    assert links.remember(first, b"1", ACCEPTED, told.append)
+    assert told == [None]
+    assert second.terminus.unsettled == {b"1": ACCEPTED}
+    over = links.detach(second, 0, closed=True)
+    assert over is first.terminus
+    assert not links.remember(first, b"2", ACCEPTED, told.append)
+    assert told == [None]
 
 
 def test_a_container_may_be_on_two_connections_with_links_of_other_names() -> None:

@@ -18,7 +18,7 @@ from sparkstore.link_records import LinkKey, link_text
 from sparkstore.records import Kind, Record
 
 LINK = link_text(LinkKey("c", "l", "receiver"))
-DETAIL = '{"durability": 2}'
+DETAIL = '{"durability": 2, "source": null, "target": null, "version": 1}'
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_one_record_settles_many_deliveries(ledger: Ledger) -> None:
         {"kind": Kind.ATTACHED, "holder": '["c","l","both"]', "detail": DETAIL},
         {"kind": Kind.ATTACHED, "holder": "[" * 100_000, "detail": DETAIL},
         {"kind": Kind.ATTACHED, "holder": LINK, "detail": "[]"},
-        {"kind": Kind.ATTACHED, "holder": LINK, "detail": '{"durability": true}'},
+        {"kind": Kind.ATTACHED, "holder": LINK, "detail": DETAIL.replace(": 2", ": true")},
         {"kind": Kind.ATTACHED, "holder": LINK},
         {"kind": Kind.ATTACHED, "detail": DETAIL},
         {"kind": Kind.DETACHED, "holder": LINK, "detail": "closed"},
