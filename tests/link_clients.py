@@ -21,10 +21,12 @@ from broker_shim.amqp_1_0.composites import (
     End,
     Flow,
     Open,
+    SaslInit,
     Source,
     Target,
 )
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
+from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.inbox import Inbox
@@ -37,6 +39,8 @@ from broker_shim.links import LinkRegistry, MemoryUnsettledStore
 from broker_shim.protocol_1_0.composites import read_performative
 from broker_shim.protocol_1_0.frames import (
     AMQP_HEADER,
+    SASL_FRAME,
+    SASL_HEADER,
     FrameDecoder,
     encoded_frame,
     transfer_frame,
@@ -150,9 +154,15 @@ class House:
 class Client:
     """One connection with one session."""
 
-    def __init__(self, house: House, container: str = "client", **fields: Any) -> None:
+    def __init__(
+        self, house: House, container: str = "client", access: Access = LOOPBACK, **fields: Any
+    ) -> None:
         self.house = house
-        self.ours = Connection(house.broker, lambda: None)
+        self.ours = Connection(house.broker, lambda: None, access)
+        if access.remote.certificate_name is not None:
+            init = encoded_frame(SaslInit("EXTERNAL", b""), kind=SASL_FRAME)
+            self.ours.receive(SASL_HEADER.encoded() + init)
+            self.ours.output()
         self.frames: list[tuple[Any, bytes]] = []
         self._decoder = FrameDecoder(fields.get("max_frame_size", 1 << 20))
         self._has_header = False

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from broker_shim.addressing.bindings import AddressManager, Ambiguous, Binding, Routing
 from broker_shim.addressing.fqqn import key_of
 from broker_shim.errors import InvalidRequest
+from broker_shim.security.permissions import TEMPORARY_PREFIX
 from sparkstore.queue_names import SEPARATOR, canonical, shown
 
 
@@ -139,9 +140,13 @@ def refusal_to_create(queue: str, exchanges: Container[str] = ()) -> str | None:
     """Why a queue of this name is not created on demand; None if it may be.
 
     `amq.` is kept for the broker's own names, so that a misspelt exchange is an error and not a
-    queue; and a queue on an exchange's name would look as if it were bound to it.
+    queue; and a queue on an exchange's name would look as if it were bound to it. `temporary-` is
+    kept, too, on both sides of `::`: who may have the broker name a queue could else make one of
+    any short name, and get what others send to that name.
     """
-    address = key_of(queue).address
+    address, name = key_of(queue)
+    if TEMPORARY_PREFIX in {text[: len(TEMPORARY_PREFIX)] for text in (address, name)}:
+        return f"{shown(queue)} does not exist, and names with {TEMPORARY_PREFIX} are the broker's"
     if address.startswith("amq."):
         return f"{shown(queue)} does not exist, and names with amq. are not created on demand"
     if address in exchanges and address != queue:

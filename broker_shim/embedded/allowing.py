@@ -8,13 +8,11 @@ from broker_shim.addressing.fqqn import key_of
 from broker_shim.embedded.address import AddressNode, ExchangeNode, Node, QueueNode
 from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.embedded.subscriptions import PREFIX as SUBSCRIPTION
-from broker_shim.security.permissions import TEMPORARY, Act, Place
+from broker_shim.security.permissions import TEMPORARY, TEMPORARY_PREFIX, Act, Place
 from sparkstore.queue_names import shown
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
-
-TEMPORARY_PREFIX = TEMPORARY + "-"
 
 
 def place_of(node: Node) -> Place | None:
@@ -22,8 +20,7 @@ def place_of(node: Node) -> Place | None:
     match node:
         case QueueNode(queue):
             key = key_of(queue)
-            is_temporary = key.address.startswith(TEMPORARY_PREFIX)
-            return Place(TEMPORARY if is_temporary else key.address, key.queue)
+            return Place(TEMPORARY if _is_temporary(queue) else key.address, key.queue)
         case AddressNode(address):
             return Place(address)
         case ExchangeNode(exchange, _):
@@ -43,6 +40,15 @@ def refusal_of_link(
     if refusal is None and (is_durable or _is_missing(connection, node)):
         refusal = refusal_of_act(connection, Act.CREATE, node)
     return refusal
+
+
+def _is_temporary(queue: str) -> bool:
+    """True for a queue that the broker named; one on an address is that address' affair.
+
+    `temporary-x::orders` is none: its short name is what others call their own.
+    """
+    key = key_of(queue)
+    return key.address == key.queue and queue.startswith(TEMPORARY_PREFIX)
 
 
 def _is_missing(connection: Connection, node: Node) -> bool:
