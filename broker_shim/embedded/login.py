@@ -43,8 +43,9 @@ class Login:
 
     def failed(self, event: AuthenticationFailed) -> None:
         """SASL says that it is not who it says."""
-        guard, remote = self._access.guard, self._access.remote
-        delay_s = guard.login_failed(remote, event.mechanism, event.reason, time.monotonic())
+        guard, remote, now_s = self._access.guard, self._access.remote, time.monotonic()
+        delay_s = guard.login_failed(remote, event.mechanism, event.reason, now_s)
+        self._access.newcomer.failed(now_s + delay_s)
         if delay_s:
             self.is_waiting = True
             self._later(delay_s, self._answer)
@@ -59,6 +60,7 @@ class Login:
             self._known("", ANONYMOUS)
         if self._access.guard.opens(self._access.remote, self.principal, most):
             self.is_in = True
+            self._access.newcomer.leave()
             return None
         text = f"{most} connections of {shown(self.principal.name)} are open, and no more may be"
         return Refusal(RESOURCE_LIMIT_EXCEEDED, text)

@@ -18,7 +18,7 @@ from broker_shim.protocol_1_0.sasl import Mechanism
 from broker_shim.protocol_1_0.scram import Scram, ScramSecret
 from broker_shim.security.attempts import FailedLogins
 from broker_shim.security.audit import Audit, AuditEvent, write_audit
-from broker_shim.security.limits import Counts
+from broker_shim.security.limits import Counts, HalfOpen
 from broker_shim.security.passwords import ITERATIONS, Passwords
 from broker_shim.security.permissions import Act, Permissions, Place, Principal
 from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
@@ -68,6 +68,7 @@ class Guard:
 
     Attributes:
         counts: What happened so far.
+        half_open: Connections that have not opened yet.
         context: TLS for the next connection; None: none is spoken.
         requires_login: False where a peer may leave out SASL altogether, and is anonymous.
     """
@@ -101,6 +102,7 @@ class Guard:
         self._decoy_key = secrets.token_bytes(32)
         self._permissions = Permissions(settings.permissions)
         self._failures = FailedLogins(settings.failed_login_delay_s)
+        self.half_open = HalfOpen()
         self._of_user = Counts()
 
     @property
