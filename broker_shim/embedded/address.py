@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from broker_shim.addressing.bindings import AddressManager, Ambiguous, Binding, Routing
 from broker_shim.addressing.fqqn import key_of
+from broker_shim.addressing.topics import too_long
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.permissions import TEMPORARY_PREFIX
 from sparkstore.queue_names import SEPARATOR, canonical, shown
@@ -81,10 +82,13 @@ def node_of(
     """What an address names."""
     if not address:
         return AnonymousNode()
+    reason = too_long(address)
+    if reason is not None:
+        return MalformedNode(reason)
     try:
         found = addresses.resolve(address)
-    except InvalidRequest as reason:
-        return _exchange(address, exchanges) or MalformedNode(str(reason))
+    except InvalidRequest as refusal:
+        return _exchange(address, exchanges) or MalformedNode(str(refusal))
     if isinstance(found, Binding) and found.name == address:
         # Its own address may be one of several queues.
         is_shared = found.key.address == address and routing_of(address) is Routing.MULTICAST
