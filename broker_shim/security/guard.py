@@ -5,7 +5,6 @@ On the loop's thread only. It counts connections; which they are is the listener
 
 from __future__ import annotations
 
-import secrets
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -99,7 +98,6 @@ class Guard:
             self.context = server_context(self._tls)
         self._file = UsersFile(settings.users_path) if settings.users_path else None
         self._passwords = Passwords(lambda: self.users)
-        self._decoy_key = secrets.token_bytes(32)
         self._permissions = Permissions(settings.permissions)
         self._failures = FailedLogins(settings.failed_login_delay_s)
         self.half_open = HalfOpen()
@@ -205,11 +203,12 @@ class Guard:
 
     def _mechanism(self, name: str, remote: Remote) -> Callable[[], Mechanism]:
         if name in SECRET_KINDS:
+            assert self._file is not None, "SCRAM is offered where there is a users file"
             return partial(
                 Scram,
                 name,
                 partial(self._secret, name),
-                self._decoy_key,
+                self._file.decoy_key,
                 default_iterations=ITERATIONS,
             )
         if name == "PLAIN":

@@ -9,9 +9,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_bytes
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.users import User, Users, decoded, encoded
+from broker_shim.security.users import Content, User, Users, decoded, encoded
 from sparkstore.durable_files import replace_durably
 
 _log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ def read_users(path: Path) -> dict[str, User]:
     Raises:
         InvalidRequest: It is not there, is open to others, or is damaged: one line that names it.
     """
-    return _read(path)[0]
+    return _read(path)[0].users
 
 
 @contextmanager
@@ -47,21 +48,21 @@ def changing_users(path: Path) -> Iterator[dict[str, User]]:
         raise InvalidRequest(message) from reason
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        users = read_users(path) if path.exists() else {}
-        yield users
-        _write(path, users)
+        content = _read(path)[0] if path.exists() else Content({})
+        yield content.users
+        _write(path, content)
     finally:
         os.close(folder)
 
 
-def _write(path: Path, users: Users) -> None:
+def _write(path: Path, content: Content) -> None:
     """Replace the file; the scratch file that `replace_durably` writes is never open to others."""
     path = path.resolve()
     scratch = path.with_name(path.name + ".new")
     scratch.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     os.close(os.open(scratch, flags, 0o600))
-    replace_durably(path, encoded(users))
+    replace_durably(path, encoded(content._replace(decoy_key=content.decoy_key or token_bytes(32))))
 
 
 class UsersFile:
@@ -76,20 +77,30 @@ class UsersFile:
     def __init__(self, path: Path) -> None:
         """Raises InvalidRequest as `read_users`."""
         self._path = path
-        self._users, self._stamp = _read(path)
+        self._content, self._stamp = _read(path)
+        self._decoy_key = token_bytes(32)
 
     @property
     def users(self) -> Users:
         """The users now."""
+        return self._now().users
+
+    @property
+    def decoy_key(self) -> bytes:
+        """That of the file; if it has none, one that lasts as long as this process."""
+        return self._now().decoy_key or self._decoy_key
+
+    def _now(self) -> Content:
         stamp = self._stamp_now()
         if stamp != self._stamp:
             self._stamp = stamp
             try:
-                self._users, self._stamp = _read(self._path)
-                _log.info("users file %s was read again: %d users", self._path, len(self._users))
+                self._content, self._stamp = _read(self._path)
+                count = len(self._content.users)
+                _log.info("users file %s was read again: %d users", self._path, count)
             except InvalidRequest as reason:
                 _log.error("%s; the users are as they were", reason)  # one line
-        return self._users
+        return self._content
 
     def _stamp_now(self) -> _Stamp | None:
         try:
@@ -98,8 +109,8 @@ class UsersFile:
             return None
 
 
-def _read(path: Path) -> tuple[dict[str, User], _Stamp | None]:
-    """The users, and by what to see that the file was changed since.
+def _read(path: Path) -> tuple[Content, _Stamp | None]:
+    """What it has, and by what to see that the file was changed since.
 
     The stamp and the mode are those of the very file that is read.
     """

@@ -202,6 +202,21 @@ def test_an_unknown_user_is_asked_with_the_same_salt_every_time() -> None:
     assert len(challenges) == 1
 
 
+def test_who_was_asked_and_is_gone_has_given_up() -> None:
+    peer = Peer(scram("SCRAM-SHA-256"))
+    assert peer.machine.given_up is None
+    peer.greeted()
+    assert peer.machine.given_up is None
+    peer.say(SaslInit("SCRAM-SHA-256", b"n,,n=ann,r=abc"))
+    given_up = events.AuthenticationFailed("SCRAM-SHA-256", "given up when it was asked, as 'ann'")
+    assert peer.machine.given_up == given_up
+    peer.write(b"")
+    assert peer.machine.given_up == given_up
+    for password in ("secret", "wrong"):
+        decided, _ = scram_exchange("SCRAM-SHA-256", "ann", password)
+        assert decided.machine.given_up is None
+
+
 @pytest.mark.parametrize(
     "first",
     [b"", b"\xff", b"n,,", b"n,,n=,r=", b"x" * 2_000, b"p=tls-unique,,n=a,r=b", b"n,,n=a=,r=b"],

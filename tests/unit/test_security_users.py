@@ -18,6 +18,7 @@ from broker_shim.security.passwords import MOST_PASSWORD_BYTES, Passwords, secre
 from broker_shim.security.users import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
+    Content,
     User,
     check_name,
     decoded,
@@ -43,7 +44,8 @@ def file(tmp_path: Path) -> Path:
 
 def test_users_come_back_as_they_were_written() -> None:
     users = {"ann": user("ann", "secret", "shop", "audit"), "zoë": User("zoë")}
-    assert decoded(encoded(users)) == users
+    for content in (Content(users, b"k" * 32), Content(users)):
+        assert decoded(encoded(content)) == content
 
 
 def test_nobody_but_its_owner_may_read_the_file(file: Path) -> None:
@@ -84,6 +86,8 @@ def test_a_file_that_is_open_to_others_is_refused(file: Path, mode: int) -> None
         (b'{"version": true, "users": {}}', "no users file"),
         (b'{"version": 1, "users": []}', "no users file"),
         (b'{"version": 2, "users": {}}', "version 2, and this sparkstore knows 1"),
+        (b'{"version": 1, "users": {}, "decoy_key": 1}', '"decoy_key" is damaged'),
+        (b'{"version": 1, "users": {}, "decoy_key": "="}', '"decoy_key" is damaged'),
         (b'{"version": 1, "users": {"ann": {}}}', "user 'ann' is damaged"),
         (b'{"version": 1, "users": {"ann": []}}', "user 'ann' is damaged"),
         (b'{"version": 1, "users": {"ann": {"roles": "x", "secrets": {}}}}', "is damaged"),
@@ -165,9 +169,24 @@ def test_a_change_that_cannot_be_used_is_told_once_and_changes_nothing(
     assert "the users are as they were" in caplog.text
     file.unlink()
     assert set(watched.users) == {"ann"}
-    file.write_bytes(encoded({"bob": User("bob")}))
+    file.write_bytes(encoded(Content({"bob": User("bob")})))
     file.chmod(0o600)
     assert set(watched.users) == {"bob"}
+
+
+def test_the_decoy_key_is_made_once_and_kept(file: Path) -> None:
+    old = UsersFile(file).decoy_key
+    with changing_users(file) as users:
+        users["bob"] = User("bob")
+    assert UsersFile(file).decoy_key == old
+    file.write_text('{"version": 1, "users": {}}')  # of an older version
+    watched = UsersFile(file)
+    made_up = watched.decoy_key
+    assert len(made_up) == 32
+    assert made_up not in {old, UsersFile(file).decoy_key}
+    with changing_users(file) as users:
+        users["bob"] = User("bob")
+    assert watched.decoy_key == UsersFile(file).decoy_key != made_up
 
 
 def test_two_who_change_the_file_at_a_time_lose_nothing(file: Path) -> None:
