@@ -17,6 +17,8 @@ from scramp import ScramException, ScramMechanism
 from broker_shim.protocol_1_0.sasl import Answer, Challenge, Passed, Refused
 
 MAX_MESSAGE_BYTES = 1_024
+MAX_CHALLENGE_BYTES = 480
+"""It repeats the peer's nonce, and a frame of SASL has at most 512 bytes (5.3.1)."""
 
 
 class ScramSecret(NamedTuple):
@@ -78,7 +80,10 @@ class Scram:
         if not self._is_asked:
             self._is_asked = True
             self._server.set_client_first(message)
-            return Challenge(self._server.get_server_first().encode(), self._user)
+            challenge = self._server.get_server_first().encode()
+            if len(challenge) > MAX_CHALLENGE_BYTES:
+                return Refused(f"SCRAM of {self._user!r}: a nonce that is too long")
+            return Challenge(challenge, self._user)
         self._server.set_client_final(message)
         return Passed(self._user, self._server.get_server_final().encode())
 

@@ -26,7 +26,7 @@ from broker_shim.protocol_1_0.frames import (
 )
 from broker_shim.protocol_1_0.mechanisms import Anonymous, External, Plain
 from broker_shim.protocol_1_0.sasl import MAX_STEPS, Challenge, Mechanisms, Passed, Refused
-from broker_shim.protocol_1_0.scram import Scram, ScramSecret
+from broker_shim.protocol_1_0.scram import MAX_CHALLENGE_BYTES, Scram, ScramSecret
 from broker_shim.protocol_1_0.settings import Settings
 
 SETTINGS = Settings("broker")
@@ -224,6 +224,19 @@ def test_who_was_asked_and_is_gone_has_given_up() -> None:
 def test_scram_that_is_malformed_is_refused(first: bytes) -> None:
     mechanism = Scram("SCRAM-SHA-256", lambda _user: None, b"key")
     assert isinstance(mechanism.step(first), Refused)
+
+
+def test_a_nonce_is_as_long_as_fits_the_frame_that_repeats_it() -> None:
+    told = []
+    for length in range(300, 440):
+        peer = Peer(scram("SCRAM-SHA-256"))
+        peer.greeted()
+        peer.say(SaslInit("SCRAM-SHA-256", b"n,,n=ann,r=" + b"x" * length))
+        told.append(peer.read())
+    challenges = [each.challenge for each in told if isinstance(each, SaslChallenge)]
+    assert max(map(len, challenges)) == MAX_CHALLENGE_BYTES
+    assert told[len(challenges) :] == [SaslOutcome(1)] * (len(told) - len(challenges))
+    assert [type(each) for each in peer.machine.events()] == [events.AuthenticationFailed]
 
 
 @pytest.mark.parametrize(
