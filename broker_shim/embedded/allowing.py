@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker_shim.addressing.fqqn import key_of
 from broker_shim.embedded.address import AddressNode, ExchangeNode, Node, QueueNode
 from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
+from broker_shim.embedded.owners import shared
 from broker_shim.embedded.subscriptions import PREFIX as SUBSCRIPTION
 from broker_shim.security.permissions import TEMPORARY, TEMPORARY_PREFIX, Act, Place
 from sparkstore.queue_names import shown
@@ -42,6 +43,24 @@ def refusal_of_link(
     return refusal
 
 
+def _is_anothers(connection: Connection, act: Act, node: Node) -> bool:
+    """True if a client gets at this queue by its name only as an administrator.
+
+    A subscriber gets at its queue by its subscription. And who may have the broker name a queue for
+    answers is not to read the answers to others, though whoever answers knows the name: writing
+    stays open. A queue that is not there yet is nobody's.
+    """
+    if not isinstance(node, QueueNode):
+        return False
+    name = key_of(node.queue).queue
+    if name.startswith(SUBSCRIPTION):
+        return True
+    if act is not Act.READ or not name.startswith(TEMPORARY_PREFIX):
+        return False
+    there = connection.broker.queues.get(node.queue)
+    return there is not None and there.owner != shared(connection.container)
+
+
 def _is_temporary(queue: str) -> bool:
     """True for a queue that the broker named; one on an address is that address' affair.
 
@@ -70,8 +89,8 @@ def refusal_of_act(
             are refused are one line, and a counter.
     """
     place, access, principal = place_of(node), connection.access, connection.login.principal
-    if place is not None and (place.queue or "").startswith(SUBSCRIPTION):
-        act = Act.ADMIN  # a subscriber gets at its queue by its subscription, and nobody else does
+    if place is not None and _is_anothers(connection, act, node):
+        act = Act.ADMIN
     if place is None or access.guard.allows(principal, act, place):
         return None
     access.guard.refused(access.remote, principal, act, place, is_told=is_told)

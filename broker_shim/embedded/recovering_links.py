@@ -9,7 +9,7 @@ from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.embedded.address import ExchangeNode, Node
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.filters import read_filters
-from broker_shim.embedded.own_queue import queue_of_terms
+from broker_shim.embedded.own_queue import own, queue_of_terms
 from broker_shim.embedded.termini import filter_set_of
 from broker_shim.links import LinkTerms, Terminus
 from broker_shim.store.interface import MessageStore
@@ -34,6 +34,7 @@ def recover_own_queues(
             continue
         if terms.queue not in broker.queues:
             _make(store, broker, terms, timeout_s)
+        own(broker, terminus)
         if terms.source is not None and not terms.source.dynamic:
             filters = read_filters(filter_set_of(terms.source))
             broker.queues[terms.queue].only = filters.selector

@@ -18,11 +18,12 @@ from tests.link_clients import Client, House, Place
 
 RULES = (
     {"who": ["bob"], "address": "orders.#", "allow": ["read", "write", "create"]},
+    {"who": ["root"], "address": "#", "allow": ["admin"]},
     {"who": ["*"], "address": "temporary", "allow": ["read", "write", "create"]},
 )
-"""As in the README."""
+"""As in the README, but for root."""
 NOT_FOUND, UNAUTHORIZED = "amqp:not-found", "amqp:unauthorized-access"
-User = Callable[[str], Client]
+User = Callable[..., Client]
 
 
 @pytest.fixture
@@ -35,7 +36,11 @@ def user(house: House) -> User:
     """A client of a user, with the rules above."""
     settings = SecuritySettings(permissions=tuple(map(rule_of, RULES)))
     guard = Guard(settings, ("EXTERNAL", "ANONYMOUS"), lambda _event, **_details: None)
-    return lambda name: Client(house, name, Access(guard, Remote(certificate_name=name)))
+
+    def connect(name: str, house: House = house) -> Client:
+        return Client(house, name, Access(guard, Remote(certificate_name=name)))
+
+    return connect
 
 
 def refusal(client: Client, **fields: Any) -> str | None:
@@ -62,3 +67,40 @@ def test_what_is_on_an_address_like_a_temporary_one_is_not_judged_as_temporary(
     """A root may have such a queue: an older version made it on demand."""
     house.broker.destinations.addresses.add("temporary-x::old")
     assert refusal(user("mallory"), source=Source("temporary-x::old")) == UNAUTHORIZED
+
+
+def reply_queue(client: Client, handle: int = 0, *, is_receiver: bool = True, **fields: Any) -> str:
+    """A queue that the broker names; a receiver's, or as Qpid JMS makes one."""
+    told: Any = {"source": Source(dynamic=True, **fields)}
+    if not is_receiver:
+        told = {"target": Target(dynamic=True, **fields)}
+    answer = client.attach("own", handle, is_receiver=is_receiver, **told)
+    node = answer.source if is_receiver else answer.target
+    assert node is not None
+    return str(node.address)
+
+
+@pytest.mark.parametrize("is_receiver", [True, False])
+def test_answers_are_read_by_whom_they_are_for_and_written_by_anybody(
+    user: User, *, is_receiver: bool
+) -> None:
+    ann = user("ann")
+    name = reply_queue(ann, 1, is_receiver=is_receiver)
+    assert refusal(user("mallory"), source=Source(name)) == UNAUTHORIZED
+    assert refusal(user("mallory"), source=Source(name, distribution_mode="copy")) == UNAUTHORIZED
+    assert refusal(user("anonymous"), source=Source(name)) == UNAUTHORIZED
+    assert refusal(user("bob"), target=Target(name), is_receiver=False) is None
+    assert refusal(ann, source=Source(name)) is None
+    assert refusal(user("ann"), source=Source(name)) is None
+    assert refusal(user("root"), source=Source(name)) is None
+
+
+def test_a_reply_queue_is_its_users_after_a_restart(tmp_path: Path, user: User) -> None:
+    house = House(Place("recorded", tmp_path), BrokerSettings())
+    ann = user("ann", house)
+    name = reply_queue(ann, durable=2, expiry_policy="never")
+    again = house.restarted()
+    assert name in again.broker.queues
+    assert refusal(user("mallory", again), source=Source(name)) == UNAUTHORIZED
+    assert refusal(user("ann", again), source=Source(name)) is None
+    again.close()
