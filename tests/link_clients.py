@@ -255,6 +255,12 @@ class Client:
         self.write(transfer_frame(0, transfer, len(payload)) + payload)
         return self._delivery_id - 1
 
+    def deliver_piece(self, tag: bytes, piece: bytes, handle: int = 0, *, more: bool) -> None:
+        """Send a part of a message, which is sent so to its end."""
+        transfer = TransferFrame(handle, self._delivery_id, tag, 0, more=more)
+        self._delivery_id += not more
+        self.write(transfer_frame(0, transfer, len(piece)) + piece)
+
     def send_free(self, tag: bytes, handle: int = 0, **fields: Any) -> None:
         """A transfer that tells how a delivery stands, without a message."""
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, **fields)

@@ -74,6 +74,11 @@ def _is_missing(connection: Connection, node: Node) -> bool:
     return isinstance(node, QueueNode) and node.queue not in connection.broker.queues
 
 
+def may(connection: Connection, act: Act, node: Node) -> bool:
+    """True if the peer may do this there; nothing is written down."""
+    return _denied(connection, act, node) is None
+
+
 def refusal_of_act(
     connection: Connection, act: Act, node: Node, *, is_told: bool = False
 ) -> Refusal | None:
@@ -88,12 +93,23 @@ def refusal_of_act(
         is_told: The audit log has been told of one like it: a million messages of one link that
             are refused are one line, and a counter.
     """
-    place, access, principal = place_of(node), connection.access, connection.login.principal
-    if place is not None and _is_anothers(connection, act, node):
-        act = Act.ADMIN
-    if place is None or access.guard.allows(principal, act, place):
+    denied = _denied(connection, act, node)
+    if denied is None:
         return None
-    access.guard.refused(access.remote, principal, act, place, is_told=is_told)
+    access, principal = connection.access, connection.login.principal
+    access.guard.refused(access.remote, principal, *denied, is_told=is_told)
+    act, place = denied
     name = node.queue if isinstance(node, QueueNode) else place.address
     text = f"{shown(principal.name)} has no permission to {act} {shown(name)}"
     return Refusal(UNAUTHORIZED_ACCESS, text)
+
+
+def _denied(connection: Connection, act: Act, node: Node) -> tuple[Act, Place] | None:
+    """What the peer would have to be allowed, and is not; None if it may."""
+    place = place_of(node)
+    if place is None:
+        return None
+    if _is_anothers(connection, act, node):
+        act = Act.ADMIN
+    guard, principal = connection.access.guard, connection.login.principal
+    return None if guard.allows(principal, act, place) else (act, place)

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proton import Message
 
-from broker_shim.amqp_1_0.composites import Detach, Source, Target
+from broker_shim.amqp_1_0.composites import Accepted, Detach, Disposition, Rejected, Source, Target
+from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.access import Access
 from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.embedded.store_puts import STAGED_BYTES
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings
+from broker_shim.store.interface import Queue
 from tests.link_clients import Client, House, Place
 
 RULES = (
@@ -104,3 +108,25 @@ def test_a_reply_queue_is_its_users_after_a_restart(tmp_path: Path, user: User) 
     assert refusal(user("mallory", again), source=Source(name)) == UNAUTHORIZED
     assert refusal(user("ann", again), source=Source(name)) is None
     again.close()
+
+
+@pytest.mark.parametrize(("name", "is_staged"), [("bob", True), ("mallory", False)])
+def test_what_a_relay_may_not_send_is_written_nowhere(
+    house: House, user: User, name: str, *, is_staged: bool
+) -> None:
+    orders = Queue("orders", TerminusDurability.UNSETTLED_STATE)
+    house.broker.create_queue(orders, lambda _error: None)
+    house.run()
+    staged: list[object] = []
+    stage = house.calls.puts.stage
+    house.calls.puts.stage = lambda header: staged.append(header) or stage(header)  # type: ignore[method-assign, func-returns-value]
+    relay = user(name)
+    relay.attach("out", target=Target(), is_receiver=False)
+    message = Message("x" * (STAGED_BYTES + 1), address="orders", durable=True)
+    encoded = message.encode()
+    for start in range(0, len(encoded), 30_000):
+        piece = encoded[start : start + 30_000]
+        relay.deliver_piece(b"0", piece, more=start + 30_000 < len(encoded))
+    ((told, _payload),) = relay.taken(Disposition)
+    assert bool(staged) == is_staged
+    assert isinstance(told.state, Accepted if is_staged else Rejected)
