@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import io
 import json
@@ -208,6 +209,37 @@ def test_a_link_to_the_file_stays_a_link(file: Path) -> None:
     link.symlink_to(file)
     with changing_users(link) as users:
         users["bob"] = User("bob")
+    assert link.is_symlink()
+    assert set(read_users(file)) == {"ann", "bob"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can")
+def test_what_root_changes_stays_its_owners_and_a_broker_of_root_takes_only_roots(
+    file: Path,
+) -> None:
+    os.chown(file, 1234, 2345)
+    with changing_users(file) as users:
+        users["bob"] = User("bob")
+    found = file.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 2345, 0o600)
+    assert set(read_users(file)) == {"ann", "bob"}
+    with pytest.raises(InvalidRequest, match="belongs to another user"):
+        UsersFile(file)
+
+
+def test_by_whichever_link_it_is_changed_the_lock_is_the_same(file: Path) -> None:
+    link = file.parent / "elsewhere" / "link.json"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with changing_users(link) as users:
+            users["bob"] = User("bob")
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(folder)
     assert link.is_symlink()
     assert set(read_users(file)) == {"ann", "bob"}
 
