@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_shim.addressing.fqqn import key_of
-from broker_shim.embedded.address import AddressNode, ExchangeNode, Node, QueueNode
+from broker_shim.embedded.address import (
+    AddressNode,
+    AmbiguousNode,
+    ExchangeNode,
+    Node,
+    QueueNode,
+)
 from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.embedded.owners import shared
 from broker_shim.embedded.subscriptions import PREFIX as SUBSCRIPTION
@@ -14,6 +20,9 @@ from sparkstore.queue_names import shown
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
+
+_MOST_CANDIDATES = 20
+"""Of an ambiguous name: somebody may have made thousands."""
 
 
 def place_of(node: Node) -> Place | None:
@@ -31,15 +40,15 @@ def place_of(node: Node) -> Place | None:
 
 
 def refusal_of_link(
-    connection: Connection, act: Act, node: Node, *, is_durable: bool = False
+    connection: Connection, act: Act, node: Node, said: str | None, *, is_durable: bool = False
 ) -> Refusal | None:
     """Why the peer may not attach there; None if it may.
 
     It must be allowed to create what is not there, and a subscription that stays when it is gone.
     """
-    refusal = refusal_of_act(connection, act, node)
+    refusal = refusal_of_act(connection, act, node, said)
     if refusal is None and (is_durable or _is_missing(connection, node)):
-        refusal = refusal_of_act(connection, Act.CREATE, node)
+        refusal = refusal_of_act(connection, Act.CREATE, node, said)
     return refusal
 
 
@@ -80,16 +89,18 @@ def may(connection: Connection, act: Act, node: Node) -> bool:
 
 
 def refusal_of_act(
-    connection: Connection, act: Act, node: Node, *, is_told: bool = False
+    connection: Connection, act: Act, node: Node, said: str | None, *, is_told: bool = False
 ) -> Refusal | None:
     """Why the peer may not do this there; None if it may.
 
-    The answer is the same whether the node exists or not, so it tells nobody what there is.
+    The answer is in the peer's own words, and the same whether the node exists or not: it tells
+    nobody what there is, nor on which address.
 
     Args:
         connection: The peer's.
         act: What it wants to do.
         node: Where.
+        said: What it called that; None: a queue that the broker is to name.
         is_told: The audit log has been told of one like it: a million messages of one link that
             are refused are one line, and a counter.
     """
@@ -98,14 +109,19 @@ def refusal_of_act(
         return None
     access, principal = connection.access, connection.login.principal
     access.guard.refused(access.remote, principal, *denied, is_told=is_told)
-    act, place = denied
-    name = node.queue if isinstance(node, QueueNode) else place.address
-    text = f"{shown(principal.name)} has no permission to {act} {shown(name)}"
+    text = f"{shown(principal.name)} has no permission to {denied[0]} {shown(said or TEMPORARY)}"
     return Refusal(UNAUTHORIZED_ACCESS, text)
 
 
 def _denied(connection: Connection, act: Act, node: Node) -> tuple[Act, Place] | None:
-    """What the peer would have to be allowed, and is not; None if it may."""
+    """What the peer would have to be allowed, and is not; None if it may.
+
+    That a name is ambiguous is told to who may use one of the queues that it could mean.
+    """
+    if isinstance(node, AmbiguousNode):
+        some = node.ambiguous.candidates[:_MOST_CANDIDATES]
+        denied = [_denied(connection, act, QueueNode(queue)) for queue in some]
+        return None if None in denied else denied[0]
     place = place_of(node)
     if place is None:
         return None

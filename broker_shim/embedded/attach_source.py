@@ -85,7 +85,8 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     if not remote.dynamic:
         node = connection.broker.destinations.source_of(remote.address)
     is_durable = bool(remote.durable) and not isinstance(node, QueueNode)
-    refusal = refusal_of_link(connection, Act.READ, node, is_durable=is_durable)
+    said = remote.address
+    refusal = refusal_of_link(connection, Act.READ, node, said, is_durable=is_durable)
     if refusal is None:
         _attach_to_node(connection, link, node, filters)
     else:

@@ -179,8 +179,8 @@ class IncomingLink:
             return
         node = self._broker.destinations.said_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
-            is_told = self._is_refusal_told
-            denial = refusal_of_act(self._connection, Act.WRITE, node, is_told=is_told)
+            told = self._is_refusal_told
+            denial = refusal_of_act(self._connection, Act.WRITE, node, header.to, is_told=told)
             if denial is not None:
                 self._is_refusal_told = True
                 self._refuse(delivery, denial, transaction)

@@ -130,3 +130,35 @@ def test_what_a_relay_may_not_send_is_written_nowhere(
     ((told, _payload),) = relay.taken(Disposition)
     assert bool(staged) == is_staged
     assert isinstance(told.state, Accepted if is_staged else Rejected)
+
+
+def told(client: Client, address: str, *, is_receiver: bool) -> tuple[str, str]:
+    """Condition and text with which a link is refused."""
+    end = {"source": Source(address)} if is_receiver else {"target": Target(address)}
+    client.attach("link", is_receiver=is_receiver, **end)
+    error = client.taken(Detach)[0][0].error
+    return str(error.condition), error.description
+
+
+@pytest.mark.parametrize("is_receiver", [True, False])
+@pytest.mark.parametrize("there", [(), ("prices::q",), ("prices::q", "bills::q")])
+def test_a_refusal_tells_nobody_what_there_is(
+    house: House, user: User, there: tuple[str, ...], *, is_receiver: bool
+) -> None:
+    for name in there:
+        house.broker.ensure_queue(name, lambda _error: None)
+    house.run()
+    act = "read" if is_receiver else "write"
+    found = told(user("mallory"), "q", is_receiver=is_receiver)
+    assert found == (UNAUTHORIZED, f"'mallory' has no permission to {act} 'q'")
+
+
+def test_who_may_use_one_of_its_queues_is_told_that_a_name_is_ambiguous(
+    house: House, user: User
+) -> None:
+    for name in ("orders.eu::q", "prices::q"):
+        house.broker.ensure_queue(name, lambda _error: None)
+    house.run()
+    condition, text = told(user("bob"), "q", is_receiver=False)
+    assert condition == NOT_FOUND
+    assert text == "'q' is on 2 addresses: say address::queue"
