@@ -22,6 +22,7 @@ from broker_shim.amqp_1_0.composites import (
     End,
     Flow,
     Open,
+    SaslInit,
     Source,
     Target,
 )
@@ -39,6 +40,8 @@ from broker_shim.links import LinkRegistry, MemoryUnsettledStore
 from broker_shim.protocol_1_0.composites import read_performative
 from broker_shim.protocol_1_0.frames import (
     AMQP_HEADER,
+    SASL_FRAME,
+    SASL_HEADER,
     FrameDecoder,
     encoded_frame,
     transfer_frame,
@@ -156,14 +159,14 @@ class Client:
     """One connection with one session."""
 
     def __init__(
-        self,
-        house: House,
-        container: str = "client",
-        access: Access = LOOPBACK,
-        **fields: Any,
+        self, house: House, container: str = "client", access: Access = LOOPBACK, **fields: Any
     ) -> None:
         self.house = house
         self.ours = Connection(house.broker, lambda: None, access)
+        if access.remote.certificate_name is not None:
+            init = encoded_frame(SaslInit("EXTERNAL", b""), kind=SASL_FRAME)
+            self.ours.receive(SASL_HEADER.encoded() + init)
+            self.ours.output()
         self.frames: list[tuple[Any, bytes]] = []
         self._decoder = FrameDecoder(fields.get("max_frame_size", 1 << 20))
         self._has_header = False
@@ -267,6 +270,12 @@ class Client:
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, **told)
         self._delivery_id += 1
         self.write(transfer_frame(0, transfer, len(payload)) + payload)
+
+    def deliver_piece(self, tag: bytes, piece: bytes, handle: int = 0, *, more: bool) -> None:
+        """Send a part of a message, which is sent so to its end."""
+        transfer = TransferFrame(handle, self._delivery_id, tag, 0, more=more)
+        self._delivery_id += not more
+        self.write(transfer_frame(0, transfer, len(piece)) + piece)
 
     def send_free(self, tag: bytes, handle: int = 0, **fields: Any) -> None:
         """A transfer that tells how a delivery stands, without a message."""

@@ -2,12 +2,28 @@
 
 They are kept as a tree of words, so a look-up costs the words of its key times the patterns that
 still fit, not the number of patterns. Topic exchanges, settings of addresses and permissions are
-said in them.
+said in them. A client's text is looked up only if it is not `too_long`: a look-up is on the loop's
+thread, and a message may have a megabyte of dots for its address or subject.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+MOST_CHARACTERS = 10_000
+"""Of an address or a routing key: no name in a store is longer."""
+MOST_WORDS = 256
+"""As many as a routing key of AMQP 0-9-1 or 0-10 can have, which is 255 bytes long."""
+
+
+def too_long(text: str) -> str | None:
+    """Why an address or a routing key of a client is not looked up; None if it may be."""
+    if len(text) > MOST_CHARACTERS:
+        return f"{len(text)} characters: an address or a routing key has at most {MOST_CHARACTERS}"
+    words = text.count(".") + 1
+    if words > MOST_WORDS:
+        return f"{words} words: an address or a routing key has at most {MOST_WORDS}"
+    return None
 
 
 @dataclass(slots=True)

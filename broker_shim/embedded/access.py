@@ -10,6 +10,7 @@ from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.protocol_1_0.sasl import Mechanisms
 from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.security.guard import Guard, Remote
+from broker_shim.security.limits import HalfOpen, Newcomer
 from broker_shim.security.settings import SecuritySettings
 from broker_shim.security.tls import certificate_name
 
@@ -23,11 +24,13 @@ class Access:
 
     Attributes:
         guard: Who decides.
-        peer: Who it is, as far as its socket and its certificate tell.
+        remote: Who it is, as far as its socket and its certificate tell.
+        newcomer: It, until it has opened.
     """
 
     guard: Guard = field(default_factory=lambda: Guard(SecuritySettings()))
     remote: Remote = field(default_factory=Remote)
+    newcomer: Newcomer = field(default_factory=lambda: HalfOpen().enter(""))
 
     @property
     def mechanisms(self) -> Mechanisms:

@@ -21,7 +21,9 @@ from dataclasses import dataclass
 
 from broker_shim.addressing.bindings import AddressManager, Ambiguous, Binding, Routing
 from broker_shim.addressing.fqqn import key_of
+from broker_shim.addressing.topics import too_long
 from broker_shim.errors import InvalidRequest
+from broker_shim.security.permissions import TEMPORARY_PREFIX
 from sparkstore.queue_names import SEPARATOR, canonical, shown
 
 
@@ -80,10 +82,13 @@ def node_of(
     """What an address names."""
     if not address:
         return AnonymousNode()
+    reason = too_long(address)
+    if reason is not None:
+        return MalformedNode(reason)
     try:
         found = addresses.resolve(address)
-    except InvalidRequest as reason:
-        return _exchange(address, exchanges) or MalformedNode(str(reason))
+    except InvalidRequest as refusal:
+        return _exchange(address, exchanges) or MalformedNode(str(refusal))
     if isinstance(found, Binding) and found.name == address:
         # Its own address may be one of several queues.
         is_shared = found.key.address == address and routing_of(address) is Routing.MULTICAST
@@ -139,9 +144,13 @@ def refusal_to_create(queue: str, exchanges: Container[str] = ()) -> str | None:
     """Why a queue of this name is not created on demand; None if it may be.
 
     `amq.` is kept for the broker's own names, so that a misspelt exchange is an error and not a
-    queue; and a queue on an exchange's name would look as if it were bound to it.
+    queue; and a queue on an exchange's name would look as if it were bound to it. `temporary-` is
+    kept, too, on both sides of `::`: who may have the broker name a queue could else make one of
+    any short name, and get what others send to that name.
     """
-    address = key_of(queue).address
+    address, name = key_of(queue)
+    if TEMPORARY_PREFIX in {text[: len(TEMPORARY_PREFIX)] for text in (address, name)}:
+        return f"{shown(queue)} does not exist, and names with {TEMPORARY_PREFIX} are the broker's"
     if address.startswith("amq."):
         return f"{shown(queue)} does not exist, and names with amq. are not created on demand"
     if address in exchanges and address != queue:

@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_shim.addressing.fqqn import key_of
-from broker_shim.embedded.address import AddressNode, ExchangeNode, Node, QueueNode
+from broker_shim.embedded.address import (
+    AddressNode,
+    AmbiguousNode,
+    ExchangeNode,
+    Node,
+    QueueNode,
+)
 from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
+from broker_shim.embedded.owners import shared
 from broker_shim.embedded.subscriptions import PREFIX as SUBSCRIPTION
-from broker_shim.security.permissions import TEMPORARY, Act, Place
+from broker_shim.security.permissions import TEMPORARY, TEMPORARY_PREFIX, Act, Place
 from sparkstore.queue_names import shown
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
-TEMPORARY_PREFIX = TEMPORARY + "-"
+_MOST_CANDIDATES = 20
+"""Of an ambiguous name: somebody may have made thousands."""
 
 
 def place_of(node: Node) -> Place | None:
@@ -22,8 +30,7 @@ def place_of(node: Node) -> Place | None:
     match node:
         case QueueNode(queue):
             key = key_of(queue)
-            is_temporary = key.address.startswith(TEMPORARY_PREFIX)
-            return Place(TEMPORARY if is_temporary else key.address, key.queue)
+            return Place(TEMPORARY if _is_temporary(queue) else key.address, key.queue)
         case AddressNode(address):
             return Place(address)
         case ExchangeNode(exchange, _):
@@ -33,42 +40,92 @@ def place_of(node: Node) -> Place | None:
 
 
 def refusal_of_link(
-    connection: Connection, act: Act, node: Node, *, is_durable: bool = False
+    connection: Connection, act: Act, node: Node, said: str | None, *, is_durable: bool = False
 ) -> Refusal | None:
     """Why the peer may not attach there; None if it may.
 
     It must be allowed to create what is not there, and a subscription that stays when it is gone.
     """
-    refusal = refusal_of_act(connection, act, node)
+    refusal = refusal_of_act(connection, act, node, said)
     if refusal is None and (is_durable or _is_missing(connection, node)):
-        refusal = refusal_of_act(connection, Act.CREATE, node)
+        refusal = refusal_of_act(connection, Act.CREATE, node, said)
     return refusal
+
+
+def _is_anothers(connection: Connection, act: Act, node: Node) -> bool:
+    """True if a client gets at this queue by its name only as an administrator.
+
+    A subscriber gets at its queue by its subscription. And who may have the broker name a queue for
+    answers is not to read the answers to others, though whoever answers knows the name: writing
+    stays open. A queue that is not there yet is nobody's.
+    """
+    if not isinstance(node, QueueNode):
+        return False
+    name = key_of(node.queue).queue
+    if name.startswith(SUBSCRIPTION):
+        return True
+    if act is not Act.READ or not name.startswith(TEMPORARY_PREFIX):
+        return False
+    there = connection.broker.queues.get(node.queue)
+    return there is not None and there.owner != shared(connection.container)
+
+
+def _is_temporary(queue: str) -> bool:
+    """True for a queue that the broker named; one on an address is that address' affair.
+
+    `temporary-x::orders` is none: its short name is what others call their own.
+    """
+    key = key_of(queue)
+    return key.address == key.queue and queue.startswith(TEMPORARY_PREFIX)
 
 
 def _is_missing(connection: Connection, node: Node) -> bool:
     return isinstance(node, QueueNode) and node.queue not in connection.broker.queues
 
 
+def may(connection: Connection, act: Act, node: Node) -> bool:
+    """True if the peer may do this there; nothing is written down."""
+    return _denied(connection, act, node) is None
+
+
 def refusal_of_act(
-    connection: Connection, act: Act, node: Node, *, is_told: bool = False
+    connection: Connection, act: Act, node: Node, said: str | None, *, is_told: bool = False
 ) -> Refusal | None:
     """Why the peer may not do this there; None if it may.
 
-    The answer is the same whether the node exists or not, so it tells nobody what there is.
+    The answer is in the peer's own words, and the same whether the node exists or not: it tells
+    nobody what there is, nor on which address.
 
     Args:
         connection: The peer's.
         act: What it wants to do.
         node: Where.
+        said: What it called that; None: a queue that the broker is to name.
         is_told: The audit log has been told of one like it: a million messages of one link that
             are refused are one line, and a counter.
     """
-    place, access, principal = place_of(node), connection.access, connection.login.principal
-    if place is not None and (place.queue or "").startswith(SUBSCRIPTION):
-        act = Act.ADMIN  # a subscriber gets at its queue by its subscription, and nobody else does
-    if place is None or access.guard.allows(principal, act, place):
+    denied = _denied(connection, act, node)
+    if denied is None:
         return None
-    access.guard.refused(access.remote, principal, act, place, is_told=is_told)
-    name = node.queue if isinstance(node, QueueNode) else place.address
-    text = f"{shown(principal.name)} has no permission to {act} {shown(name)}"
+    access, principal = connection.access, connection.login.principal
+    access.guard.refused(access.remote, principal, *denied, is_told=is_told)
+    text = f"{shown(principal.name)} has no permission to {denied[0]} {shown(said or TEMPORARY)}"
     return Refusal(UNAUTHORIZED_ACCESS, text)
+
+
+def _denied(connection: Connection, act: Act, node: Node) -> tuple[Act, Place] | None:
+    """What the peer would have to be allowed, and is not; None if it may.
+
+    That a name is ambiguous is told to who may use one of the queues that it could mean.
+    """
+    if isinstance(node, AmbiguousNode):
+        some = node.ambiguous.candidates[:_MOST_CANDIDATES]
+        denied = [_denied(connection, act, QueueNode(queue)) for queue in some]
+        return None if None in denied else denied[0]
+    place = place_of(node)
+    if place is None:
+        return None
+    if _is_anothers(connection, act, node):
+        act = Act.ADMIN
+    guard, principal = connection.access.guard, connection.login.principal
+    return None if guard.allows(principal, act, place) else (act, place)

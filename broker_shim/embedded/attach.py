@@ -62,12 +62,12 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = broker.destinations.node_of(remote.address)
-    if isinstance(node, AmbiguousNode | MalformedNode):
-        refuse_node(connection, link, node)
-        return
-    refusal = refusal_of_link(connection, Act.WRITE, node)
+    refusal = refusal_of_link(connection, Act.WRITE, node, remote.address)
     if refusal is not None:
         refuse(connection, link, refusal)
+        return
+    if isinstance(node, AmbiguousNode | MalformedNode):
+        refuse_node(connection, link, node)
         return
     endpoint = broker.links.attach(connection, link)
     before = queue_of_before(endpoint.terminus)

@@ -90,7 +90,7 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
         node = connection.broker.destinations.source_of(remote.address)
     asked = granted_source(remote, None, TerminusDurability(remote.durable), None)
     stays = asked.lives_on and not isinstance(node, QueueNode)
-    refusal = refusal_of_link(connection, Act.READ, node, is_durable=stays)
+    refusal = refusal_of_link(connection, Act.READ, node, remote.address, is_durable=stays)
     if refusal is None:
         _attach_to_node(connection, link, node, filters)
     else:

@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import AmbiguousNode, MalformedNode, described
-from broker_shim.embedded.allowing import TEMPORARY_PREFIX
 from broker_shim.embedded.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -26,6 +25,7 @@ from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.security.permissions import TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection

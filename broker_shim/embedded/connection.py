@@ -187,7 +187,7 @@ class Connection:
         """All links are gone, as far as the broker goes; the peer may still be told."""
         self._served.lost()
         self._waiting_for_room.clear()
-        self.login.gone()
+        self.login.gone(self._machine.given_up)
 
     def close(self, refusal: Refusal | None = None) -> None:
         """End it from our side: politely, or where that cannot be said any more by hanging up."""

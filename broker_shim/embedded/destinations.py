@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from broker_shim.addressing.bindings import AddressManager, Ambiguous, Routing
 from broker_shim.addressing.fqqn import key_of
-from broker_shim.addressing.topics import TopicBindings
+from broker_shim.addressing.topics import TopicBindings, too_long
 from broker_shim.embedded.address import (
     AddressNode,
     AmbiguousNode,
@@ -67,9 +67,16 @@ class Destinations:
         return AmbiguousNode(Ambiguous(node.address, tuple(sorted(names))))
 
     def said_by(self, node: Node, header: MessageHeader) -> Node:
-        """What a message names that was sent to a node: without one, what its `to` says."""
+        """What a message names that was sent to a node: without one, what its `to` says.
+
+        A message whose `to` or subject is too long to be looked up names nothing.
+        """
         if isinstance(node, AnonymousNode) and header.to:
-            return self.node_of(header.to)
+            node = self.node_of(header.to)
+        if isinstance(node, ExchangeNode) and node.routing_key is None and header.subject:
+            is_read = self.router.reads_words(node.exchange)
+            reason = too_long(header.subject) if is_read else None
+            return node if reason is None else MalformedNode(reason)
         return node
 
     def queues_for(self, node: Node, header: MessageHeader) -> set[str]:

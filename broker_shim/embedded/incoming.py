@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node, described
-from broker_shim.embedded.allowing import refusal_of_act
+from broker_shim.embedded.allowing import may, refusal_of_act
 from broker_shim.embedded.amqp_types import DecodeError
 from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.conditions import (
@@ -54,6 +54,8 @@ class IncomingLink:
         self._link = link
         self._node = node
         self._answering = answering
+        may_write = partial(may, connection, Act.WRITE)
+        self._begin = partial(Receiving, self._broker, node, connection.now_us, may_write)
         self._receiving: Receiving | None = None
         self._window = CreditWindow(self._broker.settings.credit)
         self._is_refused = False
@@ -97,9 +99,7 @@ class IncomingLink:
         if receiving is None:
             if self._answering is not None and self._is_known(piece, self._answering):
                 return
-            receiving = self._receiving = Receiving(
-                self._broker, self._node, self._connection.now_us
-            )
+            receiving = self._receiving = self._begin()
         try:
             receiving.add(piece.payload, self._read_on)
         except DecodeError as reason:
@@ -180,8 +180,8 @@ class IncomingLink:
             return
         node = self._broker.destinations.said_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
-            is_told = self._is_refusal_told
-            denial = refusal_of_act(self._connection, Act.WRITE, node, is_told=is_told)
+            told = self._is_refusal_told
+            denial = refusal_of_act(self._connection, Act.WRITE, node, header.to, is_told=told)
             if denial is not None:
                 self._is_refusal_told = True
                 self._refuse(delivery, denial, transaction)

@@ -16,7 +16,7 @@ from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.peer import Peer
 from broker_shim.security.guard import Guard, Remote
-from broker_shim.security.limits import refusal_of_newcomer
+from broker_shim.security.limits import Newcomer
 from sparkstore.queue_names import shown
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Listener:
         self._loop = loop
         self._peers: set[Peer] = set()
         self._to_write: set[Peer] = set()
-        self._greeted: dict[asyncio.Task[None], str] = {}
+        self._greeted: set[asyncio.Task[None]] = set()
         self._listening: socket.socket | None = None
         self._broker: Broker
         self._guard = LOOPBACK.guard
@@ -110,17 +110,12 @@ class Listener:
 
     def _refuses(self, remote: Remote) -> bool:
         """True if there are too many already."""
-        connections = [peer.connection for peer in self._peers]
-        there = [
-            (each.access.remote.host, not (each.login.is_in or each.is_over))
-            for each in connections
-        ]
-        greeted = [(host, True) for host in self._greeted.values()]
-        reason = refusal_of_newcomer(
+        reason = self._guard.half_open.refusal_of_newcomer(
             remote.host,
-            [*there, *greeted],
+            len(self._peers) + len(self._greeted),
             most=self._broker.settings.max_connections,
             most_half_open=self._broker.settings.max_half_open,
+            now_s=time.monotonic(),
         )
         if reason is not None:
             self._guard.connection_refused(remote, reason)
@@ -139,16 +134,17 @@ class Listener:
         """Make a transport of a socket: at once, or after the handshake of TLS."""
         accepted.setblocking(False)  # noqa: FBT003
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        task = self._loop.asyncio.create_task(self._serve(accepted, remote))
-        self._greeted[task] = remote.host
-        task.add_done_callback(self._greeted.pop)
+        newcomer = self._guard.half_open.enter(remote.host)
+        task = self._loop.asyncio.create_task(self._serve(accepted, remote, newcomer))
+        self._greeted.add(task)
+        task.add_done_callback(self._greeted.discard)
 
-    async def _serve(self, accepted: socket.socket, remote: Remote) -> None:
-        tls = self._guard.context
+    async def _serve(self, accepted: socket.socket, remote: Remote, newcomer: Newcomer) -> None:
+        tls, peer = self._guard.context, None
         timeout_s = None if tls is None else self._broker.settings.handshake_timeout_s
         try:
-            await self._loop.asyncio.connect_accepted_socket(
-                partial(self._peer, remote),
+            _, peer = await self._loop.asyncio.connect_accepted_socket(
+                partial(self._peer, remote, newcomer),
                 accepted,
                 ssl=tls,
                 ssl_handshake_timeout=timeout_s,
@@ -160,10 +156,13 @@ class Listener:
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("a connection could not be served")
             accepted.close()
+        finally:
+            if peer not in self._peers:  # else its end tells
+                newcomer.leave()
 
-    def _peer(self, remote: Remote) -> Peer:
+    def _peer(self, remote: Remote, newcomer: Newcomer) -> Peer:
         def connect(has_output: Callable[[], None], transport: asyncio.Transport) -> Connection:
-            access = Access(self._guard, identified(remote, transport))
+            access = Access(self._guard, identified(remote, transport), newcomer)
             return Connection(self._broker, has_output, access)
 
         return Peer(
@@ -182,6 +181,7 @@ class Listener:
     def _ended(self, peer: Peer) -> None:
         self._peers.discard(peer)
         self._to_write.discard(peer)
+        peer.connection.access.newcomer.leave()
 
     def _end_turn(self) -> None:
         """What this turn found to hand out, to write, and to end."""

@@ -31,6 +31,7 @@ class Login:
         self._later = later
         self._has_output = has_output
         self._mechanism: str | None = None
+        self._is_given_up = False
 
     @property
     def is_known(self) -> bool:
@@ -43,8 +44,7 @@ class Login:
 
     def failed(self, event: AuthenticationFailed) -> None:
         """SASL says that it is not who it says."""
-        guard, remote = self._access.guard, self._access.remote
-        delay_s = guard.login_failed(remote, event.mechanism, event.reason, time.monotonic())
+        delay_s = self._failed(event)
         if delay_s:
             self.is_waiting = True
             self._later(delay_s, self._answer)
@@ -59,15 +59,31 @@ class Login:
             self._known("", ANONYMOUS)
         if self._access.guard.opens(self._access.remote, self.principal, most):
             self.is_in = True
+            self._access.newcomer.leave()
             return None
         text = f"{most} connections of {shown(self.principal.name)} are open, and no more may be"
         return Refusal(RESOURCE_LIMIT_EXCEEDED, text)
 
-    def gone(self) -> None:
-        """The connection is over; may be called twice."""
+    def gone(self, given_up: AuthenticationFailed | None) -> None:
+        """The connection is over; may be called twice.
+
+        Args:
+            given_up: The peer had begun to say who it is, and did not end: that is a failed login,
+                as what it was asked is an answer, too.
+        """
+        if given_up is not None and not self._is_given_up:
+            self._is_given_up = True
+            self._failed(given_up)
         if self.is_in:
             self.is_in = False
             self._access.guard.closes(self.principal)
+
+    def _failed(self, event: AuthenticationFailed) -> float:
+        """Write it down, and count it; how long the answer has to wait, in seconds."""
+        guard, remote, now_s = self._access.guard, self._access.remote, time.monotonic()
+        delay_s = guard.login_failed(remote, event.mechanism, event.reason, now_s)
+        self._access.newcomer.failed(now_s + delay_s)
+        return delay_s
 
     def _known(self, mechanism: str, name: str) -> None:
         self._mechanism = mechanism

@@ -57,8 +57,9 @@ def look_up(connection: Connection, link: SenderLink) -> None:
         text = "there is no such subscription: an attach without a source asks for one"
         refuse(connection, link, Refusal(NOT_FOUND, text))
         return
-    node = connection.broker.destinations.source_of(terminus.terms.source.address)
-    refusal = refusal_of_act(connection, Act.READ, node)
+    said = terminus.terms.source.address
+    node = connection.broker.destinations.source_of(said)
+    refusal = refusal_of_act(connection, Act.READ, node, said)
     if refusal is not None:
         refuse(connection, link, refusal)
         return

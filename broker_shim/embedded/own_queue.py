@@ -16,6 +16,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import AddressNode, ExchangeNode
 from broker_shim.embedded.attaching import Step
+from broker_shim.embedded.owners import shared
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkTerms, Terminus
 from broker_shim.store.interface import Queue
@@ -52,9 +53,22 @@ def dynamic_queue(broker: Broker, terminus: Terminus, terms: LinkTerms) -> Step:
     def step(on_done: OnComplete) -> None:
         queue = queue_of_terms(broker, terms)
         made = partial(_made, broker, queue.name, lambda: terminus.is_over, on_done)
-        broker.create_queue(queue, made)
+
+        def owned(error: StoreError | None) -> None:
+            if error is None:
+                own(broker, terminus)
+            made(error)
+
+        broker.create_queue(queue, owned)
 
     return step
+
+
+def own(broker: Broker, terminus: Terminus) -> None:
+    """The queue of a dynamic node is its user's: nobody else reads it (see `allowing`)."""
+    terms = terminus.terms
+    if terms is not None and terms.queue is not None and terms.own.dynamic:
+        broker.queues[terms.queue].owner = shared(terminus.key.remote_container_id)
 
 
 def subscription_queue(

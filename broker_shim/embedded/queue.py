@@ -53,6 +53,7 @@ class QueueDispatch:
         arguments: What the queue asks of its messages.
         browsers: Who looks at it.
         last_values: Which message is the newest of its key, on a last-value queue.
+        owner: Whose client had the broker make and name it (`owners.shared`); None: nobody's.
         only: What is not so is not routed here (a subscription with a selector).
     """
 
@@ -77,6 +78,7 @@ class QueueDispatch:
         key = arguments.last_value_key
         self.last_values = None if key is None else LastValues(key)
         self.only: Selector | None = None
+        self.owner: str | None = None
 
     def __len__(self) -> int:
         """Messages on the queue, held ones too."""

@@ -53,8 +53,24 @@ class Receiving:
         byte_count: Of the encoded message so far.
     """
 
-    def __init__(self, broker: Broker, node: Node, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        node: Node,
+        now_us: Callable[[], int],
+        may_write: Callable[[Node], bool] = lambda _node: True,
+    ) -> None:
+        """Begin.
+
+        Args:
+            broker: Whose.
+            node: What the link is to.
+            now_us: The clock.
+            may_write: Whether the client may send to what a message names itself. One that it may
+                not send is refused when all of it came, and until then is written nowhere.
+        """
         self._broker, self._node, self._now_us = broker, node, now_us
+        self._may_write = may_write
         self._pieces: list[bytes] = []
         self._large: _Large | None = None
         self._is_whole = False  # decided: it will not be staged
@@ -109,6 +125,9 @@ class Receiving:
         header = parse_around(prefix[: content.start], content, now_us=self._now_us())
         queues = self._broker.queues_for(self._node, header)
         if not queues or not header.durable or not self._broker.all_keep(queues):
+            return
+        node = self._broker.destinations.said_by(self._node, header)
+        if node is not self._node and not self._may_write(node):
             return
         staged = self._broker.calls.puts.stage(header)
         self._large = _Large(self._broker, staged, content, prefix[: content.start], on_room)

@@ -10,7 +10,7 @@ from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.embedded.address import ExchangeNode, Node
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.filters import read_filters
-from broker_shim.embedded.own_queue import queue_of_terms
+from broker_shim.embedded.own_queue import own, queue_of_terms
 from broker_shim.embedded.termini import filter_set_of
 from broker_shim.errors import InvalidRequest
 from broker_shim.links import LinkTerms, Terminus
@@ -50,6 +50,8 @@ def recover_own_queues(
             over = broker.links.registry.drop(key)
             if over is not None:
                 broker.links.finish(over)
+        else:
+            own(broker, terminus)
 
 
 def _have(

@@ -100,6 +100,10 @@ class Router:
         """True if a subscription to this exchange must say which routing key it wants."""
         return self._kinds.get(exchange) == "direct"
 
+    def reads_words(self, exchange: str) -> bool:
+        """True if a routing key costs this exchange more the more words it has."""
+        return self._kinds.get(exchange) == "topic"
+
     def bind(self, exchange: str, binding_key: str, queue: str) -> None:
         """Bind a queue to an exchange that is there."""
         self._exchanges[exchange].bind(binding_key, queue)

@@ -20,6 +20,7 @@ from broker_shim.protocol_1_0.channels import Channels
 from broker_shim.protocol_1_0.composites import read_performative
 from broker_shim.protocol_1_0.errors import InvalidCommand, ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import (
+    AuthenticationFailed,
     Closed,
     ConnectionFailed,
     Event,
@@ -76,6 +77,11 @@ class Connection:
     def is_over(self) -> bool:
         """True once nothing is read any more: write what waits, then hang up."""
         return self._state is ConnectionState.END or self._greeting.is_refused
+
+    @property
+    def given_up(self) -> AuthenticationFailed | None:
+        """What to tell if the peer is gone now: it began to say who it is, and did not end."""
+        return self._greeting.given_up
 
     @property
     def is_opened(self) -> bool:

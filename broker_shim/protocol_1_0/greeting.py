@@ -57,6 +57,14 @@ class Greeting:
         """True once SASL failed: the peer was told, and that was all."""
         return self._state is GreetingState.SASL_REFUSED
 
+    @property
+    def given_up(self) -> AuthenticationFailed | None:
+        """What to tell if the peer is gone now: it began to say who it is, and did not end."""
+        refused = self._sasl.given_up
+        if refused is None:
+            return None
+        return AuthenticationFailed(self._sasl.mechanism_name, refused.reason)
+
     def advance(self) -> bool:
         """Take one header or frame; False while there is none, or none is wanted.
 

@@ -23,9 +23,10 @@ MAX_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Ask the peer further."""
+    """Ask the peer further; `user` is who it said it is, for the audit log."""
 
     challenge: bytes
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,13 @@ class SaslServer:
         self._mechanisms = mechanisms
         self._mechanism: Mechanism | None = None
         self._steps_left = MAX_STEPS
+
+    @property
+    def given_up(self) -> Refused | None:
+        """What it comes to if the peer is gone now: None if it was decided, or had not begun."""
+        if not isinstance(self.answer, Challenge):
+            return None
+        return Refused(f"given up when it was asked, as {self.answer.user!r}")
 
     def offer(self) -> SaslMechanisms:
         """What the peer may choose from."""

@@ -6,6 +6,7 @@ users      the users file: names, roles, what was derived from passwords
 passwords  a password ↔ what is kept of it
 mechanisms which SASL mechanisms a peer is offered
 attempts   how long a failed login waits for its answer
+limits     how many connections there may be of each user, and of each address
 permissions who may read, write, create and administer which addresses
 audit      one line for each login, refusal and act of administration
 guard      all of it, as the listener asks it

@@ -3,8 +3,8 @@
 The answer to the first failure of an address waits half a second, to each further one twice as
 long, at most 8 s (less than a handshake may take). A minute without a failure forgives; a success
 does not, or whoever has one account could try others' at will. Only the failing connection waits:
-whoever knows its password is let in at once, from the same address, too. How many connections may
-wait at a time is what limits the rest (`max_half_open` of the listener).
+whoever knows its password is let in at once, from the same address, too. What limits the rest is
+how many may wait at a time: who hangs up meanwhile goes on to count as waiting (`limits`).
 """
 
 from __future__ import annotations

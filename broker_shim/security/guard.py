@@ -5,7 +5,6 @@ On the loop's thread only. It counts connections; which they are is the listener
 
 from __future__ import annotations
 
-import secrets
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from broker_shim.protocol_1_0.sasl import Mechanism
 from broker_shim.protocol_1_0.scram import Scram, ScramSecret
 from broker_shim.security.attempts import FailedLogins
 from broker_shim.security.audit import Audit, AuditEvent, write_audit
-from broker_shim.security.limits import Counts
+from broker_shim.security.limits import Counts, HalfOpen
 from broker_shim.security.passwords import ITERATIONS, Passwords
 from broker_shim.security.permissions import Act, Permissions, Place, Principal
 from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
@@ -68,6 +67,7 @@ class Guard:
 
     Attributes:
         counts: What happened so far.
+        half_open: Connections that have not opened yet.
         context: TLS for the next connection; None: none is spoken.
         requires_login: False where a peer may leave out SASL altogether, and is anonymous.
     """
@@ -98,9 +98,9 @@ class Guard:
             self.context = server_context(self._tls)
         self._file = UsersFile(settings.users_path) if settings.users_path else None
         self._passwords = Passwords(lambda: self.users)
-        self._decoy_key = secrets.token_bytes(32)
         self._permissions = Permissions(settings.permissions)
         self._failures = FailedLogins(settings.failed_login_delay_s)
+        self.half_open = HalfOpen()
         self._of_user = Counts()
 
     @property
@@ -203,11 +203,12 @@ class Guard:
 
     def _mechanism(self, name: str, remote: Remote) -> Callable[[], Mechanism]:
         if name in SECRET_KINDS:
+            assert self._file is not None, "SCRAM is offered where there is a users file"
             return partial(
                 Scram,
                 name,
                 partial(self._secret, name),
-                self._decoy_key,
+                self._file.decoy_key,
                 default_iterations=ITERATIONS,
             )
         if name == "PLAIN":

@@ -3,9 +3,11 @@
 PLAIN is checked with the same secrets as SCRAM, on the loop's thread: 10,000 rounds of SHA-256 take
 4 ms here, at most `MOST_ITERATIONS` 8 ms. That is short enough not to need a thread of its own,
 which would have to be bounded, too; and it is paid seldom: a password that was right once is known
-by a keyed hash from then on, and of those that are wrong an address that keeps failing gets 16 a
-second: a quarter of `max_half_open` at a time, each waiting 8 s for its answer (see `attempts`);
-they cost 6 % of the loop. SCRAM costs the broker a third of a millisecond: clients do the rounds.
+by a keyed hash from then on. Of those that are wrong each counts as a half-open connection until
+its answer was due, 8 s for an address that keeps failing (`attempts`), also if nobody waits for it
+(`limits`). So another machine's address gets a quarter of `max_half_open` in 8 s: 16 a second, 6 %
+of the loop; and all there are, this machine too, four times that. SCRAM costs the broker a third of
+a millisecond: clients do the rounds.
 """
 
 from __future__ import annotations

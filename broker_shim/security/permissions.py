@@ -32,6 +32,8 @@ from broker_shim.security.users import ANONYMOUS, EVERYBODY, ROLE_PREFIX, check_
 from sparkstore.queue_names import SEPARATOR
 
 TEMPORARY = "temporary"
+TEMPORARY_PREFIX = TEMPORARY + "-"
+"""Of the names that the broker gives; no client may give one like it."""
 
 
 class Act(StrEnum):

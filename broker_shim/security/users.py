@@ -1,13 +1,15 @@
 """Users: names, roles and what was derived from their passwords; as JSON. Pure.
 
     {"version": 1,
+     "decoy_key": base64,
      "users": {"ann": {"roles": ["orders"],
                        "secrets": {"SCRAM-SHA-256": {"salt": base64, "stored_key": base64,
                                                      "server_key": base64, "iterations": 10000},
                                    "SCRAM-SHA-512": {…}}}}}
 
 A user without secrets has no password: it comes with a certificate (EXTERNAL), and is listed for
-its roles.
+its roles. The decoy key makes up what users who do not exist are asked (SCRAM): were it another
+after each start, whoever asks twice would know who exists.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.protocol_1_0.scram import ScramSecret
@@ -65,18 +67,31 @@ def check_name(name: str, what: str = "user") -> None:
         raise InvalidRequest(message)
 
 
-def encoded(users: Users) -> bytes:
-    """The file's content: sorted, a user a line, so that two of them can be compared."""
+class Content(NamedTuple):
+    """What a users file has.
+
+    Attributes:
+        users: By name.
+        decoy_key: See above; None in a file of an older version.
+    """
+
+    users: dict[str, User]
+    decoy_key: bytes | None = None
+
+
+def encoded(content: Content) -> bytes:
+    """The file's text: sorted, a user a line, so that two of them can be compared."""
     lines = [
         f"  {json.dumps(user.name)}: {json.dumps(_user_as_json(user))}"
-        for _, user in sorted(users.items())
+        for _, user in sorted(content.users.items())
     ]
-    content = ",\n".join(lines)
-    return f'{{"version": {VERSION}, "users": {{\n{content}\n}}}}\n'.encode()
+    users, key = ",\n".join(lines), b64encode(content.decoy_key or b"").decode()
+    decoy = f'"decoy_key": "{key}", ' if key else ""
+    return f'{{"version": {VERSION}, {decoy}"users": {{\n{users}\n}}}}\n'.encode()
 
 
-def decoded(content: bytes) -> dict[str, User]:
-    """The users in a file's content.
+def decoded(content: bytes) -> Content:
+    """What a file's text says.
 
     Raises:
         InvalidRequest: It is not what `encoded` writes, or is of a newer version; the message has
@@ -93,7 +108,11 @@ def decoded(content: bytes) -> dict[str, User]:
         raise InvalidRequest(message)
     if type(version) is not int or not isinstance(found.get("users"), dict):
         raise InvalidRequest('no users file: it needs "version" and "users"')
-    return {name: _user(name, item) for name, item in found["users"].items()}
+    users = {name: _user(name, item) for name, item in found["users"].items()}
+    try:
+        return Content(users, b64decode(found.get("decoy_key", ""), validate=True) or None)
+    except (TypeError, ValueError) as reason:
+        raise InvalidRequest('"decoy_key" is damaged: take it out') from reason
 
 
 def _user_as_json(user: User) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The users file on disk: only its owner may read it, it is replaced as a whole and durably."""
+"""The users file on disk: only its owner may read it, it is replaced as a whole and durably.
+
+A broker takes a file of its own user or of root. Root's command takes anybody's, and leaves it his.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_bytes
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.users import User, Users, decoded, encoded
-from sparkstore.durable_files import replace_durably
+from broker_shim.security.users import Content, User, Users, decoded, encoded
+from sparkstore.durable_files import fsync_path
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +30,7 @@ def read_users(path: Path) -> dict[str, User]:
     Raises:
         InvalidRequest: It is not there, is open to others, or is damaged: one line that names it.
     """
-    return _read(path)[0]
+    return _read(path, is_command=True)[0].users
 
 
 @contextmanager
@@ -40,6 +44,7 @@ def changing_users(path: Path) -> Iterator[dict[str, User]]:
         InvalidRequest: As `read_users`; there is no such folder.
         OSError: It cannot be written; the old file stands.
     """
+    path = path.resolve()  # by whichever link it is named, its folder's lock is the same
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as reason:
@@ -47,21 +52,31 @@ def changing_users(path: Path) -> Iterator[dict[str, User]]:
         raise InvalidRequest(message) from reason
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        users = read_users(path) if path.exists() else {}
-        yield users
-        _write(path, users)
+        content = _read(path, is_command=True)[0] if path.exists() else Content({})
+        yield content.users
+        _write(path, content)
     finally:
         os.close(folder)
 
 
-def _write(path: Path, users: Users) -> None:
-    """Replace the file; the scratch file that `replace_durably` writes is never open to others."""
-    path = path.resolve()
+def _write(path: Path, content: Content) -> None:
+    """Replace the file: a reader sees the old or the new one, also after a power cut.
+
+    The new one is open to nobody else from its first byte on, and belongs to whom the old one
+    belonged: a broker has to read what root changed.
+    """
     scratch = path.with_name(path.name + ".new")
     scratch.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    os.close(os.open(scratch, flags, 0o600))
-    replace_durably(path, encoded(users))
+    with os.fdopen(os.open(scratch, flags, 0o600), "wb") as file:
+        old = path.stat() if path.exists() else os.fstat(file.fileno())
+        if old.st_uid != os.geteuid():  # we are root
+            os.fchown(file.fileno(), old.st_uid, old.st_gid)
+        file.write(encoded(content._replace(decoy_key=content.decoy_key or token_bytes(32))))
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)
+    fsync_path(path.parent)
 
 
 class UsersFile:
@@ -76,20 +91,30 @@ class UsersFile:
     def __init__(self, path: Path) -> None:
         """Raises InvalidRequest as `read_users`."""
         self._path = path
-        self._users, self._stamp = _read(path)
+        self._content, self._stamp = _read(path)
+        self._decoy_key = token_bytes(32)
 
     @property
     def users(self) -> Users:
         """The users now."""
+        return self._now().users
+
+    @property
+    def decoy_key(self) -> bytes:
+        """That of the file; if it has none, one that lasts as long as this process."""
+        return self._now().decoy_key or self._decoy_key
+
+    def _now(self) -> Content:
         stamp = self._stamp_now()
         if stamp != self._stamp:
             self._stamp = stamp
             try:
-                self._users, self._stamp = _read(self._path)
-                _log.info("users file %s was read again: %d users", self._path, len(self._users))
+                self._content, self._stamp = _read(self._path)
+                count = len(self._content.users)
+                _log.info("users file %s was read again: %d users", self._path, count)
             except InvalidRequest as reason:
                 _log.error("%s; the users are as they were", reason)  # one line
-        return self._users
+        return self._content
 
     def _stamp_now(self) -> _Stamp | None:
         try:
@@ -98,15 +123,15 @@ class UsersFile:
             return None
 
 
-def _read(path: Path) -> tuple[dict[str, User], _Stamp | None]:
-    """The users, and by what to see that the file was changed since.
+def _read(path: Path, *, is_command: bool = False) -> tuple[Content, _Stamp | None]:
+    """What it has, and by what to see that the file was changed since.
 
     The stamp and the mode are those of the very file that is read.
     """
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
-            _check(path, found)
+            _check(path, found, is_command=is_command)
             content = file.read(MOST_BYTES + 1)
     except OSError as reason:
         message = f"users file {path}: {reason.strerror}; make it with `sparkstore passwd`"
@@ -120,11 +145,12 @@ def _read(path: Path) -> tuple[dict[str, User], _Stamp | None]:
         raise InvalidRequest(message) from reason
 
 
-def _check(path: Path, found: os.stat_result) -> None:
+def _check(path: Path, found: os.stat_result, *, is_command: bool) -> None:
     if not stat.S_ISREG(found.st_mode):
         message = f"users file {path} is no file"
         raise InvalidRequest(message)
-    if found.st_uid not in {0, os.geteuid()}:
+    is_roots = is_command and os.geteuid() == 0
+    if found.st_uid not in {0, os.geteuid()} and not is_roots:
         message = f"users file {path} belongs to another user: chown it to the broker's"
         raise InvalidRequest(message)
     if found.st_mode & 0o077:

@@ -84,6 +84,7 @@ class Standing:
         self._memory = memory
         self._content_bytes = 0
         self._began_at_s: float | None = None
+        self._has_expired = False
 
     def take(self, content_bytes: int, now_s: float) -> None:
         """Take an operation in, with so much content that waits in memory.
@@ -91,9 +92,9 @@ class Standing:
         Raises:
             TransactionRefused: It takes no more; if this was too much, it is spoiled now.
         """
-        self._check_open()
-        if self._began_at_s is None:
+        if self._began_at_s is None:  # also of one that is spoiled: it holds what was settled in it
             self._began_at_s = now_s
+        self._check_open()
         limits = self.limits
         self.operation_count += 1
         self._content_bytes += content_bytes
@@ -112,11 +113,17 @@ class Standing:
             self.state, self.refusal = TransactionState.SPOILED, refusal
 
     def expire(self, now_s: float) -> bool:
-        """Spoil it if it was open for too long; True if this did."""
+        """Spoil it if it was open for too long; True, once, if it is to be undone for that.
+
+        One that is spoiled is undone, too: it holds what was settled in it until its discharge,
+        and its client may never come to that. What it is refused with stays the first reason.
+        """
         began_at_s, timeout_s = self._began_at_s, self.limits.timeout_s
         is_due = began_at_s is not None and now_s - began_at_s >= timeout_s
-        if self.state is not TransactionState.OPEN or not is_due:
+        is_open = self.state in {TransactionState.OPEN, TransactionState.SPOILED}
+        if self._has_expired or not is_open or not is_due:
             return False
+        self._has_expired = True
         self.spoil(timed_out(timeout_s))
         return True
 

@@ -26,7 +26,7 @@ from broker_shim.protocol_1_0.frames import (
 )
 from broker_shim.protocol_1_0.mechanisms import Anonymous, External, Plain
 from broker_shim.protocol_1_0.sasl import MAX_STEPS, Challenge, Mechanisms, Passed, Refused
-from broker_shim.protocol_1_0.scram import Scram, ScramSecret
+from broker_shim.protocol_1_0.scram import MAX_CHALLENGE_BYTES, Scram, ScramSecret
 from broker_shim.protocol_1_0.settings import Settings
 
 SETTINGS = Settings("broker")
@@ -202,6 +202,21 @@ def test_an_unknown_user_is_asked_with_the_same_salt_every_time() -> None:
     assert len(challenges) == 1
 
 
+def test_who_was_asked_and_is_gone_has_given_up() -> None:
+    peer = Peer(scram("SCRAM-SHA-256"))
+    assert peer.machine.given_up is None
+    peer.greeted()
+    assert peer.machine.given_up is None
+    peer.say(SaslInit("SCRAM-SHA-256", b"n,,n=ann,r=abc"))
+    given_up = events.AuthenticationFailed("SCRAM-SHA-256", "given up when it was asked, as 'ann'")
+    assert peer.machine.given_up == given_up
+    peer.write(b"")
+    assert peer.machine.given_up == given_up
+    for password in ("secret", "wrong"):
+        decided, _ = scram_exchange("SCRAM-SHA-256", "ann", password)
+        assert decided.machine.given_up is None
+
+
 @pytest.mark.parametrize(
     "first",
     [b"", b"\xff", b"n,,", b"n,,n=,r=", b"x" * 2_000, b"p=tls-unique,,n=a,r=b", b"n,,n=a=,r=b"],
@@ -209,6 +224,19 @@ def test_an_unknown_user_is_asked_with_the_same_salt_every_time() -> None:
 def test_scram_that_is_malformed_is_refused(first: bytes) -> None:
     mechanism = Scram("SCRAM-SHA-256", lambda _user: None, b"key")
     assert isinstance(mechanism.step(first), Refused)
+
+
+def test_a_nonce_is_as_long_as_fits_the_frame_that_repeats_it() -> None:
+    told = []
+    for length in range(300, 440):
+        peer = Peer(scram("SCRAM-SHA-256"))
+        peer.greeted()
+        peer.say(SaslInit("SCRAM-SHA-256", b"n,,n=ann,r=" + b"x" * length))
+        told.append(peer.read())
+    challenges = [each.challenge for each in told if isinstance(each, SaslChallenge)]
+    assert max(map(len, challenges)) == MAX_CHALLENGE_BYTES
+    assert told[len(challenges) :] == [SaslOutcome(1)] * (len(told) - len(challenges))
+    assert [type(each) for each in peer.machine.events()] == [events.AuthenticationFailed]
 
 
 @pytest.mark.parametrize(

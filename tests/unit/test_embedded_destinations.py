@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from proton import Delivery, Endpoint, Message
 
 from broker_shim.addressing.bindings import Ambiguous, Routing
+from broker_shim.addressing.topics import MOST_CHARACTERS, MOST_WORDS, TopicBindings
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import (
     AddressNode,
@@ -39,6 +41,7 @@ SETTINGS = (
 def destinations() -> Destinations:
     it = Destinations(BrokerSettings(addresses=SETTINGS))
     it.router.add_exchange("x", "direct")
+    it.router.add_exchange("amq.topic", "topic")
     for name in ("address1::q1", "address1::q2", "address2::q1", "plain", "prices.a::one"):
         it.addresses.add(name)
     return it
@@ -138,6 +141,55 @@ def test_a_client_is_told_in_a_short_line_why_its_message_goes_nowhere(
 ) -> None:
     assert described(node).startswith(said)
     assert len(described(node)) < 200
+
+
+LONG = ("." * 1_000_000, ".".join(["a"] * (MOST_WORDS + 1)), "a" * (MOST_CHARACTERS + 1))
+
+
+@pytest.mark.parametrize("text", LONG, ids=["dots", "words", "characters"])
+def test_what_is_too_long_to_be_looked_up_names_nothing(
+    destinations: Destinations, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look-up of a million words would stop the broker for seconds."""
+
+    def looked_up(_self: TopicBindings, _key: str) -> set[str]:
+        raise AssertionError
+
+    monkeypatch.setattr(TopicBindings, "route", looked_up)
+    header = MessageHeader(to=text, subject=text)
+    assert destinations.queues_for(AnonymousNode(), header) == set()
+    assert destinations.queues_for(ExchangeNode("amq.topic"), header) == set()
+    assert isinstance(destinations.node_of(text), MalformedNode)
+    assert isinstance(destinations.source_of(f"amq.topic/{text}"), MalformedNode)
+    said = destinations.said_by(ExchangeNode("amq.topic"), header)
+    assert "an address or a routing key has at most" in described(said)
+
+
+def test_the_longest_texts_are_looked_up(destinations: Destinations) -> None:
+    for text in (".".join(["a"] * MOST_WORDS), "a" * MOST_CHARACTERS):
+        assert destinations.node_of(text) == QueueNode(text)
+        destinations.router.bind("amq.topic", text, "plain")
+        header = MessageHeader(subject=text)
+        assert destinations.queues_for(ExchangeNode("amq.topic"), header) == {"plain"}
+
+
+def test_a_direct_exchange_takes_any_subject(destinations: Destinations) -> None:
+    destinations.router.bind("x", LONG[1], "plain")
+    header = MessageHeader(subject=LONG[1])
+    assert destinations.queues_for(ExchangeNode("x"), header) == {"plain"}
+
+
+def test_a_message_to_what_is_too_long_is_refused_and_its_link_goes_on(bench: Bench) -> None:
+    bench.broker.router.add_exchange("amq.topic", "topic")
+    relay = bench.session.sender("relay")
+    relay.open()
+    bench.exchange()
+    for address in ("." * 500, "amq.topic"):
+        delivery = relay.send(Message(address=address, subject="." * 500))
+        bench.exchange()
+        assert delivery.remote_state == Delivery.REJECTED
+        assert "501 words" in delivery.remote.condition.description
+    assert relay.state & Endpoint.REMOTE_ACTIVE
 
 
 def test_settings_of_the_address_hold_for_a_queue_created_on_demand(

@@ -119,6 +119,9 @@ def test_names_of_the_brokers_own_and_of_exchanges_are_not_created_on_demand() -
     assert refusal_to_create("a::amq.b", {"x"}) is None
     assert "amq." in (refusal_to_create("amq.topci") or "")
     assert "amq." in (refusal_to_create("amq.topic::q") or "")
+    for name in ("temporary-x", "temporary-x::orders.eu", "orders::temporary-x"):
+        assert "the broker's" in (refusal_to_create(name) or "")
+    assert refusal_to_create("temporary") is None
     assert "is an exchange" in (refusal_to_create("x::q", {"x"}) or "")
 
 

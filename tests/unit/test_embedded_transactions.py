@@ -579,6 +579,26 @@ def test_one_that_stays_open_for_too_long_is_undone_and_its_client_told(client: 
     assert client.discharge(idle).remote_state == Delivery.ACCEPTED
 
 
+def test_a_spoiled_one_gives_back_what_it_holds_when_its_time_is_over(client: Client) -> None:
+    client.publish(1, 10)
+    receiver = client.receiver(credit=5)
+    client.exchange()
+    txn_id = client.declare()
+    relay = client.session.sender("relay")
+    relay.open()
+    client.exchange()
+    client.post(txn_id, "to nowhere", relay)
+    client.retire(txn_id, received(receiver)[0])
+    client.exchange()
+    assert received(receiver) == []
+    timeout_s = client.broker.settings.transaction_timeout_s
+    client.ours.transactions.tick(time.monotonic() + timeout_s)
+    client.run()
+    client.exchange()
+    assert len(received(receiver)) == 1
+    assert refused_with(client.discharge(txn_id)) == ROLLBACK
+
+
 @pytest.mark.parametrize(
     ("body", "condition"),
     [

@@ -333,6 +333,27 @@ def test_a_user_gets_in_by_plain_and_by_scram(users: Path, heard: Heard) -> None
     ]
 
 
+def asked(users: Path, kind: str, name: str) -> list[bytes]:
+    """What a broker that starts now asks of somebody: its salt, and how many rounds."""
+    exchange = Guard(SecuritySettings(str(users)), MECHANISMS[1:4]).mechanisms(PEER)[kind]()
+    answer = exchange.step(f"n,,n={name},r=nonce".encode())
+    assert isinstance(answer, Challenge)
+    return answer.challenge.split(b",")[1:]
+
+
+def test_nobody_is_told_by_what_it_is_asked_from_somebody(tmp_path: Path) -> None:
+    path = tmp_path / "users.json"
+    with changing_users(path) as found:
+        found["ann"] = User("ann", secrets=secrets_of("secret"))
+    for name in ("ann", "nobody"):
+        old, new = (asked(path, "SCRAM-SHA-256", name) for _ in range(2))
+        other_salt, other_rounds = asked(path, "SCRAM-SHA-512", name)
+        assert old == new
+        assert other_salt != old[0]
+        assert other_rounds == old[1] == b"i=10000"
+        assert len(old[0]) == len(other_salt)
+
+
 def test_external_is_offered_to_who_has_a_certificate(users: Path) -> None:
     guard = Guard(SecuritySettings(str(users)), MECHANISMS[:4])
     assert "EXTERNAL" not in guard.mechanisms(PEER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import io
 import json
@@ -18,6 +19,7 @@ from broker_shim.security.passwords import MOST_PASSWORD_BYTES, Passwords, secre
 from broker_shim.security.users import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
+    Content,
     User,
     check_name,
     decoded,
@@ -43,7 +45,8 @@ def file(tmp_path: Path) -> Path:
 
 def test_users_come_back_as_they_were_written() -> None:
     users = {"ann": user("ann", "secret", "shop", "audit"), "zoë": User("zoë")}
-    assert decoded(encoded(users)) == users
+    for content in (Content(users, b"k" * 32), Content(users)):
+        assert decoded(encoded(content)) == content
 
 
 def test_nobody_but_its_owner_may_read_the_file(file: Path) -> None:
@@ -84,6 +87,8 @@ def test_a_file_that_is_open_to_others_is_refused(file: Path, mode: int) -> None
         (b'{"version": true, "users": {}}', "no users file"),
         (b'{"version": 1, "users": []}', "no users file"),
         (b'{"version": 2, "users": {}}', "version 2, and this sparkstore knows 1"),
+        (b'{"version": 1, "users": {}, "decoy_key": 1}', '"decoy_key" is damaged'),
+        (b'{"version": 1, "users": {}, "decoy_key": "="}', '"decoy_key" is damaged'),
         (b'{"version": 1, "users": {"ann": {}}}', "user 'ann' is damaged"),
         (b'{"version": 1, "users": {"ann": []}}', "user 'ann' is damaged"),
         (b'{"version": 1, "users": {"ann": {"roles": "x", "secrets": {}}}}', "is damaged"),
@@ -165,9 +170,24 @@ def test_a_change_that_cannot_be_used_is_told_once_and_changes_nothing(
     assert "the users are as they were" in caplog.text
     file.unlink()
     assert set(watched.users) == {"ann"}
-    file.write_bytes(encoded({"bob": User("bob")}))
+    file.write_bytes(encoded(Content({"bob": User("bob")})))
     file.chmod(0o600)
     assert set(watched.users) == {"bob"}
+
+
+def test_the_decoy_key_is_made_once_and_kept(file: Path) -> None:
+    old = UsersFile(file).decoy_key
+    with changing_users(file) as users:
+        users["bob"] = User("bob")
+    assert UsersFile(file).decoy_key == old
+    file.write_text('{"version": 1, "users": {}}')  # of an older version
+    watched = UsersFile(file)
+    made_up = watched.decoy_key
+    assert len(made_up) == 32
+    assert made_up not in {old, UsersFile(file).decoy_key}
+    with changing_users(file) as users:
+        users["bob"] = User("bob")
+    assert watched.decoy_key == UsersFile(file).decoy_key != made_up
 
 
 def test_two_who_change_the_file_at_a_time_lose_nothing(file: Path) -> None:
@@ -189,6 +209,37 @@ def test_a_link_to_the_file_stays_a_link(file: Path) -> None:
     link.symlink_to(file)
     with changing_users(link) as users:
         users["bob"] = User("bob")
+    assert link.is_symlink()
+    assert set(read_users(file)) == {"ann", "bob"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can")
+def test_what_root_changes_stays_its_owners_and_a_broker_of_root_takes_only_roots(
+    file: Path,
+) -> None:
+    os.chown(file, 1234, 2345)
+    with changing_users(file) as users:
+        users["bob"] = User("bob")
+    found = file.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 2345, 0o600)
+    assert set(read_users(file)) == {"ann", "bob"}
+    with pytest.raises(InvalidRequest, match="belongs to another user"):
+        UsersFile(file)
+
+
+def test_by_whichever_link_it_is_changed_the_lock_is_the_same(file: Path) -> None:
+    link = file.parent / "elsewhere" / "link.json"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with changing_users(link) as users:
+            users["bob"] = User("bob")
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(folder)
     assert link.is_symlink()
     assert set(read_users(file)) == {"ann", "bob"}
 

@@ -130,6 +130,18 @@ def test_time_counts_from_the_first_operation() -> None:
     assert condition_of(refused) == "amqp:transaction:timeout"
 
 
+def test_the_time_of_a_spoiled_one_runs_too_and_its_first_reason_stays() -> None:
+    it = standing()
+    it.spoil(rolled_back("first"))
+    with pytest.raises(TransactionRefused, match="first"):
+        it.take(0, 1e9)
+    assert not it.expire(1e9 + 9.9)
+    assert it.expire(1e9 + 10)
+    assert not it.expire(1e9 + 11)
+    with pytest.raises(TransactionRefused, match="first"):
+        it.commit()
+
+
 def test_one_that_is_being_committed_does_not_expire() -> None:
     it = standing()
     it.take(0, 0.0)
