@@ -183,15 +183,16 @@ class Links:
 
     def finish(self, over: Terminus, then: OnComplete | None = None) -> None:
         """End what was the link's own, then have it forgotten; `then` when that is durable."""
+        self.begin(over.key)  # a new link of that name waits: its own would be forgotten
         self.end_own(over, partial(self._forget, over, then))
 
     def _forget(self, over: Terminus, then: OnComplete | None, error: StoreError | None) -> None:
-        if error is None and then is None:
-            self.registry.forget(over)
-        elif error is None and then is not None:
-            self._broker.calls.call(then, self.registry.forget, over)
+        forget = self.registry.forget
+        if error is None:
+            forget(over) if then is None else self._broker.calls.call(then, forget, over)
         elif then is not None:  # the store has ended, and the link is there after the next start
             then(error)
+        self.end(over.key)
 
     def end_own(self, terminus: Terminus, on_done: OnComplete) -> None:
         """Give back what a terminus holds, and destroy its queue; `on_done` when that is gone."""
@@ -280,9 +281,7 @@ class Links:
         terminus = self.registry.find(key)
         if terminus is None:
             return Left()
-        over = None
-        if self._consumer_count(terminus) == 0:
-            over = self.registry.drop(key)
+        over = None if self._consumer_count(terminus) else self.registry.drop(key)
         if over is None:
             return Left(refusal=Refusal(RESOURCE_LOCKED, "the subscription has a consumer"))
         return Left(over)

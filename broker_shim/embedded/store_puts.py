@@ -66,16 +66,6 @@ class Puts:
             replacing: (message id, queue) of what leaves its queue in the same transaction.
             along: What else is done in it.
         """
-        if not isinstance(content, Staged) and (
-            len(content) <= STAGED_BYTES or not all_keep(names)
-        ):
-            try:
-                message = self._store.message(header, content)
-            except StoreError as error:
-                self._calls.answer((lambda refusal: on_done(refusal, 0), error))
-                return
-            self._enqueue(message, names, on_done, replacing, along)
-            return
 
         def ready(error: StoreError | None, message: Message | None) -> None:
             # Content that was refused must not be enqueued: it would be a message without it.
@@ -84,7 +74,8 @@ class Puts:
             else:
                 on_done(error, 0)
 
-        self._prepare_staged(header, content, ready)
+        is_small = not isinstance(content, Staged) and len(content) <= STAGED_BYTES
+        self.prepare(header, content, ready, may_stage=not is_small and all_keep(names))
 
     def prepare(
         self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady, *, may_stage: bool

@@ -15,8 +15,8 @@ How much is remembered: the credit a window grants beyond what arrived is at mos
 proof of an answer comes at the latest one window after it, and at most one window of answers stays
 unproved beside those of the deliveries that are under way.
 
-The other proofs need no count: an attach whose unsettled map does not name the tag, and a sender
-that settles, have forgotten it (see `embedded`).
+The other proofs need no count: an attach whose unsettled map does not name the tag, a sender that
+settles, and one that uses the tag for another delivery have forgotten it (see `embedded`).
 """
 
 from __future__ import annotations

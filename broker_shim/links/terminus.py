@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest
 from broker_shim.links.endpoint import LinkEndpoint, Place
 from broker_shim.links.expiry import Ended, ExpiryPolicy, expires_at_ms
 from broker_shim.links.key import LinkKey
@@ -46,14 +45,8 @@ class Terminus:
         return TerminusDurability.NONE if self.terms is None else self.terms.durability
 
     def associate(self, place: Place) -> LinkEndpoint:
-        """Make the endpoint of a new attachment; its time does not run any more.
-
-        Raises:
-            InvalidRequest: There is one: dissociate it first.
-        """
-        if self.endpoint is not None:
-            message = f"link {self.key.name!r} is attached"
-            raise InvalidRequest(message)
+        """Make the endpoint of a new attachment; its time does not run any more."""
+        assert self.endpoint is None, "dissociate it first"
         self.endpoint = LinkEndpoint(self, place)
         self.place = place
         self.expires_at_ms = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,23 @@ LARGE = "x" * (3 << 19)
 
 def durable(address: str = "news.eu", **fields: Any) -> Source:
     return Source(address, durable=1, expiry_policy="never", **fields)
+
+
+@contextmanager
+def no_room(house: House, call: str) -> Iterator[None]:
+    """The store has no room in here for what this call of it appends."""
+    store = house.store
+    assert isinstance(store, RecordedMessageStore)
+    sink, real = store.sink, getattr(store, call)
+
+    def without_room(*args: Any, **named: Any) -> None:
+        sink.is_full = True
+        real(*args, **named)
+        sink.is_full = False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, call, without_room)
+        yield
 
 
 def target() -> Target:
@@ -101,22 +120,12 @@ def test_what_was_not_stored_is_not_known_as_stored(kept: House) -> None:
     assert kept.store.recover().unsettled == {}
 
 
-def test_what_was_stored_is_known_as_stored_whatever_its_note_completed_with(
-    kept: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_stored_is_known_as_stored_whatever_its_note_completed_with(kept: House) -> None:
     """A store that has no room while it takes the note may have some at the commit."""
-    assert isinstance(kept.store, RecordedMessageStore)
-    sink, unsettled = kept.store.sink, kept.store.unsettled
-
-    def without_room(*args: Any) -> None:
-        sink.is_full = True
-        unsettled(*args)
-        sink.is_full = False
-
-    monkeypatch.setattr(kept.store, "unsettled", without_room)
     client = Client(kept)
     attach_sender(client)
-    client.deliver(b"1", "a")
+    with no_room(kept, "unsettled"):
+        client.deliver(b"1", "a")
     client.vanish()
     assert len(kept.store.recover().entries["q"]) == 1
     assert kept.store.recover().unsettled[KEY] == {b"1": {"outcome": "accepted"}}
@@ -124,24 +133,15 @@ def test_what_was_stored_is_known_as_stored_whatever_its_note_completed_with(
 
 
 def test_what_the_sender_has_settled_is_forgotten_before_its_attach_is_answered(
-    kept: House, monkeypatch: pytest.MonkeyPatch
+    kept: House,
 ) -> None:
     """A crash after the answer would bring it back, for another delivery of that tag."""
-    assert isinstance(kept.store, RecordedMessageStore)
-    sink, settle = kept.store.sink, kept.store.settle
     client = Client(kept)
     attach_sender(client)
     client.deliver(b"0", "a")
     client.vanish()
-
-    def without_room(*args: Any) -> None:
-        sink.is_full = True
-        settle(*args)
-        sink.is_full = False
-
     back = Client(kept)
-    with monkeypatch.context() as patch:
-        patch.setattr(kept.store, "settle", without_room)
+    with no_room(kept, "settle"):
         assert attach_sender(back).target is None
     assert back.take(Detach).error.condition == "amqp:resource-limit-exceeded"
     assert kept.store.recover().unsettled[KEY].keys() == {b"0"}
@@ -220,24 +220,13 @@ def test_an_attach_whose_answer_does_not_fit_loses_nothing_that_the_link_held(ke
     assert kept.broker.links.held == {}
 
 
-def test_a_queue_that_the_store_could_not_destroy_is_destroyed_later(
-    kept: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_queue_that_the_store_could_not_destroy_is_destroyed_later(kept: House) -> None:
     """Its name is used again meanwhile: what waited in the old one does not come back."""
-    assert isinstance(kept.store, RecordedMessageStore)
-    sink, destroy = kept.store.sink, kept.store.destroy
     client, publisher = Client(kept), Client(kept, "publisher")
     client.attach("news", source=durable())
     publisher.attach("out", target=Target("news.eu"), is_receiver=False)
     publisher.deliver(b"1", "old")
-
-    def without_room(*args: Any, **named: Any) -> None:
-        sink.is_full = True
-        destroy(*args, **named)
-        sink.is_full = False
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kept.store, "destroy", without_room)
+    with no_room(kept, "destroy"):
         client.send(Detach(0, closed=True))
     assert kept.broker.open_count == 1
     assert client.taken(Detach) == []
@@ -254,6 +243,22 @@ def test_a_queue_that_the_store_could_not_destroy_is_destroyed_later(
     assert other.detach(closed=True).error is None
     assert kept.store.recover().links == {}
     assert [each.name for each in kept.store.recover().queues if "news" in each.name] == []
+
+
+def test_a_new_link_waits_until_the_old_one_of_its_name_is_forgotten(kept: House) -> None:
+    """What is forgotten of the old one would be what is known of the new one."""
+    client, other = Client(kept), Client(kept)
+    dynamic = Target(durable=2, expiry_policy="never", dynamic=True)
+    attach_sender(client, target=dynamic)
+    client.deliver(b"1", "a")
+    with no_room(kept, "destroy"):
+        client.send(Detach(0, closed=True))
+    ask_to_attach(other)
+    assert other.taken(Attach) == []
+    kept.run_delayed()
+    assert other.take(Attach).target.address == "q"
+    other.deliver(b"1", "b")
+    assert kept.store.recover().unsettled[KEY].keys() == {b"1"}
 
 
 def allowed(**permissions: list[str]) -> Access:
