@@ -28,12 +28,10 @@ from broker_shim.embedded.links import key_of
 from broker_shim.embedded.own_queue import dynamic_queue
 from broker_shim.embedded.resuming import resumed_receiver
 from broker_shim.embedded.termini import as_source, as_target, granted_target, peers_source
-from broker_shim.errors import InvalidRequest
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.security.permissions import Act
-from broker_shim.store.wiring import check_name
 from sparkstore.queue_names import shown
 
 if TYPE_CHECKING:
@@ -63,11 +61,6 @@ def _refusal_of_new(connection: Connection, link: AnyLink) -> Refusal | None:
     is_look_up = isinstance(link, SenderLink) and link.remote.source is None
     if is_look_up or registry.find(key) is not None:
         return None
-    try:
-        check_name(key.remote_container_id)
-        check_name(key.name)
-    except InvalidRequest as reason:
-        return Refusal(INVALID_FIELD, str(reason))
     settings = connection.broker.settings
     of_user = registry.counted.of(key.owner) if connection.access.guard.tells_apart else 0
     if len(registry) >= settings.max_termini:

@@ -214,10 +214,3 @@ def test_where_all_are_anonymous_they_are_not_one_user(house: House) -> None:
     for number in range(4):
         assert client.attach(f"link {number}", source=LIVES_ON).source is not None
         client.detach()
-
-
-def test_a_name_is_no_longer_than_what_a_store_takes(house: House) -> None:
-    client = Client(house)
-    client.attach("l" * 10_001, source=Source("orders"))
-    assert client.take(Detach).error.condition == "amqp:invalid-field"
-    assert not len(house.registry)
