@@ -13,6 +13,7 @@ from broker_shim.embedded.allowing import refusal_of_link
 from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.attach_source import attach_source
 from broker_shim.embedded.attaching import (
+    AnyLink,
     Step,
     go_through,
     grant,
@@ -35,6 +36,7 @@ from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.security.permissions import Act
+from sparkstore.queue_names import shown
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -42,16 +44,37 @@ if TYPE_CHECKING:
 
 def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
     """Serve a link that the peer opened, or refuse it."""
-    links = connection.broker.links
-    if links.is_full and links.registry.find(key_of(connection, link)) is None:
-        text = f"{len(links.registry)} links are attached or live on: close some that are not used"
-        refuse(connection, link, Refusal(RESOURCE_LIMIT_EXCEEDED, text))
+    if isinstance(link, ReceiverLink) and isinstance(link.remote.target, Coordinator):
+        attach_coordinator(connection, link)  # it ends with its session, and is no terminus
+        return
+    refusal = _refusal_of_new(connection, link)
+    if refusal is not None:
+        refuse(connection, link, refusal)
     elif isinstance(link, SenderLink):
         attach_source(connection, link)
-    elif isinstance(link.remote.target, Coordinator):
-        attach_coordinator(connection, link)
     else:
         _attach_incoming(connection, link)
+
+
+def _refusal_of_new(connection: Connection, link: AnyLink) -> Refusal | None:
+    """Why there may not be one terminus more; None if there may, or is one.
+
+    What one user makes must not keep others out, where users are told apart.
+    """
+    key, registry = key_of(connection, link), connection.broker.links.registry
+    is_look_up = isinstance(link, SenderLink) and link.remote.source is None
+    if is_look_up or registry.find(key) is not None:
+        return None
+    settings = connection.broker.settings
+    of_user = registry.counted.of(key.owner) if connection.access.guard.tells_apart else 0
+    if len(registry) >= settings.max_termini:
+        text = f"{len(registry)} links"
+    elif of_user >= settings.max_termini_per_user:
+        text = f"{of_user} links of {shown(connection.login.principal.name)}"
+    else:
+        return None
+    text += " are attached or live on: close some that are not used"
+    return Refusal(RESOURCE_LIMIT_EXCEEDED, text)
 
 
 def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:

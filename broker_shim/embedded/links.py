@@ -89,11 +89,6 @@ class Links:
         self._waiting: dict[LinkKey, list[Callable[[], None]]] = {}
         self._expires_at_ms: int | None = None
 
-    @property
-    def is_full(self) -> bool:
-        """True if no link of a new name may attach."""
-        return len(self.registry) >= self._broker.settings.max_termini
-
     def attach(self, connection: Connection, link: Link) -> LinkEndpoint:
         """Attach a link: whoever had it loses it (`amqp:link:stolen`)."""
         place = Place(connection.number, link.port.channel)

@@ -9,23 +9,21 @@ user's name and no anonymous container has a `/` in here.
 
 from __future__ import annotations
 
+from broker_shim.links.key import OWNER_PART, LinkKey
 from broker_shim.security.users import ANONYMOUS
-
-_PART = "/"
 
 
 def owned(container: str, user: str) -> str:
     """A container of a user, as the broker knows it."""
     if user == ANONYMOUS:
         return _escaped(container)
-    return f"{_escaped(user)}{_PART}{container}"
+    return f"{_escaped(user)}{OWNER_PART}{container}"
 
 
 def shared(container: str) -> str:
     """What all containers of one user share, by one of them as the broker knows it."""
-    user, part, _ = container.partition(_PART)
-    return user + part if part else ""
+    return LinkKey(container, "", "").owner
 
 
 def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace(_PART, "%2F")
+    return text.replace("%", "%25").replace(OWNER_PART, "%2F")

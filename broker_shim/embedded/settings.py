@@ -65,6 +65,7 @@ class BrokerSettings:
             least one message of `max_message_bytes` may be.
         max_links: Links of one session.
         max_termini: Links in all, attached or living on without a connection; more are refused.
+        max_termini_per_user: Of one user; not where all are anonymous.
         max_sessions: Sessions of one connection, at most 65,535.
         max_connections: More are closed as they come.
         max_connections_per_user: Of one user; anonymous clients are one user.
@@ -93,6 +94,7 @@ class BrokerSettings:
     max_unfinished_bytes: int = 256 * _MIB
     max_links: int = 1024
     max_termini: int = 100_000
+    max_termini_per_user: int = 10_000
     max_sessions: int = 256
     max_connections: int = 1000
     max_connections_per_user: int = 1000
@@ -113,6 +115,7 @@ class BrokerSettings:
             ("max_frame_bytes", 512, 1 << 30),
             ("max_links", 1, 1 << 20),
             ("max_termini", 1, 1 << 30),
+            ("max_termini_per_user", 1, 1 << 30),
             ("max_sessions", 1, 65_535),
             ("max_connections", 1, 1 << 20),
             ("max_connections_per_user", 1, 1 << 20),

@@ -6,6 +6,9 @@ import json
 from enum import StrEnum
 from typing import NamedTuple
 
+OWNER_PART = "/"
+"""Ends the user's name in a container id, as the broker knows it (`embedded.owners`)."""
+
 
 class Role(StrEnum):
     """Which end of a link we are."""
@@ -26,6 +29,12 @@ class LinkKey(NamedTuple):
     remote_container_id: str
     name: str
     role: str
+
+    @property
+    def owner(self) -> str:
+        """Whose it is: what all containers of one user share; "" of clients without a name."""
+        user, part, _ = self.remote_container_id.partition(OWNER_PART)
+        return user + part if part else ""
 
 
 def holder_of(key: LinkKey) -> str:

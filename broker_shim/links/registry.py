@@ -31,7 +31,7 @@ from broker_shim.links.expiry import Deadlines, Ended
 from broker_shim.links.keeping import Keeping
 from broker_shim.links.key import LinkKey
 from broker_shim.links.store import LinkStore
-from broker_shim.links.terminus import DeliveryState, Terminus
+from broker_shim.links.terminus import DeliveryState, Termini, Terminus
 from broker_shim.links.unsettled import UnsettledStore
 from broker_shim.links.values import LinkTerms
 
@@ -49,12 +49,12 @@ class Attached(NamedTuple):
 
 
 class LinkRegistry:
-    """The termini of one virtual host, attached or not."""
+    """The termini of one virtual host, attached or not; `counted` by whose they are."""
 
     def __init__(self, link_store: LinkStore, unsettled_store: UnsettledStore) -> None:
         self._lock = threading.RLock()
         self._keeping = Keeping(link_store, unsettled_store, self._lock)
-        self._termini: dict[LinkKey, Terminus] = {}
+        self._termini = self.counted = Termini()
         self._by_connection: dict[Hashable, set[LinkKey]] = {}
         self._deadlines = Deadlines(self._is_due_at)
 

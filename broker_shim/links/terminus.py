@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,3 +65,33 @@ class Terminus:
             if self.terms is not None:
                 policy, timeout_s = self.terms.own.expiry_policy, self.terms.own.timeout_s
             self.expires_at_ms = expires_at_ms(policy, timeout_s, ended, now_ms)
+
+
+class Termini(dict[LinkKey, Terminus]):
+    """Termini by key, counted by whose they are; changed by the ways below and no other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: Counter[str] = Counter()
+
+    def of(self, owner: str) -> int:
+        """How many are this owner's (`LinkKey.owner`)."""
+        return self._counts[owner]
+
+    def __setitem__(self, key: LinkKey, terminus: Terminus) -> None:
+        """Add one, or put one in place of another."""
+        self._counts[key.owner] += key not in self
+        super().__setitem__(key, terminus)
+
+    def setdefault(self, key: LinkKey, terminus: Terminus) -> Terminus:
+        """Add one, unless there is one; which there is."""
+        if key not in self:
+            self[key] = terminus
+        return self[key]
+
+    def __delitem__(self, key: LinkKey) -> None:
+        """Take one away."""
+        super().__delitem__(key)
+        self._counts[key.owner] -= 1
+        if not self._counts[key.owner]:
+            del self._counts[key.owner]

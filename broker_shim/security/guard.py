@@ -104,6 +104,11 @@ class Guard:
         self._of_user = Counts()
 
     @property
+    def tells_apart(self) -> bool:
+        """True if one client can be told from another: not all are anonymous."""
+        return self._names != ("ANONYMOUS",)
+
+    @property
     def users(self) -> Users:
         """Users as the file has them now."""
         return {} if self._file is None else self._file.users

@@ -99,6 +99,13 @@ def offered_mechanisms(
         if name != "ANONYMOUS" and name not in possible:
             message = f"mechanism {name} needs {_NEEDS[name]}"
             raise InvalidRequest(message)
+    if "ANONYMOUS" in wanted and not (is_loopback or is_insecure or settings.permissions):
+        message = (
+            f"--listen {address} is not a loopback address, and with ANONYMOUS and no permissions"
+            " whoever reaches it could read and write every queue; give [security] permissions,"
+            " leave ANONYMOUS out, or say --insecure if that is what you want"
+        )
+        raise InvalidRequest(message)
     if not wanted:
         raise InvalidRequest(
             'nobody could log in: give --users FILE, or say mechanisms = ["ANONYMOUS"] in'

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from proton import Message
 
-from broker_shim.amqp_1_0.composites import Accepted, Detach, Disposition, Rejected, Source, Target
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Coordinator,
+    Detach,
+    Disposition,
+    Rejected,
+    Source,
+    Target,
+)
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.access import Access
 from broker_shim.embedded.settings import BrokerSettings
@@ -27,12 +35,13 @@ RULES = (
 )
 """As in the README, but for root."""
 NOT_FOUND, UNAUTHORIZED = "amqp:not-found", "amqp:unauthorized-access"
+LIMIT = "amqp:resource-limit-exceeded"
 User = Callable[..., Client]
 
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
-    return House(Place("memory", tmp_path), BrokerSettings())
+    return House(Place("memory", tmp_path), BrokerSettings(max_termini=4, max_termini_per_user=2))
 
 
 @pytest.fixture
@@ -162,3 +171,46 @@ def test_who_may_use_one_of_its_queues_is_told_that_a_name_is_ambiguous(
     condition, text = told(user("bob"), "q", is_receiver=False)
     assert condition == NOT_FOUND
     assert text == "'q' is on 2 addresses: say address::queue"
+
+
+LIVES_ON = Source("orders", expiry_policy="never")
+
+
+def test_a_user_has_so_many_links_and_keeps_nobody_out(house: House, user: User) -> None:
+    for name in ("bob", "root"):
+        client = user(name)
+        for number in range(2):
+            assert client.attach(f"link {number}", source=LIVES_ON).source is not None
+            client.detach()
+        if name == "bob":
+            assert told(client, "orders", is_receiver=True) == (
+                LIMIT,
+                "2 links of 'bob' are attached or live on: close some that are not used",
+            )
+            client.send(Detach(0, closed=True))
+            client.attach("link 0", source=LIVES_ON)
+            client.detach(closed=True)
+            client.attach("link 2", source=LIVES_ON)
+    third = user("anonymous")
+    assert told(third, "orders", is_receiver=True)[1].startswith("4 links are attached or live on")
+
+
+def test_who_is_at_its_limit_still_has_transactions_and_asks_for_its_links(
+    house: House, user: User
+) -> None:
+    bob = user("bob")
+    for number in range(2):
+        bob.attach(f"link {number}", source=LIVES_ON)
+        bob.detach()
+    coordinator = bob.attach("coordinator", target=Coordinator(), is_receiver=False)
+    assert isinstance(coordinator.target, Coordinator)
+    asked = bob.attach("link 3", 1, source=None)
+    assert asked.source is None
+    assert bob.take(Detach).error.condition == NOT_FOUND
+
+
+def test_where_all_are_anonymous_they_are_not_one_user(house: House) -> None:
+    client = Client(house)
+    for number in range(4):
+        assert client.attach(f"link {number}", source=LIVES_ON).source is not None
+        client.detach()

@@ -23,6 +23,7 @@ from broker_shim.links import (
 )
 from broker_shim.links.expiry import expires_at_ms
 from broker_shim.links.proof import Answers
+from broker_shim.links.terminus import Termini
 from tests.links import KeptDeliveries, KeptLinks, receiver, sender, terms
 
 HERE, THERE = Place("conn 1", 1), Place("conn 2", 1)
@@ -385,3 +386,17 @@ def test_credit_that_is_told_again_proves_nothing() -> None:
         answers.started()
     assert answers.proved() == []
     assert len(answers) == 1
+
+
+def test_termini_are_counted_by_whose_they_are() -> None:
+    termini = Termini()
+    keys = [sender(name, container) for name in "ab" for container in ("ann/c", "ann/d", "anybody")]
+    for key in keys:
+        termini[key] = Terminus(key)
+        termini[key] = termini.setdefault(key, Terminus(key))
+    assert [termini.of(owner) for owner in ("ann/", "", "bob/")] == [4, 2, 0]
+    assert termini.setdefault(sender("c", "bob/"), Terminus(sender("c", "bob/")))
+    for key in (*keys, sender("c", "bob/")):
+        del termini[key]
+    assert not termini
+    assert not termini._counts

@@ -209,6 +209,8 @@ def test_an_audit_file_that_others_read_or_that_is_a_link_is_refused(tmp_path: P
 # ------------------------------------------------------------------------- what is offered where
 
 TLS = {"tls_cert": "c", "tls_key": "k"}
+PUBLIC = {**TLS, "users": "u", "mechanisms": ("ANONYMOUS", "PLAIN")}
+RULES = (rule_of({"who": ["*"], "address": "news.#", "allow": ["read"]}),)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +222,8 @@ TLS = {"tls_cert": "c", "tls_key": "k"}
         ({**TLS, "tls_client_ca": "a"}, True, False, ["EXTERNAL"]),
         ({**TLS, "tls_client_ca": "a", "users": "u"}, False, False, [*MECHANISMS[:4]]),
         ({**TLS, "users": "u", "mechanisms": ("PLAIN",)}, False, False, ["PLAIN"]),
+        ({**PUBLIC, "permissions": RULES}, False, False, ["PLAIN", "ANONYMOUS"]),
+        (PUBLIC, False, True, ["PLAIN", "ANONYMOUS"]),
         ({"users": "u"}, False, True, ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]),
         ({"mechanisms": ("ANONYMOUS",)}, False, True, ["ANONYMOUS"]),
         ({"users": "u", "mechanisms": ("ANONYMOUS", "PLAIN")}, True, False, ["PLAIN", "ANONYMOUS"]),
@@ -241,6 +245,7 @@ def test_mechanisms_are_what_the_files_make_possible(
         ({"users": "u"}, False, False, "--tls-cert"),
         (TLS, False, False, "--users"),
         ({**TLS, "mechanisms": ("ANONYMOUS",)}, False, False, "--users"),
+        (PUBLIC, False, False, "give .security. permissions"),
         ({}, False, True, "nobody could log in"),
         ({"mechanisms": ("PLAIN",)}, True, False, "PLAIN needs a users file"),
         ({"mechanisms": ("EXTERNAL",), "users": "u"}, True, False, "EXTERNAL needs clients'"),
