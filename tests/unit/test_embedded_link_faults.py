@@ -335,7 +335,7 @@ def test_a_subscription_whose_names_the_store_refuses_leaves_nothing(
     assert client.attach(name, source=durable(address)).source is None
     error = client.take(Detach).error
     assert error.condition == "amqp:invalid-field"
-    assert "longer than 10000 characters" in error.description
+    assert "10000" in error.description
     assert kept.store.recover().links == {}
     again = kept.restarted()
     assert Client(again).attach("good", source=durable()).source is not None
