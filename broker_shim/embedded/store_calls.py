@@ -27,9 +27,6 @@ from broker_shim.store.interface import (
 )
 from sparkstore.bulk import Put, Take
 
-STAGED_BYTES = 1 << 20
-"""A larger body is given to the store in pieces."""
-
 _Finished = tuple[OnComplete, StoreError | None]
 
 Operation = Callable[[MessageStore, OnComplete, TransactionContext], None]
