@@ -15,14 +15,16 @@ MOST_CHARACTERS = 10_000
 MOST_WORDS = 256
 """As many as a routing key of AMQP 0-9-1 or 0-10 can have, which is 255 bytes long."""
 
+_WHAT = "an address or a routing key"
+
 
 def too_long(text: str) -> str | None:
     """Why an address or a routing key of a client is not looked up; None if it may be."""
     if len(text) > MOST_CHARACTERS:
-        return f"{len(text)} characters: an address or a routing key has at most {MOST_CHARACTERS}"
+        return f"{_WHAT} has at most {MOST_CHARACTERS} characters, not {len(text)}"
     words = text.count(".") + 1
     if words > MOST_WORDS:
-        return f"{words} words: an address or a routing key has at most {MOST_WORDS}"
+        return f"{_WHAT} has at most {MOST_WORDS} words, not {words}"
     return None
 
 

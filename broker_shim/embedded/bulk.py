@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.embedded.store_puts import STAGED_BYTES
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import Message, Queue
 from sparkstore import bulk
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 OnAnswer = Callable[[StoreError | None, Answer], None]
-
-_STAGED_BYTES = 1 << 20
 
 
 class _Decided(NamedTuple):
@@ -90,7 +89,7 @@ class BulkOperations:
             text = f"unknown queue {queue!r}, or one that keeps no messages: create it first"
             on_answer(InvalidRequest(text), Answer())
             return
-        if len(messages) == 1 and len(messages[0].body) > _STAGED_BYTES:
+        if len(messages) == 1 and len(messages[0].body) > STAGED_BYTES:
             header, body = messages[0]
             answer = Answer(done=1)
             publish = self._broker.publish

@@ -188,7 +188,7 @@ def test_a_message_to_what_is_too_long_is_refused_and_its_link_goes_on(bench: Be
         delivery = relay.send(Message(address=address, subject="." * 500))
         bench.exchange()
         assert delivery.remote_state == Delivery.REJECTED
-        assert "501 words" in delivery.remote.condition.description
+        assert "256 words, not 501" in delivery.remote.condition.description
     assert relay.state & Endpoint.REMOTE_ACTIVE
 
 
