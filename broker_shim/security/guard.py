@@ -201,6 +201,9 @@ class Guard:
         """
         if (settings.tls is None) != (self._tls is None):
             raise InvalidRequest("TLS cannot be turned on or off while the broker runs: restart it")
+        if self._permissions and not settings.permissions:
+            text = "no permissions are left, which would allow everything: restart it for that"
+            raise InvalidRequest(text)
         context = None if settings.tls is None else server_context(settings.tls)
         self._permissions = Permissions(settings.permissions)
         self._tls, self.context = settings.tls, context

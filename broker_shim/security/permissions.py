@@ -103,9 +103,13 @@ class Permissions:
             else:
                 self._for_any_queue.add(str(number))
 
+    def __bool__(self) -> bool:
+        """False if there is no rule, and everything is allowed."""
+        return bool(self._rules)
+
     def allow(self, principal: Principal, act: Act, place: Place) -> bool:
         """True if somebody may do this there."""
-        if not self._rules:
+        if not self:
             return True
         fitting = self._addresses.route(place.address)
         named = set() if place.queue is None else self._queues.route(place.queue)

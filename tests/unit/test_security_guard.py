@@ -436,6 +436,16 @@ def test_a_reload_that_fails_changes_nothing(
     assert guard.allows(guard.let_in(PEER, "PLAIN", "ann"), Act.READ, Place("orders"))
 
 
+def test_a_reload_without_the_permissions_there_were_opens_nothing(
+    tls_settings: Callable[..., SecuritySettings],
+) -> None:
+    rules = (rule_of({"who": ["bob"], "address": "#", "allow": ["admin"]}),)
+    guard = Guard(tls_settings(permissions=rules))
+    with pytest.raises(InvalidRequest, match="would allow everything: restart"):
+        guard.reload(tls_settings())
+    assert not guard.allows(guard.let_in(PEER, "PLAIN", "ann"), Act.READ, Place("orders"))
+
+
 def test_lines_go_to_the_log_too(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "sparkstore.audit"):
         write_audit(AuditEvent.STARTED, listen="amqp://127.0.0.1:5672")
