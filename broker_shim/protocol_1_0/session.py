@@ -82,6 +82,7 @@ class Session:
         self._port = SessionPort(self.channel, remote, output, tell, settings)
         self._state = EndpointState.BEGUN
         self._links: dict[int, ReceiverLink | SenderLink] = {}
+        self._freed: set[int] = set()
 
     @property
     def links(self) -> list[ReceiverLink | SenderLink]:
@@ -181,6 +182,7 @@ class Session:
     def _attach(self, attach: Attach, _payload: bytes) -> None:
         kind = SenderLink if Role(attach.role) is Role.RECEIVER else ReceiverLink
         link = self._links[attach.handle] = kind(self._port, attach)
+        self._freed.discard(attach.handle)
         if link.handle > self.remote.handle_max:
             text = f"no handle up to {self.remote.handle_max} is free to answer with"
             raise ProtocolViolation(AmqpError.NOT_ALLOWED, text, Scope.SESSION)
@@ -231,8 +233,11 @@ class Session:
             self._tell(event)
 
     def _detach(self, detach: Detach, _payload: bytes) -> None:
+        if detach.handle in self._freed:
+            return  # fe2o3-amqp 0.18 answers a refused attach with two: nothing is to be ended
         link = self._link(detach.handle)
         del self._links[detach.handle]
+        self._freed.add(detach.handle)
         self._budget.give_back(self._state_bytes.pop(detach.handle))
         link.received_detach()
         self._tell(LinkDetached(link, detach.closed, detach.error))

@@ -107,6 +107,15 @@ def test_a_detach_frees_the_handle_and_is_answered(client: Client, *, closed: bo
     assert again.handle == 0
 
 
+def test_a_second_detach_ends_nothing(client: Client) -> None:
+    """fe2o3-amqp answers a refused attach with two; its handle may be used again."""
+    client.send(attach(0), Detach(0), Detach(0, closed=True), attach(0))
+    client.take(events.LinkAttached)
+    client.take(events.LinkDetached)
+    assert not client.take(events.LinkAttached).link.is_gone
+    assert client.events == []
+
+
 def test_a_handle_of_the_peer_may_be_used_again_before_we_answered(client: Client) -> None:
     old = client.sending(3)
     client.send(Detach(3))
