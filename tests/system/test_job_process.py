@@ -31,7 +31,7 @@ def work(spark):
             sys.stdin.readline()
     return compact.run(spark, sys.argv[1], at=at)
 
-print(job.run("compact", sys.argv[1], work, job.JobSettings(heap="1g")).as_json())
+print(job.run("compact", sys.argv[1], work, job.JobSettings(heap="1g", nice=10)).as_json())
 """
 
 
@@ -85,7 +85,7 @@ def test_a_second_start_leaves_at_once_and_the_first_goes_on_at_low_priority(roo
     assert first.stdout.readline() == "holding\n"
     family = [psutil.Process(first.pid), *psutil.Process(first.pid).children(recursive=True)]
     assert "java" in {process.name() for process in family}
-    assert {process.nice() for process in family} == {19}
+    assert {process.nice() for process in family} == {10}  # at 19, CI has it wait for minutes
     for job in (["compact", root], ["compact", "--json", "--progress", root]):
         second = ended(BIN / "sparkstore", *map(str, job))
         assert (second.returncode, second.stdout) == (75, "")
