@@ -149,7 +149,7 @@ def refusal_to_create(queue: str, exchanges: Container[str] = ()) -> str | None:
     any short name, and get what others send to that name.
     """
     address, name = key_of(queue)
-    if TEMPORARY_PREFIX in {text[: len(TEMPORARY_PREFIX)] for text in (address, name)}:
+    if address.startswith(TEMPORARY_PREFIX) or name.startswith(TEMPORARY_PREFIX):
         return f"{shown(queue)} does not exist, and names with {TEMPORARY_PREFIX} are the broker's"
     if address.startswith("amq."):
         return f"{shown(queue)} does not exist, and names with amq. are not created on demand"

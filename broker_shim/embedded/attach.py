@@ -30,7 +30,7 @@ from broker_shim.embedded.own_queue import (
     end_queue_of_before,
     queue_of_before,
 )
-from broker_shim.embedded.resuming import forget_settled, resumed_receiver
+from broker_shim.embedded.resuming import forget_settled, told_by_receiver
 from broker_shim.embedded.termini import as_source, as_target, granted_target, peers_source
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.receiver import ReceiverLink
@@ -121,7 +121,7 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
     if terminus.durability is TerminusDurability.UNSETTLED_STATE:
         answering = Answering(broker.links, endpoint, link)
         settle_mode = ReceiverSettleMode(link.remote.rcv_settle_mode)
-        told, _settled = resumed_receiver(link, terminus.unsettled)
+        told = told_by_receiver(link, terminus.unsettled)
     grant(
         connection,
         link,

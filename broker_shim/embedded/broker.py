@@ -88,8 +88,7 @@ class Broker:
     @property
     def open_count(self) -> int:
         """What is under way: calls of the store, and decisions that it has yet to take."""
-        waiting = self.settlement.waiting_count + self.destroying.waiting_count
-        return self.calls.open_count + waiting
+        return self.calls.open_count + self.settlement.waiting_count
 
     def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
         """The queues that a message sent to a node goes to; none if it routes nowhere."""

@@ -29,16 +29,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_MOST_BYTES = 4 << 20
+"""Under way, and one message more: those of a link that wants them settled are never sent in
+pieces, however large."""
+
 
 class Delivering:
     """See above.
 
     Attributes:
         count: Messages under way: assigned, and not sent or given back.
-        is_taking_back: True while messages go back to their places because the peer took its
-            credit back: nothing is to be assigned until they are there, or it would overtake them,
-            and what was assigned before goes back, too.
-        byte_count: Of the messages under way.
+        is_full: True while nothing is to be assigned: much is under way, or messages go back to
+            their places because the peer took its credit back. What came before they are there
+            would overtake them, so what was assigned before them goes back, too.
     """
 
     def __init__(self, owner: OutgoingLink, *, is_settled: bool) -> None:
@@ -48,12 +51,13 @@ class Delivering:
         self._wire = Wire(owner.link)
         self._resumed: set[int] = set()
         self._returning = 0
-        self.count = self.byte_count = 0
+        self._byte_count = 0
+        self.count = 0
 
     @property
-    def is_taking_back(self) -> bool:
+    def is_full(self) -> bool:
         """See above."""
-        return self._returning > 0
+        return self._returning > 0 or self._byte_count > _MOST_BYTES
 
     def assign(self, message_id: int) -> None:
         """The queue holds this message for the link: bring it there."""
@@ -74,13 +78,13 @@ class Delivering:
         message = self._broker.calls.messages.get(message_id)
         taken = Taken(message, self._owner.holder, entry, whole=self._is_settled)
         self.count += 1
-        self.byte_count += taken.held_bytes
+        self._byte_count += taken.held_bytes
         return taken
 
     def _is_through(self, taken: Taken) -> None:
         """It is not under way any more."""
         self.count -= 1
-        self.byte_count -= taken.held_bytes
+        self._byte_count -= taken.held_bytes
 
     def gone(self) -> None:
         """The link ended: what waits for its content goes back; the rest comes by its answer."""
@@ -168,7 +172,7 @@ class Delivering:
         return bool(link.resume_credit if taken.message_id in self._resumed else link.credit)
 
     def _overtakes(self, taken: Taken) -> bool:
-        return self.is_taking_back and taken.message_id not in self._resumed
+        return self._returning > 0 and taken.message_id not in self._resumed
 
     def _dequeued(self, taken: Taken, header: MessageHeader, error: StoreError | None) -> None:
         """It is off its queue: now it is sent, or nobody gets it."""

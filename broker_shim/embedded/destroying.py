@@ -2,18 +2,20 @@
 
 Why repeated: a queue that is gone from the broker and still in the store comes back with its old
 messages, at the next start or when one of its name is created. So `Unavailable`, which leaves the
-outcome unknown, is met by trying again, and one of the same name is created when it is gone.
+outcome unknown, is met by trying again (`Settlement.insist`), and one of the same name is created
+when it is gone.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import Queue
 
 if TYPE_CHECKING:
@@ -23,17 +25,27 @@ _log = logging.getLogger(__name__)
 
 
 class Destroying:
-    """See above; `waiting_count` is how many wait to be tried again."""
+    """See above."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._waiting: dict[str, list[Callable[[], None]]] = {}
-        self.waiting_count = 0
 
     def begin(self, name: str, on_done: OnComplete) -> None:
         """Destroy a queue; `on_done` when that is durable, or the store has ended."""
+
+        def destroy(done: OnComplete) -> None:
+            answered = partial(_answered, name, done)
+            self._broker.calls.destroy(Queue(name, TerminusDurability.NONE), answered)
+
+        def gone(error: StoreError | None) -> None:
+            waiting = self._waiting.pop(name)
+            on_done(error)
+            for call in waiting:
+                call()
+
         self._waiting[name] = []
-        self._try(name, on_done)
+        self._broker.settlement.insist(destroy, gone, ("destroy of queue %r", name))
 
     def when_gone(self, name: str, call: Callable[[], None]) -> None:
         """Make a call when no queue of this name is being destroyed: at once if none is."""
@@ -42,22 +54,9 @@ class Destroying:
         else:
             call()
 
-    def _try(self, name: str, on_done: OnComplete) -> None:
-        def done(error: StoreError | None) -> None:
-            if isinstance(error, Unavailable):
-                self.waiting_count += 1
-                self._broker.later(self._broker.settings.probe_interval_s, again)
-                return
-            if isinstance(error, InvalidRequest):
-                _log.info("queue %r was destroyed before: %s", name, error)
-                error = None
-            waiting = self._waiting.pop(name)
-            on_done(error)
-            for call in waiting:
-                call()
 
-        def again() -> None:
-            self.waiting_count -= 1
-            self._try(name, on_done)
-
-        self._broker.calls.destroy(Queue(name, TerminusDurability.NONE), done)
+def _answered(name: str, on_done: OnComplete, error: StoreError | None) -> None:
+    if isinstance(error, InvalidRequest):
+        _log.info("queue %r was destroyed before: %s", name, error)
+        error = None
+    on_done(error)

@@ -288,11 +288,11 @@ class IncomingLink:
 
     def _give_credit(self) -> None:
         self._is_credit_due = False
+        if self._is_refused or self._broker.is_stopping or self.is_gone or self._link.is_gone:
+            return
         credit = self._link.credit
         more = self._window.to_give(credit)
-        may_give = not (self._is_refused or self._broker.is_stopping or self.is_gone)
-        may_give = may_give and not self._link.is_gone
-        if more and may_give:
+        if more:
             if self._answering is not None:
                 self._answering.granted(credit + more)
             self._link.flow(credit + more)

@@ -30,10 +30,6 @@ _BATCH = 100
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
 what may be buffered, however much credit it gave."""
 
-_BATCH_BYTES = 4 << 20
-"""As many bytes of them, and one message more: those of a link that wants them settled are never
-sent in pieces, however large."""
-
 _TXN_ID = "txn-id"
 _RECEIVES_WITHIN = Refusal(
     NOT_IMPLEMENTED, "receiving in a transaction is not served: settle in one what was received"
@@ -133,8 +129,7 @@ class OutgoingLink:
         self._delivering.write()
         if self.resuming is not None:
             self.resuming.go_on(self._delivering, _BATCH)
-        is_full = self._delivering.is_taking_back or self._delivering.byte_count > _BATCH_BYTES
-        may_take = 0 if is_full else min(self.link.credit, _BATCH)
+        may_take = 0 if self._delivering.is_full else min(self.link.credit, _BATCH)
         self.credit = max(0, may_take - self._delivering.count)
         self.broker.wanted(self.queue.name)
         if self.link.is_draining:
@@ -145,7 +140,7 @@ class OutgoingLink:
         """See `Consumer.assign`."""
         self.credit -= 1
         self._delivering.assign(message_id)
-        if self._delivering.byte_count > _BATCH_BYTES:
+        if self._delivering.is_full:
             self.credit = 0
 
     def refresh(self) -> None:

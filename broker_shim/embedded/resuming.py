@@ -91,13 +91,12 @@ def resumed_sender(link: SenderLink, held: Mapping[bytes, Held]) -> Resumed:
     return Resumed(to_tell(steps, ours), steps, held)
 
 
-def resumed_receiver(
+def told_by_receiver(
     link: Link, unsettled: Mapping[bytes, DeliveryState | None]
-) -> tuple[dict[bytes, Any], list[bytes]]:
-    """Where we receive: the map for our attach, and the tags that the sender has settled."""
+) -> dict[bytes, Any]:
+    """Where we receive: the map for our attach, after `forget_settled`."""
     ours = {tag: None if state is None else Accepted() for tag, state in unsettled.items()}
-    steps = _decided(link, ours)
-    return to_tell(steps, ours), [tag for tag in ours if steps[tag] is Step.FORGET]
+    return to_tell(_decided(link, ours), ours)
 
 
 def forget_settled(links: Links, endpoint: LinkEndpoint, link: Link, on_done: OnComplete) -> None:
@@ -106,7 +105,8 @@ def forget_settled(links: Links, endpoint: LinkEndpoint, link: Link, on_done: On
     From the answer on it may use those tags again. Were one still noted after a crash, the sender
     would be told that the new delivery was accepted, which may never have come.
     """
-    _told, settled = resumed_receiver(link, endpoint.terminus.unsettled)
+    steps = _decided(link, endpoint.terminus.unsettled)
+    settled = [tag for tag, step in steps.items() if step is Step.FORGET]
     links.settle(endpoint, settled, on_done)
 
 

@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 Later = Callable[[float, Callable[[], None]], None]
 """later(delay_s, call): make a call on the loop's thread after a while."""
-_What = tuple[str, int, str]
-"""What is done, with which message, on which queue: for the log."""
+What = tuple[str | int, ...]
+"""What is done, for the log: a format and its values, put together only when it is written."""
 
 
 class Settlement:
@@ -55,7 +55,7 @@ class Settlement:
                 dispatch.removed(message_id)
             on_done(error)
 
-        self._insist(call, done, ("dequeue", message_id, queue))
+        self.insist(call, done, ("dequeue of message %d on %r", message_id, queue))
 
     def give_back(
         self,
@@ -88,11 +88,11 @@ class Settlement:
                 on_done(error)
 
         self._broker.metrics.released += 1
-        what: _What = ("release", message_id, queue)
+        what: What = ("release of message %d on %r", message_id, queue)
         if delay_s:
             self._insist_later(delay_s, call, done, what, 1)
         else:
-            self._insist(call, done, what)
+            self.insist(call, done, what)
 
     def released(self, message_id: int, queue: QueueDispatch, *, failed: bool) -> None:
         """The store has given a held message back: it waits again, or may not stay."""
@@ -100,9 +100,18 @@ class Settlement:
         self._broker.wanted(queue.name)
         self._broker.bulk.end_if_due(queue, message_id)
 
-    def _insist(
-        self, call: Callable[[OnComplete], None], on_done: OnComplete, what: _What, turn: int = 0
+    def insist(
+        self, call: Callable[[OnComplete], None], on_done: OnComplete, what: What, turn: int = 0
     ) -> None:
+        """Make a call of the store until it is not `Unavailable`.
+
+        Args:
+            call: Makes it, with a completion.
+            on_done: Called with how it ended.
+            what: It is.
+            turn: 1 if it may have been taken before, so that a refusal says that it was.
+        """
+
         def done(error: StoreError | None) -> None:
             if isinstance(error, Unavailable):
                 delay_s = self._broker.settings.probe_interval_s
@@ -111,7 +120,8 @@ class Settlement:
             if isinstance(error, InvalidRequest) and turn:
                 error = None  # an earlier turn was taken after all
             if isinstance(error, (InvalidRequest, NotAcquired)):
-                _log.warning("%s of message %d on %r: %s", *what, error)
+                text, *values = what
+                _log.warning("%s: %s", str(text) % tuple(values), error)
             on_done(error)
 
         call(done)
@@ -121,12 +131,12 @@ class Settlement:
         delay_s: float,
         call: Callable[[OnComplete], None],
         on_done: OnComplete,
-        what: _What,
+        what: What,
         turn: int,
     ) -> None:
         def again() -> None:
             self.waiting_count -= 1
-            self._insist(call, on_done, what, turn)
+            self.insist(call, on_done, what, turn)
 
         self.waiting_count += 1
         self._broker.later(delay_s, again)

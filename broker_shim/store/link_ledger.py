@@ -12,6 +12,7 @@ from typing import Any
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
+from broker_shim.links.values import VERSION
 from broker_shim.store import wiring as definitions
 from broker_shim.store.transaction import Step
 from broker_shim.store.wiring_ledger import WiringLedger
@@ -20,8 +21,6 @@ from sparkstore.link_records import RECEIVER, SENDER, LinkKey, link_text
 from sparkstore.records import Kind, Record
 
 DELIVERY_KINDS = frozenset({Kind.UNSETTLED, Kind.SETTLED})
-VERSION = 1
-"""Of what `attach` is told of a link."""
 MAX_TAG_BYTES = 32
 """Of a delivery tag, as AMQP 1.0 has it (part 2, 2.8.7)."""
 

@@ -94,6 +94,16 @@ def resumed(client: Client, ours: dict[bytes, Any], **fields: Any) -> Any:
     return link
 
 
+def shut() -> tuple[Client, Any]:
+    """A link that holds a delivery `t`, with a credit of one and no window to use it."""
+    client = Client(server()).opened()
+    client.begun(window=0)
+    link = resumed(client, {b"t": None}, is_receiver=True)
+    client.send(flow(0, 1, incoming_window=0))
+    client.read()
+    return client, link
+
+
 def test_both_maps_cross_with_the_attaches(client: Client) -> None:
     theirs = {b"t": None, b"u": Received(2, 10), b"v": Accepted()}
     link = resumed(client, {b"t": Accepted(), b"w": None}, unsettled=theirs)
@@ -246,11 +256,7 @@ def test_a_resumed_delivery_with_payload_waits_for_credit(client: Client) -> Non
 
 
 def test_a_resumed_delivery_given_up_before_its_first_frame_is_aborted_all_the_same() -> None:
-    client = Client(server()).opened()
-    client.begun(window=0)
-    link = resumed(client, {b"t": None}, is_receiver=True)
-    client.send(flow(0, 1, incoming_window=0))
-    client.read()
+    client, link = shut()
     link.resume(b"t", [b"x"], more=True)
     link.abort()
     assert link.credit == 1
@@ -261,11 +267,7 @@ def test_a_resumed_delivery_given_up_before_its_first_frame_is_aborted_all_the_s
 
 
 def test_what_was_settled_while_it_waited_for_the_window_is_told_settled() -> None:
-    client = Client(server()).opened()
-    client.begun(window=0)
-    link = resumed(client, {b"t": None}, is_receiver=True)
-    client.send(flow(0, 1, incoming_window=0))
-    client.read()
+    client, link = shut()
     link.resume(b"t", state=Accepted()).dispose(Accepted(), settled=True)
     client.send(flow(incoming_window=10))
     assert client.performatives() == [

@@ -105,10 +105,15 @@ class Bench:
         self.run()
 
     def to_broker(self) -> None:
-        while (waiting := self.transport.pending()) > 0:
-            self.ours.receive(bytes(self.transport.peek(waiting) or b""))
-            self.transport.pop(waiting)
+        while self.transport.pending() > 0:
+            self.step_to_broker()
             self.run()
+
+    def step_to_broker(self) -> None:
+        """All that the client has to say; nothing is handed out for it yet."""
+        waiting = self.transport.pending()
+        self.ours.receive(bytes(self.transport.peek(waiting) or b""))
+        self.transport.pop(waiting)
 
     def to_client(self) -> None:
         while self.step_to_client():
@@ -260,9 +265,7 @@ def test_a_link_that_wants_them_settled_does_not_have_all_in_memory_at_once(benc
     bench.publish(9, 1 << 20)
     link = bench.receiver(snd_settle_mode=proton.Link.SND_SETTLED)
     link.flow(9)
-    pending = bench.transport.pending()
-    bench.ours.receive(bytes(bench.transport.peek(pending) or b""))
-    bench.transport.pop(pending)
+    bench.step_to_broker()
     bench.broker.dispatch()
     assert len(bench.broker.queues["q"].browse(Cursor(), 9)) == 5
     bench.run()
@@ -274,9 +277,7 @@ def test_what_left_its_queue_for_a_link_is_sent_even_while_the_broker_stops(benc
     bench.publish(1, 10)
     link = bench.receiver(snd_settle_mode=proton.Link.SND_SETTLED)
     link.flow(1)
-    pending = bench.transport.pending()
-    bench.ours.receive(bytes(bench.transport.peek(pending) or b""))
-    bench.transport.pop(pending)
+    bench.step_to_broker()
     bench.broker.dispatch()  # it is being taken off its queue
     bench.broker.is_stopping = True
     bench.run()
