@@ -170,18 +170,20 @@ class Committer:
 
         Raises:
             Fenced: Another writer owns the root.
-            Unavailable: The log is closing and Delta still fails: the write-ahead log has it.
+            Unavailable: The log is closing and Delta still fails, in an attempt that began after
+                that: the write-ahead log has it.
         """
         wait_s = 0.1
         while True:
+            is_last = self._is_stopping
             try:
                 act()
             except Unavailable as reason:
                 self._metrics.commit_failed(str(reason))
                 _log.warning("%s; trying again in %.1f s", reason, wait_s)
+                if is_last:
+                    raise
                 with self._changed:
-                    if self._is_stopping:
-                        raise
                     self._changed.wait_for(lambda: self._is_stopping, wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
             else:

@@ -30,6 +30,7 @@ from tests.logs import (
     BY_DELTA,
     BY_HAND,
     CONFIG,
+    TIMEOUT_S,
     append,
     error_of,
     fact,
@@ -147,6 +148,30 @@ def test_a_close_while_delta_is_down_leaves_the_rest_in_the_log_and_the_next_sta
     with opened(tmp_path / "root") as log:
         write(log, 21, 21)
     assert facts_in(tmp_path / "root") == [*range(1, 22)]
+
+
+def test_a_commit_under_way_at_the_close_that_fails_is_tried_once_more(
+    tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage came back in between: what was taken is to be seen after the close."""
+    is_under_way, is_closing = threading.Event(), threading.Event()
+
+    def fail_after_the_close_began(*args: Any, **named: Any) -> None:
+        monkeypatch.setattr(journal_module, "write_deltalake", storage)
+        is_under_way.set()
+        assert is_closing.wait(TIMEOUT_S)
+        raise CommitFailedError("the storage did not answer")
+
+    log = open_log(tmp_path / "root", CONFIG).log
+    monkeypatch.setattr(journal_module, "write_deltalake", fail_after_the_close_began)
+    write(log, 1, 3)
+    assert is_under_way.wait(TIMEOUT_S)
+    closing = threading.Thread(target=log.close)
+    closing.start()
+    until(lambda: log._committer._is_stopping)
+    is_closing.set()
+    closing.join()
+    assert facts_in(tmp_path / "root") == [1, 2, 3]
 
 
 def test_a_close_with_every_log_file_full_ends_and_tells_what_was_not_taken(
