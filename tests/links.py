@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from broker_shim.links import (
     UnsettledStore,
 )
 from broker_shim.links.terminus import DeliveryState
+from broker_shim.links.unsettled import Unsettled
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.json_links import JsonLinkStore
 from broker_shim.store.links import MessageLinkStore, MessageUnsettledStore
@@ -101,6 +102,67 @@ class KeptDeliveries(MemoryUnsettledStore):
     def __init__(self, kept: dict[LinkKey, dict[bytes, DeliveryState | None]]) -> None:
         super().__init__()
         self._kept = kept
+
+
+class PromptLinks:
+    """A `LinkStore` each of whose calls has completed when it returns."""
+
+    def __init__(self, inner: LinkStore) -> None:
+        self._inner = inner
+        self.highest = inner.highest
+
+    def recover(self) -> Mapping[LinkKey, LinkTerms]:
+        """What is kept now."""
+        return self._inner.recover()
+
+    def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
+        """Keep a terminus."""
+        done(self._inner.attach, key, terms)
+        on_complete(None)
+
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+        """Keep that it is detached."""
+        done(self._inner.detach, key, closed=closed)
+        on_complete(None)
+
+    def close(self) -> None:
+        """Close the store within."""
+        self._inner.close()
+
+
+class PromptDeliveries:
+    """An `UnsettledStore` each of whose calls has completed when it returns."""
+
+    def __init__(self, inner: UnsettledStore) -> None:
+        self._inner = inner
+        self.highest = inner.highest
+
+    def recover(self) -> Unsettled:
+        """What is kept now."""
+        return self._inner.recover()
+
+    def unsettled(
+        self,
+        key: LinkKey,
+        tag: bytes,
+        state: DeliveryState | None,
+        on_complete: OnComplete,
+        transaction: Any = None,
+    ) -> None:
+        """Keep a delivery."""
+        done(self._inner.unsettled, key, tag, state, transaction=transaction)
+        on_complete(None)
+
+    def settle(
+        self, key: LinkKey, tags: Sequence[bytes], on_complete: OnComplete, transaction: Any = None
+    ) -> None:
+        """Forget deliveries."""
+        done(self._inner.settle, key, tags, transaction=transaction)
+        on_complete(None)
+
+    def close(self) -> None:
+        """Close the store within."""
+        self._inner.close()
 
 
 class _DeltaLinks(MessageLinkStore):

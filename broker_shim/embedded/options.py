@@ -9,6 +9,7 @@ from pathlib import Path
 
 from broker_shim.addressing.bindings import Routing
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings, read_settings
+from broker_shim.embedded.stores import check_choice
 from broker_shim.errors import InvalidRequest
 from broker_shim.security import options as security_options
 from broker_shim.service import options as service_options
@@ -21,6 +22,7 @@ examples:
   sparkstore serve /var/lib/orders
   sparkstore serve /var/lib/orders --queue orders --bind 'amq.topic:order.#:orders'
   sparkstore serve --memory --listen 127.0.0.1:0
+  sparkstore serve --configuration /var/lib/wiring   messages in memory; queues and links survive
   sparkstore serve /var/lib/orders --no-amqp     the store service alone, for Broker-J
   sparkstore serve /var/lib/orders --listen 0.0.0.0:5671 --tls-cert cert.pem --tls-key key.pem \
       --users users.json                         for other machines; users by `sparkstore passwd`
@@ -69,6 +71,12 @@ def _add_options(add: Callable[..., object]) -> None:
         metavar="FILE",
         help="sparkstore.toml: [store], [broker] and [security]",
     )
+    add(
+        "--configuration",
+        type=Path,
+        metavar="FOLDER",
+        help="keep queues, exchanges, bindings and links in JSON files there, but no message",
+    )
     add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
     add(
         "--metrics-file",
@@ -115,10 +123,9 @@ def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfi
     """Settings of broker and store.
 
     Raises:
-        InvalidRequest: No root, a file that cannot be used, an argument that is none.
+        InvalidRequest: No store or two, a file that cannot be used, an argument that is none.
     """
-    if not options.memory and not options.root:
-        raise InvalidRequest("give the folder of the store, or --memory to keep nothing")
+    check_choice(options)
     settings, config = BrokerSettings(), StoreConfig()
     if options.config is not None:
         settings, config = read_settings(options.config), read_config(options.config)

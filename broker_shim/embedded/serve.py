@@ -23,11 +23,11 @@ from broker_shim.embedded.options import parser, settings_of
 from broker_shim.embedded.recovering import recover
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.embedded.stores import Stores, open_stores
 from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.links import LinkRegistry
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
-from broker_shim.store.links import link_stores_of
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import tune_process
 from sparkstore.root import open_root
@@ -72,7 +72,7 @@ def _open(
 ) -> int:
     """Open the store and serve it; the exit code."""
     try:
-        store = _store(options, config)
+        stores = open_stores(options, config)
     except InvalidRequest as reason:
         return _complain(str(reason), EXIT_USAGE)
     except Locked as reason:
@@ -80,18 +80,18 @@ def _open(
     except StoreError as reason:
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     if options.no_amqp and doors is not None:
-        return _serve_members(store, doors, config, options)
-    return serve(store, settings, entrance, options, doors)
+        return _serve_members(stores.messages, doors, config, options)
+    return serve(stores, settings, entrance, options, doors)
 
 
 def serve(
-    store: MessageStore,
+    stores: Stores,
     settings: BrokerSettings,
     entrance: Entrance,
     options: argparse.Namespace,
     doors: Doors | None = None,
 ) -> int:
-    """Serve a store, which is closed at the end; the exit code."""
+    """Serve stores, which are closed at the end; the exit code."""
     loop = Loop(inbox := Inbox())
     listener = Listener(loop)
     failures: list[StoreError] = []
@@ -101,15 +101,16 @@ def serve(
         listener.end()
 
     entrance.guard.counts = metrics = Metrics()
+    store, registry = stores.messages, LinkRegistry(*stores.link_stores)
     calls = StoreCalls(store, inbox, fatal)
-    broker = Broker(calls, settings, metrics, loop.later, LinkRegistry(*link_stores_of(store)))
+    broker = Broker(calls, settings, metrics, loop.later, registry)
     try:
         listening = listening_socket(entrance.address)
         recover(store, broker)
         service = None if doors is None else _service(store, doors, settings.max_message_bytes)
     except (OSError, StoreError, TimeoutError) as reason:
         loop.close()
-        store.close()
+        stores.close()
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     tune_process()
     listener.listen(broker, listening, entrance.guard)
@@ -124,14 +125,12 @@ def serve(
         if served is not None:
             served.close()
     listener.close()
-    return _end(store, failures, metrics, options.metrics_file)
+    return _end(stores, failures, metrics, options.metrics_file)
 
 
-def _end(
-    store: MessageStore, failures: list[StoreError], metrics: Metrics, file: Path | None
-) -> int:
+def _end(stores: Stores, failures: list[StoreError], metrics: Metrics, file: Path | None) -> int:
     try:
-        store.close()
+        stores.close()
     except StoreError as error:
         failures.append(error)
     if file is not None:
@@ -143,20 +142,9 @@ def _end(
     return EXIT_OK
 
 
-def _store(options: argparse.Namespace, config: StoreConfig) -> MessageStore:
-    """Imported here: a broker that keeps nothing needs no deltalake."""
-    if options.memory:
-        from broker_shim.store.memory import MemoryMessageStore  # noqa: PLC0415
-
-        return MemoryMessageStore(config.max_message_bytes)
-    from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
-
-    return DeltaMessageStore(options.root, config)
-
-
 def _control(options: argparse.Namespace, loop: Loop, broker: Broker) -> ControlServer | None:
     """Listen for bulk operations; AMQP is served even if that is not possible."""
-    if options.memory:
+    if not options.root:
         return None
     try:
         root = open_root(options.root)
@@ -205,11 +193,10 @@ def _probe(loop: Loop, calls: StoreCalls) -> None:
 
 
 def _announce(urls: Sequence[str], options: argparse.Namespace) -> None:
-    root = None if options.memory else str(options.root)
     if options.json:
-        line = json.dumps({"ready": urls[0], "root": root, "store": [*urls[1:]]})
+        line = json.dumps({"ready": urls[0], "root": options.root, "store": [*urls[1:]]})
     else:
-        line = f"READY {urls[0]} root={root or '(memory)'}"
+        line = f"READY {urls[0]} root={options.root or '(memory)'}"
         line += "".join(f" store={url}" for url in urls[1:])
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -218,7 +205,7 @@ def _announce(urls: Sequence[str], options: argparse.Namespace) -> None:
 def _service(
     store: MessageStore, doors: Doors, max_message_bytes: int, *, is_shared: bool = True
 ) -> Service:
-    """Serve the store to members, too, or alone. Imported here as in `_store`."""
+    """Serve the store to members, too, or alone. Imported here: few want it."""
     from broker_shim.service.service import Service  # noqa: PLC0415
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 

@@ -94,8 +94,8 @@ def doors_of(options: argparse.Namespace) -> Doors | None:
         if options.token_file is not None:
             raise InvalidRequest("--token-file is for --store-listen HOST:PORT: give that, too")
         return None
-    if options.memory or not options.root:
-        raise InvalidRequest("the store service needs a root: give its folder, without --memory")
+    if not options.root:
+        raise InvalidRequest("the store service needs a root: give its folder")
     if listen is not None and options.token_file is None:
         message = f"--store-listen {listen} needs --token-file FILE: any user can reach a TCP port"
         raise InvalidRequest(message)

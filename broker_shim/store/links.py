@@ -1,8 +1,7 @@
 """The link stores of a broker, over its `MessageStore`: termini, and unsettled deliveries.
 
-A message store of tier 2 keeps both in its log, one of a lower tier neither. A broker over a store
-of tier 1 that wants its termini kept makes a `JsonLinkStore` itself: the embedded one is not served
-over such a store.
+A message store of tier 2 keeps both in its log, one of a lower tier neither: beside a store of tier
+1 a broker opens a `JsonLinkStore` (`broker_shim.embedded.stores`).
 """
 
 from __future__ import annotations

@@ -1,19 +1,23 @@
 """The registry against a model of dictionaries, through steals, ends, expiry and crashes; threads.
 
-The stores keep their memory over a crash, and complete at once: a crash loses what was never
-granted, and nothing else of what they can keep.
+Every call of a store has completed before the next step: a crash loses what was never granted, and
+nothing else of what the store can keep. Over memory that outlives the crash, and over the JSON file
+and the Delta root that a killed process leaves.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -23,15 +27,30 @@ from broker_shim.links import (
     LinkEndpoint,
     LinkKey,
     LinkRegistry,
+    LinkStore,
     LinkTerms,
+    MemoryUnsettledStore,
     Place,
     Role,
     Source,
     Target,
     Terminus,
+    UnsettledStore,
 )
 from broker_shim.links.proof import Answers
-from tests.links import KeptDeliveries, KeptLinks, receiver, sender, terms
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.json_links import JsonLinkStore
+from broker_shim.store.links import link_stores_of
+from tests.links import (
+    KeptDeliveries,
+    KeptLinks,
+    PromptDeliveries,
+    PromptLinks,
+    receiver,
+    sender,
+    terms,
+)
+from tests.stores import DELTA_CONFIG
 
 KEYS = st.sampled_from([sender("a"), sender("b"), receiver("a"), sender("a", "d")])
 PLACES = st.sampled_from([Place(connection, session) for connection in "xy" for session in (1, 2)])
@@ -62,15 +81,22 @@ class Known:
 class LinksMachine(RuleBasedStateMachine):
     """The model: key → what is known; each rule says by itself what has to become of it."""
 
+    highest = 2
+
     def __init__(self) -> None:
         super().__init__()
-        self.links: dict[LinkKey, LinkTerms] = {}
-        self.deliveries: dict[LinkKey, Any] = {}
+        self.links_kept: dict[LinkKey, LinkTerms] = {}
+        self.deliveries_kept: dict[LinkKey, Any] = {}
         self.now_ms = 0
         self.model: dict[LinkKey, Known] = {}
         self.endpoints: dict[LinkKey, LinkEndpoint] = {}
         self.stale: list[LinkEndpoint] = []
-        self.registry = LinkRegistry(KeptLinks(self.links), KeptDeliveries(self.deliveries))
+        self.links, self.unsettled = self.open()
+        self.registry = LinkRegistry(self.links, self.unsettled)
+
+    def open(self) -> tuple[LinkStore, UnsettledStore]:
+        """The stores; a second time, as a killed process left them."""
+        return KeptLinks(self.links_kept), KeptDeliveries(self.deliveries_kept)
 
     def ended(self, key: LinkKey, rank: int) -> bool:
         """Let the model's time run; True if that terminus is over."""
@@ -118,6 +144,7 @@ class LinksMachine(RuleBasedStateMachine):
         known = self.model.get(key)
         if known is None or not known.is_attached:
             return
+        durability = min(durability, self.highest)
         known.terms = terms(key.role, durability, policy, timeout_s)
         if durability < 2:
             known.tags.clear()
@@ -205,7 +232,8 @@ class LinksMachine(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """Nothing is closed; a new registry knows what the stores keep."""
-        self.registry = LinkRegistry(KeptLinks(self.links), KeptDeliveries(self.deliveries))
+        self.links, self.unsettled = self.open()
+        self.registry = LinkRegistry(self.links, self.unsettled)
         kept = {
             key: known
             for key, known in self.model.items()
@@ -243,12 +271,67 @@ class LinksMachine(RuleBasedStateMachine):
             for key, known in self.model.items()
             if known.terms is not None and known.terms.durability > 0
         }
-        assert self.links == durable
+        assert self.links.recover() == durable
         tags = {key: known.tags for key, known in self.model.items() if known.tags}
-        assert {key: set(states) for key, states in self.deliveries.items()} == tags
+        unsettled = self.unsettled.recover()
+        assert {key: set(states) for key, states in unsettled.items()} == tags
+
+
+class OnDiskMachine(LinksMachine):
+    """The same over files: a crash is an image of them, taken while they are open."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.crashes = 0
+        self.opened: JsonLinkStore | DeltaMessageStore | None = None
+        super().__init__()
+
+    def image(self) -> Path:
+        """The folder to open: a copy of what is on disk now."""
+        before, self.crashes = self.folder / str(self.crashes), self.crashes + 1
+        image = self.folder / str(self.crashes)
+        if self.opened is None:
+            image.mkdir()
+        else:
+            shutil.copytree(before, image)
+            self.opened.close()
+        return image
+
+    def teardown(self) -> None:
+        """Let go of the files."""
+        assert self.opened is not None
+        self.opened.close()
+        shutil.rmtree(self.folder)
+
+
+class JsonLinksMachine(OnDiskMachine):
+    """Over the JSON file, which keeps termini and no delivery."""
+
+    highest = 1
+
+    def open(self) -> tuple[LinkStore, UnsettledStore]:
+        """See `LinksMachine`."""
+        self.opened = JsonLinkStore(self.image() / "links.json")
+        return PromptLinks(self.opened), MemoryUnsettledStore()
+
+
+class DeltaLinksMachine(OnDiskMachine):
+    """Over the log of a Delta message store."""
+
+    def open(self) -> tuple[LinkStore, UnsettledStore]:
+        """See `LinksMachine`; no Delta commit is under way while the image is taken."""
+        config = replace(DELTA_CONFIG, commit_interval_ms=3_600_000)
+        self.opened = DeltaMessageStore(self.image() / "root", config)
+        links, unsettled = link_stores_of(self.opened)
+        return PromptLinks(links), PromptDeliveries(unsettled)
 
 
 TestLinks = LinksMachine.TestCase
+TestJsonLinks = JsonLinksMachine.TestCase
+TestDeltaLinks = DeltaLinksMachine.TestCase
+TestDeltaLinks.settings = settings(
+    max_examples=settings().max_examples // 15, stateful_step_count=30
+)
 
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

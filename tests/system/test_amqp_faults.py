@@ -95,6 +95,9 @@ def test_an_address_that_others_reach_is_refused(host: str) -> None:
         (["--memory", "--bind", "amq.topic"], "EXCHANGE:KEY:QUEUE"),
         (["--memory", "--config", "no-such-file"], "no-such-file"),
         ([], "--memory"),
+        (["--memory", "root"], "one of"),
+        (["--configuration", "folder", "root"], "one of"),
+        (["--configuration", "/dev/null/folder"], "/dev/null/folder"),
     ],
 )
 def test_a_wrong_call_says_in_one_line_what_to_do(arguments: list[str], said: str) -> None:
@@ -112,6 +115,25 @@ def test_wiring_that_cannot_be_is_refused_at_start(arguments: list[str]) -> None
     assert result.returncode == 1
     assert "sparkstore serve: InvalidRequest" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_links_of_a_newer_version_end_the_start_and_stay_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "links.json"
+    file.write_text('{"format": "sparkstore links", "version": 99}')
+    result = run("--configuration", str(tmp_path))
+    assert result.returncode == 1
+    assert "install a newer" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert file.read_text() == '{"format": "sparkstore links", "version": 99}'
+
+
+def test_a_folder_of_configuration_is_one_brokers(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    start_broker("--configuration", str(tmp_path))
+    result = run("--configuration", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert result.returncode == 75
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_port_that_is_taken_is_one_clear_line(broker: BrokerProcess) -> None:

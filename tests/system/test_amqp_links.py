@@ -101,6 +101,31 @@ def test_a_link_with_an_end_is_not_there_after_a_restart(
     assert "recovered 0 messages on 0 queues, 0 links" in broker.log
 
 
+def test_a_broker_that_keeps_configuration_brings_links_back_and_no_message(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    folder = tmp_path / "wiring"
+    arguments = ("--multicast=news", "--configuration", str(folder))
+    broker = start_broker(*arguments)
+    source = subscribe(connect(broker)).link.remote_source
+    assert source.durability == Terminus.CONFIGURATION
+    assert source.expiry_policy == Terminus.EXPIRE_NEVER
+    send(broker.url, "news", durable("lost"))
+    broker.kill()
+    assert {"wiring.json", "links.json"} <= {file.name for file in folder.iterdir()}
+    broker = start_broker(*arguments)
+    send(broker.url, "news", durable("came meanwhile"))
+    connection = connect(broker)
+    receiver = subscribe(connection)
+    assert bodies(receiver, 1) == ["came meanwhile"]
+    receiver.close()
+    connection.close()
+    assert broker.terminate() == 0
+    broker = start_broker(*arguments)
+    assert broker.terminate() == 0
+    assert "recovered 0 messages on 0 queues, 0 links" in broker.log
+
+
 def test_a_broker_that_keeps_nothing_grants_nothing(broker: BrokerProcess) -> None:
     connection = connect(broker)
     assert subscribe(connection, "q").link.remote_source.durability == Terminus.NONDURABLE

@@ -18,6 +18,7 @@ from broker_shim.embedded import serve
 from broker_shim.embedded.bind_address import parse_listen
 from broker_shim.embedded.entrance import Entrance
 from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.embedded.stores import stores_of
 from broker_shim.errors import Fenced, StoreError, Unavailable
 from broker_shim.security.guard import Guard
 from broker_shim.security.settings import SecuritySettings
@@ -88,7 +89,7 @@ def run(
         thread.start()
         settings = BrokerSettings(probe_interval_s=0.01)
         entrance = Entrance(parse_listen("127.0.0.1:0"), Guard(SecuritySettings()))
-        code = serve.serve(store, settings, entrance, OPTIONS)
+        code = serve.serve(stores_of(store), settings, entrance, OPTIONS)
         thread.join(TIMEOUT_S)
         if failures:
             raise failures[0]
