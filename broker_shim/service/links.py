@@ -16,16 +16,25 @@ from sparkstore.records import Kind, Record
 def holder_of(ledger: Ledger, prefix: str, record: Record) -> str:
     """Who a holder is among all members: one of that member, so its name goes before.
 
-    But a link that is kept with its deliveries is one and the same wherever it comes back. What it
-    acquired as such it still has as such when it was closed.
+    But a link that is kept with its deliveries is one and the same wherever it comes back. To the
+    member both are one holder: what it acquired before the link was kept, or while it was, it still
+    has as what it was then.
     """
     holder = record.holder or ""
-    if ledger.is_resumable(holder):
-        return holder
-    queue = ledger.state.queues.get(record.queue or "")
-    entry = None if queue is None else queue.entries.get(record.message_id or 0)
-    is_links = holder.startswith("[") and entry is not None and entry.acquired_by == holder
-    return holder if is_links else prefix + holder
+    now = _held_by(ledger, record)
+    if now == prefix + holder or (now == holder and holder.startswith("[")):
+        return now
+    return holder if ledger.is_resumable(holder) else prefix + holder
+
+
+def _held_by(ledger: Ledger, record: Record) -> str | None:
+    """Who holds the entry that a record is about, as an open transaction that claims it has it."""
+    place = (record.queue or "", record.message_id or 0)
+    if (claimant := ledger.claims.get(place)) is not None:
+        return claimant.claims[place]
+    queue = ledger.state.queues.get(place[0])
+    entry = None if queue is None else queue.entries.get(place[1])
+    return None if entry is None else entry.acquired_by
 
 
 def link_steps(ledger: Ledger, record: Record) -> list[Step]:

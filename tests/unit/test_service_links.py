@@ -10,9 +10,10 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.arrivals import check_record, record_of
 from broker_shim.service.links import holder_of, link_steps
+from broker_shim.store import transactions
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.ledger import Ledger
-from broker_shim.store.transaction import Step
+from broker_shim.store.transaction import Step, Transaction
 from sparkstore.fold import State
 from sparkstore.link_records import LinkKey, link_text
 from sparkstore.records import Kind, Record
@@ -82,3 +83,23 @@ def test_a_link_has_what_it_acquired_under_its_own_name_until_the_end(ledger: Le
     assert holder_of(ledger, "m/", acquire._replace(kind=Kind.RELEASED)) == LINK
     other = acquire._replace(message_id=message.message_id + 1)
     assert holder_of(ledger, "m/", other) == f"m/{LINK}"
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_what_was_acquired_before_the_link_was_kept_is_let_go_by_it(
+    ledger: Ledger, is_claimed: bool
+) -> None:
+    say(ledger, Record(Kind.DETACHED, 0, holder=LINK, detail='{"closed": true}'))
+    ledger.apply(ledger.create(Queue("q")), 3)
+    message, steps = ledger.message(MessageHeader(), b"")
+    ledger.apply([*steps, ledger.enqueue(message, "q")], 4)
+    acquire = Record(Kind.ACQUIRED, 0, "q", message.message_id, LINK)
+    before = holder_of(ledger, "m/", acquire)
+    assert before == f"m/{LINK}"
+    if is_claimed:
+        transactions.acquire(ledger, Transaction(1, ledger), message.message_id, "q", before)
+    else:
+        ledger.apply([ledger.acquire(message.message_id, "q", before)], 6)
+    say(ledger, Record(Kind.ATTACHED, 0, holder=LINK, detail=DETAIL))
+    assert holder_of(ledger, "m/", acquire._replace(kind=Kind.RELEASED)) == before
+    assert holder_of(ledger, "n/", acquire._replace(kind=Kind.RELEASED)) == LINK
