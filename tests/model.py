@@ -37,9 +37,12 @@ class ModelEntry:
     failed: int = 0
 
 
-@dataclass
+@dataclass(eq=False)
 class ModelTransaction:
-    """An open transaction: the entries as it sees them (None: it took them), and what it adds."""
+    """An open transaction: the entries as it sees them (None: it took them), and what it adds.
+
+    Two that did the same are two all the same.
+    """
 
     sees: dict[Place, ModelEntry | None] = field(default_factory=dict)
     adds: list[Place] = field(default_factory=list)
