@@ -1,7 +1,7 @@
 """How long properties are searched, and how Java compiles.
 
-`local` is bounded and tries something else each time; `ci` is `local` with the same tries each time,
-so that a submission is judged by its own change; `soak` takes as long as it takes.
+`local` is bounded and tries something else each time; `ci` is `local` with the same tries each
+time, so that a submission is judged by its own change; `soak` takes as long as it takes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 if os.environ.get("SPARKSTORE_SPARK") != "shipped":
-    # A job on a few rows ends before what Java compiles well has paid for itself: a third less time.
+    # A job on few rows ends before code that Java compiled well pays: a third less time.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
