@@ -25,7 +25,6 @@ from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.embedded.stores import Stores, open_stores
 from broker_shim.errors import InvalidRequest, Locked, StoreError
-from broker_shim.links import LinkRegistry
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
 from sparkstore.config import StoreConfig
@@ -101,9 +100,8 @@ def serve(
         listener.end()
 
     entrance.guard.counts = metrics = Metrics()
-    store, registry = stores.messages, LinkRegistry(*stores.link_stores)
-    calls = StoreCalls(store, inbox, fatal)
-    broker = Broker(calls, settings, metrics, loop.later, registry)
+    calls = StoreCalls(store := stores.messages, inbox, fatal)
+    broker = Broker(calls, settings, metrics, loop.later, stores.registry())
     try:
         listening = listening_socket(entrance.address)
         recover(store, broker)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.links import MemoryUnsettledStore
+from broker_shim.links import LinkRegistry, MemoryUnsettledStore
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.links import LinkStores, link_stores_of
 from sparkstore.config import StoreConfig
@@ -25,6 +25,10 @@ class Stores(NamedTuple):
 
     messages: MessageStore
     link_stores: LinkStores
+
+    def registry(self) -> LinkRegistry:
+        """The links that are kept there, not recovered yet."""
+        return LinkRegistry(*self.link_stores)
 
     def close(self) -> None:
         """Make what was told durable, let go of everything; may be called twice.

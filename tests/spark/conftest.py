@@ -25,10 +25,12 @@ SHORT_QUERIES = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.stats.skipping": "false",
 }
-"""Plans here are long and rows few: to compile them and to plan them stage by stage takes most of
-the time. Tests of the commands as processes, the notebook's and the demo's have neither set, and
-`make test-all` runs everything as Spark is shipped (SPARKSTORE_SPARK=shipped)."""
+"""Plans here are long and rows few: to compile them, to plan them stage by stage and to ask which
+files may be skipped takes most of the time. Tests of the commands as processes, the notebook's and
+the demo's set none of these, and `make test-all` runs everything as Spark is shipped
+(SPARKSTORE_SPARK=shipped)."""
 
 
 @pytest.fixture(scope="session")

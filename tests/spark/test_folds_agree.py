@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
@@ -18,7 +16,7 @@ from sparkstore.compact_plan import Limits
 from sparkstore.root import Root, open_or_create_root
 from tests.histories import Layers, fold_rows
 from tests.history_builder import STEPS, build_history
-from tests.spark.killing import KILLS, Stopped, stop_at
+from tests.spark.killing import Stopped, stop_at
 from tests.spark.links import expected_links, stored_links, viewed_links
 from tests.spark.support import (
     assert_views_are,
@@ -30,8 +28,6 @@ from tests.spark.support import (
     viewed,
 )
 from tests.strategies import layers
-
-T = TypeVar("T")
 
 
 def _drawn(seed: int, state_part: float, history_part: float, steps: int = 150) -> Layers:
@@ -52,11 +48,6 @@ SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak" or "SPARKSTORE_SOAK" in os
 """An example takes half a minute: without soak, only those that are named run."""
 
 
-def _unless_bounded(decorate: Callable[[T], T]) -> Callable[[T], T]:
-    """CI has time for one example."""
-    return decorate if KILLS > 1 else lambda test: test
-
-
 @settings(
     max_examples=50,
     deadline=None,
@@ -64,9 +55,10 @@ def _unless_bounded(decorate: Callable[[T], T]) -> Callable[[T], T]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @example(_drawn(1, 0.4, 0.7))
-@_unless_bounded(example(_drawn(2, 0.0, 0.5)))
+@example(_drawn(2, 0.0, 0.5))
 @given(layers(max_steps=200))
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_state_at_any_position_and_a_tail_equal_the_oracle(
     spark: SparkSession, found: Layers
 ) -> None:
