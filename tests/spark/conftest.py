@@ -49,6 +49,17 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def skipping(spark: SparkSession) -> Iterator[None]:
+    """Delta skips files by their statistics, as shipped."""
+    name = "spark.databricks.delta.stats.skipping"
+    before = spark.conf.get(name, "true")
+    spark.conf.set(name, "true")
+    yield
+    assert before is not None
+    spark.conf.set(name, before)
+
+
+@pytest.fixture
 def root(tmp_path: Path) -> Root:
     """An empty root in a folder whose name is not SQL."""
     return open_or_create_root(tmp_path / "ro`ot 'n' ü")

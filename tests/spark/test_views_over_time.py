@@ -110,6 +110,7 @@ def test_rows_of_a_fenced_writer_are_in_no_view_and_in_no_history(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("skipping")
 def test_history_that_was_folded_is_not_opened(spark: SparkSession, root: Root) -> None:
     end = journal(root, [*START, _put(1)])
     compact.run(spark, root)
