@@ -50,6 +50,7 @@ from tests.links import (
     sender,
     terms,
 )
+from tests.logs import image_of
 from tests.stores import DELTA_CONFIG
 
 KEYS = st.sampled_from([sender("a"), sender("b"), receiver("a"), sender("a", "d")])
@@ -293,7 +294,7 @@ class OnDiskMachine(LinksMachine):
         if self.opened is None:
             image.mkdir()
         else:
-            shutil.copytree(before, image)
+            image_of(before, image)
             self.opened.close()
         return image
 
