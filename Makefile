@@ -8,7 +8,7 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    bench-jobs bench-messages bench-amqp bench-brokerj soak wheel check-schedules lock clean
+    bench-jobs bench-messages bench-amqp bench-brokerj mutants soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ soak: setup  ## kill -9 at random points, hundreds of times; ten minutes of near
 	@$(BIN)/python -m tests.benchmarks.fuzz_amqp 600
 	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_killed_jobs.py \
 	    tests/spark/test_replicate_killed.py tests/spark/test_reconcile_killed.py
+
+mutants: setup  ## faults put into the code, one at a time: a test must notice each (FAULTS=...)
+	@$(BIN)/python -m tests.mutants $(FAULTS)
 
 wheel: $(SETUP)  ## dist/*.whl: the packages, SQL, the jobs and their schedules
 	@rm -rf build/lib build/bdist.*  # else modules that are gone would be in it

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import subprocess
+import tokenize
 from functools import cache
 from pathlib import Path
 
@@ -46,3 +48,30 @@ def line_count_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef) -
         assert docstring.end_lineno is not None
         lines -= docstring.end_lineno - docstring.lineno + 1
     return lines
+
+
+_NOT_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
+
+
+def code_line_count(text: str) -> int:
+    """Lines of a module that hold code: docstrings, comments and blank lines do not count."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NOT_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ) and ast.get_docstring(node, clean=False):
+            docstring = node.body[0]
+            assert docstring.end_lineno is not None
+            lines -= set(range(docstring.lineno, docstring.end_lineno + 1))
+    return len(lines)

@@ -1,4 +1,4 @@
-"""Modules and functions stay small (STYLE, the eight things, 4)."""
+"""Modules and functions stay small: docstrings and comments may grow, code may not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 
 from tests.architecture.source import (
     TOP,
+    code_line_count,
     line_count_without_docstring,
     modules,
     tracked_files,
@@ -16,11 +17,17 @@ MAX_MODULE_LINES = 300
 MAX_FUNCTION_LINES = 40
 
 
-def test_a_module_has_at_most_300_lines() -> None:
+def test_a_module_has_at_most_300_lines_of_code() -> None:
     # Not those of tests: one interface has one contract file (STYLE 2, 21), however long.
     written = (path for path in modules() if path.parts[0] != "tests")
-    lengths = {str(path): len((TOP / path).read_text().splitlines()) for path in written}
+    lengths = {str(path): code_line_count((TOP / path).read_text()) for path in written}
     assert {path: n for path, n in lengths.items() if n > MAX_MODULE_LINES} == {}
+
+
+def test_docstrings_comments_and_blank_lines_are_no_lines_of_code() -> None:
+    lines = ['"""One.', "", 'Two."""', "# Why.", 'x = """a', 'b"""', "", "def f():"]
+    lines += ['    """Three."""', "    return 1  # because"]
+    assert code_line_count("\n".join(lines)) == 4
 
 
 def test_a_file_of_another_language_has_at_most_300_lines() -> None:
