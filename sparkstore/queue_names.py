@@ -18,6 +18,10 @@ from collections.abc import Collection
 from sparkstore.errors import InvalidRequest
 
 SEPARATOR = "::"
+TEMPORARY = "temporary"
+"""The address of the queues that clients have the broker name, in permissions."""
+TEMPORARY_PREFIX = TEMPORARY + "-"
+"""Of the names that the broker gives."""
 _SHOWN_CHARACTERS = 60
 
 
@@ -67,6 +71,16 @@ def parts_of(name: str) -> tuple[str, str]:
     except InvalidRequest:
         return name, name
     return (name, name) if parts is None or parts[0] == parts[1] else parts
+
+
+def is_reserved(name: str) -> bool:
+    """True for a queue that a client or the settings may not name, but the broker alone.
+
+    `temporary`, and what begins with `temporary-`, alone or on either side of `::`. Permissions
+    speak of the queues that the broker names as of `temporary`; and could anybody make
+    `temporary::orders`, what others send to the plain name `orders` would go there.
+    """
+    return any(part == TEMPORARY or part.startswith(TEMPORARY_PREFIX) for part in parts_of(name))
 
 
 def find(text: str, names: Collection[str]) -> str:

@@ -23,8 +23,7 @@ from broker_shim.addressing.bindings import AddressManager, Ambiguous, Binding, 
 from broker_shim.addressing.fqqn import key_of
 from broker_shim.addressing.topics import too_long
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.permissions import TEMPORARY_PREFIX
-from sparkstore.queue_names import SEPARATOR, canonical, shown
+from sparkstore.queue_names import SEPARATOR, TEMPORARY, canonical, is_reserved, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,8 @@ def _named(
         return QueueNode(found.name)
     if isinstance(found, Ambiguous):
         return AmbiguousNode(found)
-    if SEPARATOR not in address and routing_of(address) is Routing.MULTICAST:
+    is_address = SEPARATOR not in address and not is_reserved(address)
+    if is_address and routing_of(address) is Routing.MULTICAST:
         return AddressNode(address)
     return QueueNode(canonical(address))
 
@@ -144,13 +144,12 @@ def refusal_to_create(queue: str, exchanges: Container[str] = ()) -> str | None:
     """Why a queue of this name is not created on demand; None if it may be.
 
     `amq.` is kept for the broker's own names, so that a misspelt exchange is an error and not a
-    queue; and a queue on an exchange's name would look as if it were bound to it. `temporary-` is
-    kept, too, on both sides of `::`: who may have the broker name a queue could else make one of
-    any short name, and get what others send to that name.
+    queue; and a queue on an exchange's name would look as if it were bound to it. `temporary`
+    is kept, too (`is_reserved`).
     """
-    address, name = key_of(queue)
-    if address.startswith(TEMPORARY_PREFIX) or name.startswith(TEMPORARY_PREFIX):
-        return f"{shown(queue)} does not exist, and names with {TEMPORARY_PREFIX} are the broker's"
+    address = key_of(queue).address
+    if is_reserved(queue):
+        return f"{shown(queue)} does not exist, and names with {TEMPORARY!r} are the broker's"
     if address.startswith("amq."):
         return f"{shown(queue)} does not exist, and names with amq. are not created on demand"
     if address in exchanges and address != queue:

@@ -15,8 +15,8 @@ from broker_shim.embedded.address import (
 from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.embedded.owners import shared
 from broker_shim.embedded.subscriptions import PREFIX as SUBSCRIPTION
-from broker_shim.security.permissions import TEMPORARY, TEMPORARY_PREFIX, Act, Place
-from sparkstore.queue_names import shown
+from broker_shim.security.permissions import Act, Place
+from sparkstore.queue_names import TEMPORARY, TEMPORARY_PREFIX, shown
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -30,7 +30,9 @@ def place_of(node: Node) -> Place | None:
     match node:
         case QueueNode(queue):
             key = key_of(queue)
-            return Place(TEMPORARY if _is_temporary(queue) else key.address, key.queue)
+            if _is_temporary(queue):
+                return Place(TEMPORARY, key.queue, is_named_by_broker=True)
+            return Place(key.address, key.queue)
         case AddressNode(address):
             return Place(address)
         case ExchangeNode(exchange, _):

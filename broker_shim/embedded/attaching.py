@@ -25,7 +25,7 @@ from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
-from broker_shim.security.permissions import TEMPORARY_PREFIX
+from sparkstore.queue_names import TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection

@@ -16,7 +16,8 @@ refused; rules only allow, so their order means nothing.
 
 `address` is a pattern of words (`*` one, `#` any number) that an address or an exchange's name is
 held against; with `::` the second half is one for the queue on it. Queues that a client has the
-broker name (dynamic ones, for answers) are on the address `temporary`.
+broker name (dynamic ones, for answers) are on the address `temporary`, and nothing else is: a rule
+for that word is for them alone, and what a client named so, if an older version let it, has none.
 """
 
 from __future__ import annotations
@@ -29,11 +30,7 @@ from typing import Any, NamedTuple
 from broker_shim.addressing.topics import TopicBindings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.users import ANONYMOUS, EVERYBODY, ROLE_PREFIX, check_name
-from sparkstore.queue_names import SEPARATOR
-
-TEMPORARY = "temporary"
-TEMPORARY_PREFIX = TEMPORARY + "-"
-"""Of the names that the broker gives; no client may give one like it."""
+from sparkstore.queue_names import SEPARATOR, TEMPORARY
 
 
 class Act(StrEnum):
@@ -46,10 +43,17 @@ class Act(StrEnum):
 
 
 class Place(NamedTuple):
-    """Where: an address or an exchange, and a queue on it if one is meant."""
+    """Where: an address or an exchange, and a queue on it if one is meant.
+
+    Attributes:
+        address: Of the queue, or the exchange's name; `temporary` for one that the broker named.
+        queue: On that address; None: any.
+        is_named_by_broker: A queue that a client had the broker name.
+    """
 
     address: str
     queue: str | None = None
+    is_named_by_broker: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +99,12 @@ class Permissions:
         self._rules = tuple(rules)
         self._addresses, self._queues = TopicBindings(), TopicBindings()
         self._for_any_queue: set[str] = set()
+        self._for_replies: set[str] = set()
         for number, rule in enumerate(self._rules):
             address, separator, queue = rule.address.partition(SEPARATOR)
             self._addresses.bind(address, str(number))
+            if address == TEMPORARY:
+                self._for_replies.add(str(number))
             if separator:
                 self._queues.bind(queue, str(number))
             else:
@@ -112,6 +119,8 @@ class Permissions:
         if not self:
             return True
         fitting = self._addresses.route(place.address)
+        if not place.is_named_by_broker:
+            fitting = fitting - self._for_replies
         named = set() if place.queue is None else self._queues.route(place.queue)
         return any(
             not rule.allow.isdisjoint({act, Act.ADMIN}) and principal.is_one_of(rule.who)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from proton import Message
 
+from broker_shim.addressing.bindings import Routing
 from broker_shim.amqp_1_0.composites import (
     Accepted,
     Coordinator,
@@ -20,7 +21,7 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.access import Access
-from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.embedded.store_puts import STAGED_BYTES
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.permissions import rule_of
@@ -63,7 +64,18 @@ def refusal(client: Client, **fields: Any) -> str | None:
     return str(detached[0][0].error.condition) if detached else None
 
 
-@pytest.mark.parametrize("address", ["temporary-x::orders.eu", "temporary-x", "temporary-"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "temporary-x::orders.eu",
+        "temporary-x",
+        "temporary-",
+        "temporary::orders.eu",
+        "temporary::temporary",
+        "temporary",
+        "orders.eu::temporary",
+    ],
+)
 def test_who_may_have_temporary_queues_takes_no_name_from_others(
     house: House, user: User, address: str
 ) -> None:
@@ -74,12 +86,22 @@ def test_who_may_have_temporary_queues_takes_no_name_from_others(
     assert set(house.broker.queues) == {"orders.eu"}
 
 
+@pytest.mark.parametrize("name", ["temporary-x::old", "temporary::old", "temporary"])
 def test_what_is_on_an_address_like_a_temporary_one_is_not_judged_as_temporary(
-    house: House, user: User
+    house: House, user: User, name: str
 ) -> None:
     """A root may have such a queue: an older version made it on demand."""
-    house.broker.destinations.addresses.add("temporary-x::old")
-    assert refusal(user("mallory"), source=Source("temporary-x::old")) == UNAUTHORIZED
+    house.broker.create_queue(Queue(name), lambda _error: None)
+    house.run()
+    assert refusal(user("mallory"), source=Source(name)) == UNAUTHORIZED
+    assert refusal(user("mallory"), target=Target(name), is_receiver=False) == UNAUTHORIZED
+    assert refusal(user("root"), source=Source(name)) is None
+
+
+def test_a_multicast_pattern_makes_no_topic_of_the_reserved_word(tmp_path: Path) -> None:
+    settings = BrokerSettings(addresses=(AddressSettings("#", Routing.MULTICAST),))
+    house = House(Place("memory", tmp_path), settings)
+    assert refusal(Client(house), source=Source("temporary")) == NOT_FOUND
 
 
 def reply_queue(client: Client, handle: int = 0, *, is_receiver: bool = True, **fields: Any) -> str:

@@ -121,7 +121,9 @@ def test_names_of_the_brokers_own_and_of_exchanges_are_not_created_on_demand() -
     assert "amq." in (refusal_to_create("amq.topic::q") or "")
     for name in ("temporary-x", "temporary-x::orders.eu", "orders::temporary-x"):
         assert "the broker's" in (refusal_to_create(name) or "")
-    assert refusal_to_create("temporary") is None
+    for name in ("temporary", "temporary::orders.eu", "orders::temporary"):
+        assert "the broker's" in (refusal_to_create(name) or "")
+    assert refusal_to_create("temporary.x::temporaryx") is None
     assert "is an exchange" in (refusal_to_create("x::q", {"x"}) or "")
 
 
