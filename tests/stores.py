@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest, Unavailable
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service.listening import Door, listen_on_path
 from broker_shim.service.service import Service
 from broker_shim.store.delta import DeltaMessageStore
@@ -102,15 +104,73 @@ class RecordingSink(MemorySink):
 class RecordedMessageStore(LocalMessageStore):
     """A `MessageStore` of tier 2 over `log`; opening another over the same list is a restart."""
 
+    sink_of: type[RecordingSink] = RecordingSink
+
     def __init__(
         self, log: list[bytes], durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
     ) -> None:
         state = fold.State()
         for position, record in enumerate(read(log), 1):
             fold.apply(state, position, record)
-        self.sink = RecordingSink(log)
+        self.sink = self.sink_of(log)
         self.ledger = Ledger(state, durability, lambda: 0)
         super().__init__(self.ledger, self.sink, MAX_MESSAGE_BYTES)
+
+
+class HeldSink(RecordingSink):
+    """While `is_holding` no completion fires before `tell`: as over storage that takes its time.
+
+    Attributes:
+        held: What is owed, in the order of the calls: the completion, and how it would end.
+    """
+
+    def __init__(self, log: list[bytes]) -> None:
+        super().__init__(log)
+        self.is_holding = False
+        self.held: deque[tuple[OnComplete, StoreError | None]] = deque()
+
+    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
+        """Take them; what was taken is told later."""
+        return super().append(records, self._held(on_complete, None))
+
+    def finish(self, on_complete: OnComplete, error: StoreError | None) -> None:
+        """Also a refusal is told in its turn."""
+        super().finish(self._held(on_complete, error), error)
+
+    def flush(self, on_complete: OnComplete) -> None:
+        """As the others."""
+        super().flush(self._held(on_complete, None))
+
+    def tell(self, error: StoreError | None = None) -> None:
+        """Fire the oldest that is held; with `error`, its records may or may not be durable."""
+        on_complete, own = self.held.popleft()
+        super().finish(on_complete, error or own)
+
+    def wait(self) -> None:
+        """Until every completion that is not held has fired."""
+        fired = threading.Event()
+        super().finish(lambda _error: fired.set(), None)
+        assert fired.wait(TIMEOUT_S)
+
+    def _held(self, on_complete: OnComplete, error: StoreError | None) -> OnComplete:
+        if not self.is_holding:
+            return on_complete
+        self.held.append((on_complete, error))
+        return lambda _error: None
+
+
+class HeldMessageStore(RecordedMessageStore):
+    """The fake of tier 2 whose completions a test fires: what is told before is told wrongly."""
+
+    sink: HeldSink
+    sink_of = HeldSink
+
+    def wait(self) -> None:
+        """Until every completion that is not held has fired, and every load has been answered."""
+        self.sink.wait()
+        loaded = threading.Event()
+        self.prefetch([0], lambda _id, _found: loaded.set())  # no message has this id
+        assert loaded.wait(TIMEOUT_S)
 
 
 def read(log: list[bytes]) -> list[Record]:
@@ -131,6 +191,11 @@ def open_json(folder: Path, _log: list[bytes]) -> MessageStore:
 def open_recorded(_folder: Path, log: list[bytes]) -> MessageStore:
     """Tier 2 without Delta."""
     return RecordedMessageStore(log)
+
+
+def open_held(_folder: Path, log: list[bytes]) -> MessageStore:
+    """Tier 2 without Delta, whose completions can be held back: here they are not."""
+    return HeldMessageStore(log)
 
 
 def open_delta(folder: Path, _log: list[bytes]) -> MessageStore:
@@ -170,6 +235,7 @@ OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
     "memory": open_memory,
     "json": open_json,
     "recorded": open_recorded,
+    "held": open_held,
     "delta": open_delta,
     "remote": open_remote,
 }

@@ -98,7 +98,12 @@ def noticed(fault: Fault, checkout: Path) -> bool:
 
 
 def _copy(target: Path) -> None:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=TOP, capture_output=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=TOP,
+        capture_output=True,
+        check=True,
+    )
     for name in listed.stdout.decode().split("\0"):
         if name and (TOP / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)

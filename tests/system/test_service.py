@@ -42,6 +42,44 @@ def member(service: Served) -> Iterator[RawMember]:
         yield there
 
 
+HOLDER = "c/l"
+EXCHANGE = '{"durability": 2, "arguments": {}, "type": "topic"}'
+KEPT_LINK = '["c","l","receiver"]'
+LINK_DETAIL = '{"durability": 2, "source": null, "target": null, "version": 1}'
+ASKED = {
+    "create": create("other"),
+    "destroy": Record(Kind.DESTROYED, 0, "q"),
+    "bind": Record(Kind.BOUND, 0, "q", exchange="amq.topic", binding_key="#", detail="{}"),
+    "enqueue": enqueue(3),
+    "acquire": Record(Kind.ACQUIRED, 0, "q", 1, HOLDER),
+    "release": Record(Kind.RELEASED, 0, "q", 2, HOLDER),
+    "dequeue": Record(Kind.DEQUEUED, 0, "q", 2, HOLDER),
+    "configure": Record(Kind.CONFIGURED, 0, exchange="a", binding_key="b", detail="{}"),
+    "attach": Record(Kind.ATTACHED, 0, holder=KEPT_LINK, detail=LINK_DETAIL),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_nothing_is_told_before_it_is_on_disk(
+    member: RawMember, asked: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The read is decided after the request, and its answer goes the same way: it comes first."""
+    assert member.ask(2, Record(Kind.CREATED, 0, exchange="amq.topic", detail=EXCHANGE)) == []
+    assert member.ask(3, enqueue(1), enqueue(2)) == []
+    assert member.ask(5, Record(Kind.ACQUIRED, 0, "q", 2, HOLDER)) == []
+    pwritev, goes_on = os.pwritev, threading.Event()
+
+    def slow(*args: Any) -> int:
+        assert goes_on.wait(30)
+        return pwritev(*args)
+
+    monkeypatch.setattr(os, "pwritev", slow)
+    member.say(wire.DO, 6, (asked,))
+    member.read(wire.HEADERS, [1])
+    goes_on.set()
+    assert member.until_done(6) == []
+
+
 def goodbye_of(member: RawMember) -> tuple[str, str]:
     """The service's last words, after whatever it said before."""
     while (frame := member.hears()) is not None:
