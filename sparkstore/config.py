@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sparkstore.errors import InvalidRequest
+from sparkstore.settings_file import read_section, told_of
 
 _MIB = 1 << 20
 
@@ -86,21 +85,5 @@ def read_config(path: Path) -> StoreConfig:
     Raises:
         InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
     """
-    try:
-        content: Any = tomllib.loads(path.read_text()).get("store", {})
-    except (OSError, ValueError) as reason:
-        message = f"settings {path}: {reason}"
-        raise InvalidRequest(message) from reason
-    if not isinstance(content, dict):
-        message = f"settings {path}: store must be a table"
-        raise InvalidRequest(message)
-    defaults = StoreConfig()
-    types = {field.name: type(getattr(defaults, field.name)) for field in fields(StoreConfig)}
-    for name, value in content.items():
-        if name not in types:
-            message = f"settings {path}: unknown setting {name!r}"
-            raise InvalidRequest(message)
-        if type(value) is not types[name] and not (types[name] is float and type(value) is int):
-            message = f"settings {path}: {name} must be {types[name].__name__}"
-            raise InvalidRequest(message)
-    return StoreConfig(**content)
+    with told_of(path):
+        return StoreConfig(**read_section(path, "store", StoreConfig()))

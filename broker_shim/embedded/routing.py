@@ -70,6 +70,7 @@ _KINDS: dict[str, type[DirectBindings | FanoutBindings | TopicBindings]] = {
     "fanout": FanoutBindings,
     "topic": TopicBindings,
 }
+EXCHANGE_TYPES = tuple(_KINDS)
 
 
 class Router:

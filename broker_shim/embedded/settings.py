@@ -13,18 +13,19 @@ A queue is named `address::queue`, or by a plain name: then its address has that
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from broker_shim.addressing.bindings import Routing
 from broker_shim.durability import TerminusDurability
+from broker_shim.embedded.routing import EXCHANGE_TYPES
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import BindingKey, Exchange, Queue
-from sparkstore.queue_arguments import check_arguments
-from sparkstore.queue_names import canonical
+from sparkstore.queue_arguments import QueueArguments, check_arguments
+from sparkstore.queue_names import TEMPORARY, canonical, is_reserved
+from sparkstore.settings_file import check_names, read_section, told_of
 
 _MIB = 1 << 20
 _TIERS = {tier.name.lower().replace("_", "-"): tier for tier in TerminusDurability}
@@ -124,9 +125,24 @@ class BrokerSettings:
             ("max_transaction_operations", 1, 10_000_000),
             ("max_transaction_bytes", 1, 1 << 40),
             ("transaction_timeout_s", 1, 1 << 31),
+            ("session_bytes", 1, 1 << 40),
+            ("max_unfinished_bytes", 1, 1 << 40),
+            ("idle_timeout_s", 0.001, 1 << 22),
+            ("handshake_timeout_s", 0.001, 1 << 22),
+            ("buffered_bytes", 1, 1 << 40),
+            ("probe_interval_s", 0.001, 1 << 22),
+            ("stop_timeout_s", 0, 1 << 22),
         ):
             if not least <= getattr(self, name) <= most:
                 message = f"[broker] {name} is {getattr(self, name)}: from {least} to {most}"
+                raise InvalidRequest(message)
+        names = [*(queue.name for queue in self.queues), *(each.name for each in self.exchanges)]
+        for name in filter(is_reserved, names):
+            raise InvalidRequest(_reserved(name))
+        for exchange in self.exchanges:
+            if exchange.type not in EXCHANGE_TYPES:
+                text = f"exchange {exchange.name!r}: type {exchange.type!r}"
+                message = f"{text}: say one of {', '.join(EXCHANGE_TYPES)}"
                 raise InvalidRequest(message)
 
     def with_wiring(
@@ -150,81 +166,87 @@ def read_settings(path: Path) -> BrokerSettings:
     """Settings from the `[broker]` table of a TOML file; what it leaves out has its default.
 
     Raises:
-        InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
+        InvalidRequest: No such file, not TOML, an unknown setting, key or argument, or a value of
+            the wrong type.
     """
-    try:
-        content: dict[str, Any] = tomllib.loads(path.read_text()).get("broker", {})
-    except (OSError, ValueError) as reason:
-        message = f"settings {path}: {reason}"
-        raise InvalidRequest(message) from reason
-    defaults = BrokerSettings()
-    known = {field.name: getattr(defaults, field.name) for field in fields(BrokerSettings)}
-    values: dict[str, Any] = {}
-    for name, value in content.items():
-        if name not in known:
-            message = f"settings {path}: unknown setting {name!r} in [broker]"
-            raise InvalidRequest(message)
-        values[name] = _value(name, value, type(known[name]))
-    return BrokerSettings(**values)
-
-
-def _value(name: str, value: Any, kind: type) -> Any:
-    if name in _WIRING:
-        if not isinstance(value, list):
-            message = f"[broker] {name} must be a list of tables"
-            raise InvalidRequest(message)
-        return tuple(_WIRING[name](item) for item in value)
-    if type(value) is not kind and not (kind is float and type(value) is int):
-        message = f"[broker] {name} must be {kind.__name__}"
-        raise InvalidRequest(message)
-    return value
+    with told_of(path):
+        values = read_section(path, "broker", BrokerSettings(), without={"max_message_bytes"})
+        for name, make in _WIRING.items():
+            if name in values:
+                values[name] = tuple(make(item) for item in values[name])
+        return BrokerSettings(**values)
 
 
 def _queue(item: Mapping[str, Any]) -> Queue:
-    tier = _field(item, "durability", "unsettled-state")
+    _check_keys("queues", item, ("name", "durability", "arguments"))
+    tier, name = _field(item, "durability", "unsettled-state"), canonical(_field(item, "name"))
     if tier not in _TIERS:
-        message = f"durability {tier!r}: say one of {', '.join(_TIERS)}"
+        message = f"[broker] queue {name!r}: durability {tier!r}: say one of {', '.join(_TIERS)}"
         raise InvalidRequest(message)
-    name, arguments = canonical(_field(item, "name")), item.get("arguments", {})
-    check_arguments(name, arguments)
-    return Queue(name, _TIERS[tier], arguments)
+    return Queue(name, _TIERS[tier], _arguments(f"queue {name!r}", name, item))
 
 
 def _exchange(item: Mapping[str, Any]) -> Exchange:
+    _check_keys("exchanges", item, ("name", "type"))
     return Exchange(_field(item, "name"), _field(item, "type"))
 
 
 def _binding(item: Mapping[str, Any]) -> BindingKey:
+    _check_keys("bindings", item, ("exchange", "key", "queue"))
     return BindingKey(_field(item, "exchange"), _field(item, "queue"), _field(item, "key", ""))
 
 
 def _address(item: Mapping[str, Any]) -> AddressSettings:
+    _check_keys("addresses", item, ("match", "routing", "auto_create", "arguments"))
     match, routing = _field(item, "match"), _field(item, "routing", "anycast")
+    where = f"address {match!r}"
     if routing not in {*Routing}:
-        message = (
-            f"[broker] address {match!r}: routing {routing!r}: say one of {', '.join(Routing)}"
-        )
+        message = f"[broker] {where}: routing {routing!r}: say one of {', '.join(Routing)}"
         raise InvalidRequest(message)
-    auto_create, arguments = item.get("auto_create"), item.get("arguments", {})
+    auto_create = item.get("auto_create")
     if not (auto_create is None or isinstance(auto_create, bool)):
-        message = f"[broker] address {match!r}: auto_create is {auto_create!r}: say true or false"
+        message = f"[broker] {where}: auto_create is {auto_create!r}: say true or false"
         raise InvalidRequest(message)
-    if not isinstance(arguments, Mapping):
-        message = f"[broker] address {match!r}: arguments must be a table"
-        raise InvalidRequest(message)
-    if unknown := set(item) - {"match", "routing", "auto_create", "arguments"}:
-        message = f"[broker] address {match!r}: unknown setting {min(unknown)!r}"
-        raise InvalidRequest(message)
-    check_arguments(match, arguments)
+    arguments = _arguments(where, match, item)
     return AddressSettings(match, Routing(routing), auto_create, arguments)
+
+
+def _arguments(where: str, name: str, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Arguments of a queue; here only what the store acts on, as nobody else asks these queues."""
+    arguments = item.get("arguments", {})
+    if not isinstance(arguments, Mapping):
+        message = f"[broker] {where}: arguments must be a table"
+        raise InvalidRequest(message)
+    check_names(arguments, QueueArguments._fields, "argument", f"of {where}")
+    check_arguments(name, arguments)
+    target = arguments.get("dead_letter_queue")
+    if target is not None and is_reserved(canonical(target)):
+        raise InvalidRequest(_reserved(target))
+    return arguments
+
+
+def _check_keys(where: str, item: object, known: Sequence[str]) -> None:
+    """Refuse what an item of a list has too much; an argument of a queue belongs a level deeper."""
+    if not isinstance(item, Mapping):
+        return  # `_field` tells what it has to have
+    for name in item:
+        if name in QueueArguments._fields and name not in known and "arguments" in known:
+            message = f"[broker] {where}: {name} belongs into arguments = {{{name} = …}}"
+            raise InvalidRequest(message)
+    check_names(item, known, "key", f"of [broker] {where}")
 
 
 def _field(item: Mapping[str, Any], name: str, default: str | None = None) -> str:
     value = item.get(name, default) if isinstance(item, Mapping) else None
-    if not isinstance(value, str):
+    if not isinstance(value, str) or (default is None and not value):
         message = f'[broker] {item!r} needs {name} = "…"'
         raise InvalidRequest(message)
     return value
+
+
+def _reserved(name: str) -> str:
+    text = f"{name!r} has the word {TEMPORARY!r}, which is kept for queues that the broker names"
+    return f"{text}: choose another"
 
 
 _WIRING: dict[str, Callable[[Mapping[str, Any]], object]] = {

@@ -31,6 +31,7 @@ from broker_shim.addressing.topics import TopicBindings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.users import ANONYMOUS, EVERYBODY, ROLE_PREFIX, check_name
 from sparkstore.queue_names import SEPARATOR, TEMPORARY
+from sparkstore.settings_file import check_names
 
 
 class Act(StrEnum):
@@ -134,7 +135,9 @@ def rule_of(item: Any) -> Rule:
     Raises:
         InvalidRequest: It is none; says what is wrong.
     """
-    if not isinstance(item, Mapping) or set(item) != {"who", "address", "allow"}:
+    if isinstance(item, Mapping):
+        check_names(item, ("who", "address", "allow"), "key", "of [security] permissions")
+    if not isinstance(item, Mapping) or len(item) != 3:
         message = f"[security] permissions: {item!r}: say who, address and allow, and nothing else"
         raise InvalidRequest(message)
     address = item["address"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.permissions import Rule, rule_of
 from broker_shim.security.tls import TlsFiles
+from sparkstore.settings_file import read_section, told_of
 
 PASSWORD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 MECHANISMS = ("EXTERNAL", *PASSWORD_MECHANISMS, "ANONYMOUS")
@@ -128,30 +128,16 @@ def read_security(path: Path) -> SecuritySettings:
     Raises:
         InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
     """
-    try:
-        content: dict[str, Any] = tomllib.loads(path.read_text()).get("security", {})
-    except (OSError, ValueError) as reason:
-        message = f"settings {path}: {reason}"
-        raise InvalidRequest(message) from reason
-    defaults = SecuritySettings()
-    known = {field.name: getattr(defaults, field.name) for field in fields(SecuritySettings)}
-    values: dict[str, Any] = {}
-    for name, value in content.items():
-        if name not in known:
-            message = f"settings {path}: unknown setting {name!r} in [security]"
-            raise InvalidRequest(message)
-        values[name] = _value(name, value, type(known[name]))
-    return SecuritySettings(**values)
+    with told_of(path):
+        values = read_section(path, "security", SecuritySettings())
+        if "permissions" in values:
+            values["permissions"] = tuple(map(rule_of, values["permissions"]))
+        if "mechanisms" in values:
+            values["mechanisms"] = _texts(values["mechanisms"])
+        return SecuritySettings(**values)
 
 
-def _value(name: str, value: Any, kind: type) -> Any:
-    if kind is tuple and isinstance(value, list):
-        if name == "permissions":
-            return tuple(rule_of(item) for item in value)
-        if all(isinstance(item, str) for item in value):
-            return tuple(value)
-    elif type(value) is kind or (kind is float and type(value) is int):
-        return value
-    wanted = {tuple: "a list", float: "a number", str: "a text"}[kind]
-    message = f"[security] {name} must be {wanted}"
-    raise InvalidRequest(message)
+def _texts(found: list[Any]) -> tuple[str, ...]:
+    if not all(isinstance(item, str) for item in found):
+        raise InvalidRequest('[security] mechanisms: say a list of texts, such as ["PLAIN"]')
+    return tuple(found)

@@ -15,7 +15,7 @@ def settings_file(folder: Path, text: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("text", ["", "[store]", "[other]\nack = 1"])
+@pytest.mark.parametrize("text", ["", "[store]", "[broker]\nnot_ours = 1"])
 def test_what_a_file_leaves_out_has_its_default(tmp_path: Path, text: str) -> None:
     assert read_config(settings_file(tmp_path, text)) == StoreConfig()
 
@@ -29,11 +29,19 @@ def test_settings_are_read_by_name_and_a_whole_number_may_be_a_float(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "clue"),
     [
-        ("[store]\nackk = 'wal'", "unknown setting 'ackk'"),
-        ("[store]\nack = 1", "ack must be str"),
-        ("[store]\nfsync = 1", "fsync must be bool"),
-        ("[store]\nsegment_records = true", "segment_records must be int"),
-        ("[store]\nsegment_records = 1.5", "segment_records must be int"),
+        ("[store]\nackk = 'wal'", r"unknown setting 'ackk' in .store.: did you mean 'ack'\?"),
+        ("[store]\nmax-wal-files = 3", "did you mean 'max_wal_files'"),
+        ("[store]\nqqq = 3", "none has a name like it; conf/sparkstore.toml has all"),
+        ("[securty]\nusers = 'u'", r"unknown section 'securty': did you mean 'security'\?"),
+        ("[Store]\nack = 'wal'", r"unknown section 'Store': did you mean 'store'\?"),
+        ("ack = 'wal'", "unknown section 'ack': say one of broker, security, store"),
+        ("[store]\n[store.wal]\nx = 1", "unknown setting 'wal'"),
+        ("[[store]]\nack = 'wal'", "store must be a table"),
+        ("[security]\nx = " + "[" * 5000, "settings .*sparkstore.toml"),
+        ("[store]\nack = 1", "ack is 1: say a text"),
+        ("[store]\nfsync = 1", "fsync is 1: say true or false"),
+        ("[store]\nsegment_records = true", "segment_records is True: say a whole number"),
+        ("[store]\nsegment_records = 1.5", "segment_records is 1.5: say a whole number"),
         ("[store]\nack = 'paper'", "ack is 'paper'"),
         ("[store]\nwal_file_bytes = 1000", "wal_file_bytes is 1000: it must be at least"),
         ("[store]\nmax_wal_files = 1", "max_wal_files is 1"),

@@ -131,13 +131,13 @@ def test_wiring_is_read_from_toml(tmp_path: Path) -> None:
     file = tmp_path / "sparkstore.toml"
     file.write_text(
         '[store]\nack = "wal"\n[broker]\ncredit = 5\nidle_timeout_s = 3\n'
-        'queues = [{name = "q", durability = "configuration", arguments = {a = 1}}]\n'
+        'queues = [{name = "q", durability = "configuration", arguments = {exclusive = true}}]\n'
         'exchanges = [{name = "x", type = "topic"}]\n'
         'bindings = [{exchange = "x", key = "k.#", queue = "q"}]\n'
     )
     settings = read_settings(file)
     assert (settings.credit, settings.idle_timeout_s) == (5, 3)
-    assert settings.queues == (Queue("q", TerminusDurability.CONFIGURATION, {"a": 1}),)
+    assert settings.queues == (Queue("q", TerminusDurability.CONFIGURATION, {"exclusive": True}),)
     assert settings.exchanges == (Exchange("x", "topic"),)
     assert settings.bindings == (BindingKey("x", "q", "k.#"),)
 

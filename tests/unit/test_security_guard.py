@@ -274,6 +274,9 @@ def test_a_listener_that_is_open_to_all_or_to_none_is_refused(
         "failed_login_delay_s = true",
         "permissions = [1]",
         "permissions = [{who = ['ann'], address = 'x', allow = ['fly']}]",
+        "permissions = [{who = ['ann'], adress = 'x', allow = ['read']}]",
+        "permissions = [{who = ['ann'], address = 'x'}]",
+        "permissions = {}",
     ],
 )
 def test_a_setting_that_is_none_is_refused(tmp_path: Path, content: str) -> None:
