@@ -76,7 +76,8 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
         rows: At least `schema.FOLD_COLUMNS`.
 
     Raises:
-        CorruptData: A record is about a queue or a link that does not exist.
+        CorruptData: A record is about a queue or a link that does not exist, or is of a kind that
+            only a newer version knows.
     """
     state = _meta_and_wiring(state_rows)
     add_links(state, state_rows)
@@ -120,6 +121,7 @@ def _meta_and_wiring(state_rows: pa.Table) -> State:
 
 def _apply_wiring(state: State, rows: pa.Table) -> dict[str, int]:
     """Apply the few records that are not about entries; where each queue was last destroyed."""
+    _check_kinds(rows)
     kinds = pa.array([kind.column for kind in _FEW])
     destroyed: dict[str, int] = {}
     for position, epoch, record in to_records(rows.filter(pc.is_in(rows["kind"], kinds))):
@@ -131,6 +133,13 @@ def _apply_wiring(state: State, rows: pa.Table) -> dict[str, int]:
         if record.kind is Kind.DESTROYED and record.queue is not None:
             destroyed[record.queue] = position
     return destroyed
+
+
+def _check_kinds(rows: pa.Table) -> None:
+    unknown = {*pc.unique(rows["kind"]).to_pylist()} - {kind.column for kind in Kind}
+    if unknown:
+        message = f"records of the unknown kind {min(unknown)!r}: install a newer sparkstore"
+        raise CorruptData(message)
 
 
 def _refusals(detail: str) -> dict[int, str]:

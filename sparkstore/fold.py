@@ -34,7 +34,13 @@ not have more of them unanswered (the store protocol's `max_waiting_requests`)."
 
 @dataclass(slots=True)
 class Queue:
-    """A queue: its definition (JSON) and its entries by message id, in position order."""
+    """A queue.
+
+    Attributes:
+        detail: Its definition (JSON).
+        position: Of the record that gave it this definition (`created`, `altered`).
+        entries: By message id, in position order.
+    """
 
     detail: str
     position: int
@@ -140,6 +146,12 @@ def _created(state: State, position: int, record: Record, _epoch: int) -> None:
     else:
         assert record.exchange is not None
         state.exchanges[record.exchange] = record.detail or "{}"
+
+
+def _altered(state: State, position: int, record: Record, _epoch: int) -> None:
+    assert record.queue is not None
+    queue = state.queues[record.queue]
+    queue.detail, queue.position = record.detail or "{}", position
 
 
 def _destroyed(state: State, _position: int, record: Record, _epoch: int) -> None:
@@ -289,4 +301,5 @@ APPLY = {
     Kind.DETACHED: _detached,
     Kind.UNSETTLED: _unsettled,
     Kind.SETTLED: _settled,
+    Kind.ALTERED: _altered,
 }

@@ -45,6 +45,7 @@ class Kind(IntEnum):
     DETACHED = 17
     UNSETTLED = 18
     SETTLED = 19
+    ALTERED = 20
 
     @property
     def column(self) -> str:
@@ -171,6 +172,11 @@ def ids_reserved(at: int, below: int) -> Record:
 def queue_created(at: int, queue: str, detail: str) -> Record:
     """A queue came to be."""
     return Record(Kind.CREATED, at, queue, detail=detail)
+
+
+def queue_altered(at: int, queue: str, detail: str) -> Record:
+    """A queue has another definition from now on; what is on it stays."""
+    return Record(Kind.ALTERED, at, queue, detail=detail)
 
 
 def queue_destroyed(at: int, queue: str) -> Record:

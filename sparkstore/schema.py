@@ -32,7 +32,13 @@ from __future__ import annotations
 import pyarrow as pa
 
 SCHEMA_VERSION = 3
-"""Of records and tables. No release wrote 1 (a state without blocks) or 2 (one without members)."""
+"""Of records and tables. No release wrote 1 (a state without blocks) or 2 (one without members).
+
+Decision: a new kind of record (`altered` was the last) does not raise it. The columns are what they
+were, older roots are read as they are, and a reader that does not know the kind refuses the root by
+it: `codec` the write-ahead log, `arrow_fold` the tables. Raising it would refuse every root that
+has no such record. It rises when a column or the meaning of a kind changes.
+"""
 
 _TIME = pa.timestamp("us", tz="UTC")
 

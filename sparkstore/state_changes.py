@@ -20,7 +20,8 @@ TAIL_VIEW = "sparkstore_fold_tail"
 """Name of the temporary view that the records of a step are registered under."""
 
 _NULL = "CAST(NULL AS BIGINT)"
-_WIRING_KINDS = {"created", "destroyed", "bound", "unbound", "configured", "unconfigured"}
+_MADE_KINDS = {"created", "altered", "bound", "configured"}
+_WIRING_KINDS = _MADE_KINDS | {"destroyed", "unbound", "unconfigured"}
 _LINK_KINDS = {kind.column for kind in LINK_KINDS}
 
 

@@ -25,6 +25,7 @@ from sparkstore.records import (
     message_enqueued,
     message_released,
     opened,
+    queue_altered,
     queue_created,
     queue_destroyed,
     refused,
@@ -150,6 +151,11 @@ class HistoryBuilder:
         name = self._name(a)
         if name not in self.state.queues:
             self.add(queue_created(self.at(b), name, f'{{"arguments": {{"n": {b}}}}}'))
+
+    def alter_queue(self, a: int, b: int) -> None:
+        """A queue has another definition, with what is on it."""
+        for queue in self._queue(a):
+            self.add(queue_altered(self.at(b), queue, f'{{"arguments": {{"altered": {b}}}}}'))
 
     def destroy_queue(self, a: int, _b: int) -> None:
         """Destroy a queue, its bindings first."""
@@ -344,6 +350,7 @@ STEPS: list[Callable[[HistoryBuilder, int, int], None]] = [
     HistoryBuilder.detach,
     *[HistoryBuilder.unsettle] * 3,
     HistoryBuilder.settle_delivery,
+    *[HistoryBuilder.alter_queue] * 2,
 ]
 
 

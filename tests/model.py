@@ -61,6 +61,7 @@ class Model:
         self.links = ModelLinks(tier if link_tier is None else link_tier)
         self.queues: dict[str, int] = {}
         self.lives: dict[str, int] = {}
+        self.altered: dict[str, int] = {}
         self.exchanges: dict[str, int] = {}
         self.bindings: dict[BindingKey, int] = {}
         self.entries: dict[str, dict[int, ModelEntry]] = {}
@@ -70,9 +71,19 @@ class Model:
     def create(self, what: dict[str, int], name: str, durability: int) -> None:
         if what.setdefault(name, durability) != durability:
             raise InvalidRequest
+        if what is self.queues and name in self.altered:
+            raise InvalidRequest
         if what is self.queues and name not in self.entries:
             self.entries[name] = {}
             self.lives[name] = self.lives.get(name, 0) + 1
+
+    def alter(self, name: str, durability: int, n: int) -> None:
+        """A queue has the argument n from now on, none if n is 0."""
+        if self.queues.get(name) != durability:
+            raise InvalidRequest
+        self.altered.pop(name, None)
+        if n:
+            self.altered[name] = n
 
     def destroy(self, what: dict[str, int], name: str) -> None:
         if name not in what:
@@ -82,6 +93,7 @@ class Model:
             if name == (key.queue if what is self.queues else key.exchange):
                 del self.bindings[key]
         if what is self.queues:
+            self.altered.pop(name, None)
             del self.entries[name]
             for transaction in self.transactions:
                 for place in [place for place in transaction.sees if place[0] == name]:

@@ -56,6 +56,7 @@ _TYPES: Mapping[str, type] = {
 """Of the fields that a client may set; the others are nil."""
 _NEEDED: Mapping[int, Sequence[str]] = {
     Kind.CREATED: ("detail",),
+    Kind.ALTERED: ("queue", "detail"),
     Kind.DESTROYED: (),
     Kind.BOUND: ("queue", "exchange", "binding_key", "detail"),
     Kind.UNBOUND: ("queue", "exchange", "binding_key"),
@@ -147,7 +148,7 @@ def message_of(fields: Fields) -> Message:
 
 
 def definition_of(record: Record) -> Queue | Exchange:
-    """The queue or exchange that a `created` or `destroyed` record names.
+    """The queue or exchange that a `created`, `altered` or `destroyed` record names.
 
     Raises:
         InvalidRequest: It names both or none, or its definition is not one.

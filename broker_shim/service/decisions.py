@@ -22,14 +22,14 @@ from broker_shim.service.configuration import configuration
 from broker_shim.service.links import holder_of, link_steps, settle_later, unsettled_later
 from broker_shim.service.staged import Staged, check_id
 from broker_shim.store import transactions
-from broker_shim.store.interface import Message
+from broker_shim.store.interface import Message, Queue
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.staging import check_size
 from broker_shim.store.transaction import Step, Transaction
 from sparkstore.link_records import LINK_KINDS
 from sparkstore.records import Kind, Record
 
-_WIRING = {Kind.CREATED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
+_WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
 _CONFIGURATION = {Kind.CONFIGURED, Kind.UNCONFIGURED}
 
 
@@ -206,6 +206,13 @@ class Decisions:
         """See `MessageStore.create`."""
         return self._ledger.create(definition_of(record))
 
+    def altered(self, record: Record) -> list[Step]:
+        """See `MessageStore.alter`."""
+        queue = definition_of(record)
+        if not isinstance(queue, Queue):
+            raise InvalidRequest("only a queue is altered, not an exchange")
+        return self._ledger.alter(queue)
+
     def destroyed(self, record: Record) -> list[Step]:
         """See `MessageStore.destroy`."""
         return self._ledger.destroy(definition_of(record))
@@ -277,6 +284,7 @@ class Decisions:
 
 _ONE: Mapping[Kind, Callable[[Decisions, Record], list[Step]]] = {
     Kind.CREATED: Decisions.created,
+    Kind.ALTERED: Decisions.altered,
     Kind.DESTROYED: Decisions.destroyed,
     Kind.BOUND: Decisions.bound,
     Kind.UNBOUND: Decisions.unbound,

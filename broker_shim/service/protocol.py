@@ -35,6 +35,9 @@
               queue, message_id, holder, delivery_count, transaction (nil), message (array of 20),
               body, body_offset, exchange, binding_key, detail, member (nil), request (nil), xid
 
+              altered (20) is within version 2: a service that does not know it refuses that record
+              alone, and no client is told of it: RECOVER has the definitions as they are now
+
     link      the JSON array [container id, name, "sender" or "receiver"] without spaces, as text;
               in `holder` of the records about links, which no other field but these tells:
                 attached   detail: JSON object (see link_ledger)  by DO alone

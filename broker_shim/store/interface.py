@@ -78,6 +78,17 @@ class MessageStore(LinkCalls, Protocol):
             InvalidRequest: It exists with other arguments; the name is not valid Unicode.
         """
 
+    def alter(self, queue: Queue, on_complete: OnComplete) -> None:
+        """Give a queue other arguments; what is on it stays. Again with the same succeeds.
+
+        They hold for what is enqueued from now on. The store does not ask whether they suit what
+        is on the queue, or its consumers: see `sparkstore.queue_alteration`.
+
+        Completes with:
+            InvalidRequest: There is no such queue; it has another durability; a queue cannot have
+                such arguments.
+        """
+
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """Destroy by name: a queue with its entries, either with its bindings.
 

@@ -266,6 +266,7 @@ class Ledger(LinkLedger):
 
     _AFTER: ClassVar[dict[Kind, Callable[[Ledger, Step], None]]] = {
         Kind.CREATED: _after_created,
+        Kind.ALTERED: _after_created,
         Kind.DESTROYED: _after_destroyed,
         Kind.DEQUEUED: _after_dequeued,
         Kind.DETACHED: LinkLedger.after_detached,

@@ -64,6 +64,10 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         """See `MessageStore.create`."""
         self._decide(on_complete, self._ledger.create, wiring)
 
+    def alter(self, queue: Queue, on_complete: OnComplete) -> None:
+        """See `MessageStore.alter`."""
+        self._decide(on_complete, self._ledger.alter, queue)
+
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.destroy`."""
         self._decide(on_complete, self._ledger.destroy, wiring)

@@ -83,8 +83,15 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.create`."""
+        self._define(Kind.CREATED, wiring, on_complete)
+
+    def alter(self, queue: Queue, on_complete: OnComplete) -> None:
+        """See `MessageStore.alter`."""
+        self._define(Kind.ALTERED, queue, on_complete)
+
+    def _define(self, kind: Kind, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         try:
-            record = definition_record(Kind.CREATED, wiring, definitions.detail_of(wiring))
+            record = definition_record(kind, wiring, definitions.detail_of(wiring))
         except InvalidRequest as refusal:
             self._calls.refuse(on_complete, refusal)
         else:

@@ -7,7 +7,7 @@ from sparkstore.records import Kind, Record
 
 
 def definition_record(kind: Kind, wiring: Queue | Exchange, detail: str | None) -> Record:
-    """`created` or `destroyed`."""
+    """`created`, `altered` or `destroyed`."""
     if isinstance(wiring, Queue):
         return Record(kind, 0, wiring.name, detail=detail)
     return Record(kind, 0, exchange=wiring.name, detail=detail)

@@ -49,6 +49,17 @@ class WiringLedger:
             raise InvalidRequest(message)
         return []
 
+    def alter(self, queue: Queue) -> list[Step]:
+        """No step if it is as it shall be already."""
+        there, detail = self.queue(queue.name).detail, definitions.detail_of(queue)
+        if definitions.durability_of(there) is not queue.durability:
+            message = f"{definitions.what(queue)} exists as {there}: its durability stays so"
+            raise InvalidRequest(message)
+        if there == detail:
+            return []
+        record = records.queue_altered(self.now_us(), queue.name, detail)
+        return [Step(record, self.keeps(detail, _KEPT_WIRING))]
+
     def destroy(self, wiring: Queue | Exchange) -> list[Step]:
         """Its bindings go first, by records of their own."""
         detail = self._definition(wiring)

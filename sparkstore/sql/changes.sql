@@ -21,8 +21,9 @@ SELECT
   max_by(priority, position) FILTER (WHERE kind = 'enqueued') AS priority,
   max_by(expires_at, position) FILTER (WHERE kind = 'enqueued') AS expires_at,
   max_by(header_bytes + body_bytes, position) FILTER (WHERE kind = 'enqueued') AS message_bytes,
-  max(position) FILTER (WHERE kind IN ('created', 'bound', 'configured')) AS made,
+  max(position) FILTER (WHERE kind IN ('created', 'altered', 'bound', 'configured')) AS made,
   max(position) FILTER (WHERE kind IN ('destroyed', 'unbound', 'unconfigured')) AS unmade,
-  max_by(detail, position) FILTER (WHERE kind IN ('created', 'bound', 'configured')) AS detail
+  max_by(detail, position)
+    FILTER (WHERE kind IN ('created', 'altered', 'bound', 'configured')) AS detail
 FROM tail
 GROUP BY message_id, queue, exchange, binding_key

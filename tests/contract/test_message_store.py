@@ -306,6 +306,66 @@ def test_a_name_that_is_no_unicode_or_too_long_is_refused(q: MessageStore, name:
     assert contents(q) == before
 
 
+def test_a_queue_that_is_altered_keeps_what_is_on_it_and_has_the_new_arguments_after_a_restart(
+    home: Home,
+) -> None:
+    for name in ("a::🦊", "beside"):
+        done(home.store.create, Queue(name, arguments={"message_ttl_ms": 5}))
+    message_id = put(home.store, "a::🦊")
+    changed = Queue("a::🦊", arguments={"dead_letter_queue": "beside"})
+    for _again in range(2):
+        done(home.store.alter, changed)
+    assert changed in home.store.recover().queues
+    assert ids(home.store, "a::🦊") == [message_id]
+    home.reopen()
+    if home.tier >= CONFIGURATION:
+        kept = {queue.name: queue.arguments for queue in home.store.recover().queues}
+        assert kept == {"a::🦊": changed.arguments, "beside": {"message_ttl_ms": 5}}
+    if home.tier >= UNSETTLED_STATE:
+        assert ids(home.store, "a::🦊") == [message_id]
+
+
+def test_what_a_queue_is_altered_to_holds_for_what_is_enqueued_from_then_on(
+    q: MessageStore,
+) -> None:
+    before = put(q)
+    done(q.alter, Queue("q", arguments={"message_ttl_ms": 60_000}))
+    after = put(q)
+    done(q.alter, Queue("q"))
+    last = put(q)
+    entries = q.recover().entries["q"]
+    expiring = [entries[each].expires_at is not None for each in (before, after, last)]
+    assert expiring == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Queue("absent"),
+        Queue("q", CONFIGURATION),
+        Queue("q", arguments={"message_ttl_ms": -1}),
+        Queue("q", arguments={"dead_letter_queue": "q"}),
+        Queue("q", arguments={"n": {1, 2}}),
+    ],
+    ids=_short,
+)
+def test_a_queue_that_cannot_be_altered_so_stays_as_it_is(q: MessageStore, wrong: Queue) -> None:
+    before = contents(q)
+    refused(InvalidRequest, q.alter, wrong)
+    assert contents(q) == before
+
+
+def test_a_queue_altered_while_a_transaction_is_open_gets_what_that_commits(
+    q: MessageStore,
+) -> None:
+    transaction = q.begin()
+    message = q.message(HEADER, b"body")
+    done(q.enqueue, message, "q", transaction=transaction)
+    done(q.alter, Queue("q", arguments={"max_delivery_count": 3}))
+    done(q.commit, transaction)
+    assert ids(q) == [message.message_id]
+
+
 # ---------------------------------------------------------------------------------- messages
 
 

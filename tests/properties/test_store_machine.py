@@ -97,6 +97,11 @@ class StoreMachine(LinkRules):
         queue = Queue(name, TerminusDurability(durability))
         self.both(lambda: model.create(model.queues, name, durability), self.store.create, queue)
 
+    @rule(name=QUEUES, durability=DURABILITIES, n=st.integers(0, 2))
+    def alter_queue(self, name: str, durability: int, n: int) -> None:
+        queue = Queue(name, TerminusDurability(durability), {"max_delivery_count": n} if n else {})
+        self.both(lambda: self.model.alter(name, durability, n), self.store.alter, queue)
+
     @precondition(lambda self: len(self.model.queues) > 2)
     @rule(name=QUEUES)
     def destroy_queue(self, name: str) -> None:
@@ -264,6 +269,8 @@ class StoreMachine(LinkRules):
     def store_and_model_agree(self) -> None:
         found, model = self.store.recover(), self.model
         assert {queue.name: queue.durability for queue in found.queues} == model.queues
+        altered = {queue.name: queue.arguments for queue in found.queues if queue.arguments}
+        assert altered == {name: {"max_delivery_count": n} for name, n in model.altered.items()}
         assert {item.name: item.durability for item in found.exchanges} == model.exchanges
         assert found.bindings == {key: {"n": n} for key, n in model.bindings.items()}
         assert {

@@ -23,6 +23,7 @@ from sparkstore.records import (
     message_enqueued,
     message_released,
     opened,
+    queue_altered,
     queue_created,
     queue_destroyed,
 )
@@ -36,6 +37,7 @@ RELEASED = message_released(4, "q", 7, 1)
 DEQUEUED = message_dequeued(5, "q", 7, "anna")
 DESTROYED = queue_destroyed(6, "q")
 CREATED = queue_created(7, "q", "{}")
+ALTERED = queue_altered(8, "q", '{"n": 2}')
 
 RULES: dict[str, tuple[list[Record], list[Record], list[tuple[object, ...]]]] = {
     "an enqueued message is available": ([], [PUT], [(1, None, 0)]),
@@ -63,6 +65,7 @@ RULES: dict[str, tuple[list[Record], list[Record], list[tuple[object, ...]]]] = 
         [DESTROYED, CREATED, AGAIN],
         [(4, None, 0)],
     ),
+    "an altered queue keeps what is on it": ([PUT], [ALTERED], [(1, None, 0)]),
     "what was enqueued and dequeued in one step leaves nothing": ([], [PUT, DEQUEUED], []),
 }
 """Records that were folded before, records after P, and what is then on the queue: the entry's
@@ -82,6 +85,7 @@ class Told(NamedTuple):
     events: list[Row]
     last: int
     state: list[Row]
+    definitions: list[Row]
 
 
 def _own(rule: str, records: Sequence[Record]) -> list[Record]:
@@ -113,6 +117,7 @@ def _before() -> list[Record]:
 
 def _after() -> list[Record]:
     return [
+        ALTERED._replace(queue="empty"),
         content_staged(2, PIECES, 0, b"ab"),
         content_staged(2, PIECES, 2, b"c"),
         message_enqueued(3, "pieces", PIECES, HEADER, None),
@@ -150,8 +155,10 @@ def told(spark: SparkSession, module_root: Root) -> Told:
         f"SELECT kind, position FROM message_history WHERE message_id = {TOLD} ORDER BY position"
     ).collect()
     compact.run(spark, module_root)
-    state = spark.read.format("delta").load(str(module_root.state)).where("part = 'entry'")
-    return Told(positions, messages, queues, events, len(written), state.collect())
+    table = spark.read.format("delta").load(str(module_root.state))
+    state = table.where("part = 'entry'").collect()
+    definitions = table.where("part = 'wiring'").collect()
+    return Told(positions, messages, queues, events, len(written), state, definitions)
 
 
 @pytest.mark.slow
@@ -198,6 +205,15 @@ def test_queues_counts_messages_bytes_holders_and_the_oldest(
 
 
 @pytest.mark.slow
+def test_an_altered_queue_has_its_last_definition_in_the_view_and_in_state(told: Told) -> None:
+    assert {row.queue: row.detail for row in told.queues} == {"counted": "{}", "empty": '{"n": 2}'}
+    folded = {row.queue: row.detail for row in told.definitions}
+    altered = "an altered queue keeps what is on it"
+    assert (folded["empty"], folded["counted"]) == ('{"n": 2}', "{}")
+    assert folded[altered] == '{"n": 2}'
+
+
+@pytest.mark.slow
 def test_content_that_came_in_pieces_is_put_together(told: Told) -> None:
     bodies = {row.message_id: bytes(row.body) for row in told.messages}
     assert bodies[PIECES] == b"abc", "one piece is in history twice and in the journal again"
@@ -208,8 +224,8 @@ def test_content_that_came_in_pieces_is_put_together(told: Told) -> None:
 @pytest.mark.slow
 def test_message_history_tells_every_event_in_order(told: Told) -> None:
     assert [tuple(row) for row in told.events] == [
-        ("enqueued", 19),
-        ("acquired", 20),
-        ("released", 21),
+        ("enqueued", 20),
+        ("acquired", 21),
+        ("released", 22),
         ("dequeued", told.last - 2),
     ]

@@ -19,6 +19,7 @@ from sparkstore.records import (
     message_enqueued,
     message_released,
     opened,
+    queue_altered,
     queue_created,
     queue_destroyed,
 )
@@ -109,6 +110,22 @@ def test_an_entry_on_a_queue_that_is_not_there_is_corrupt() -> None:
 def test_wiring_of_a_queue_that_is_not_there_is_corrupt() -> None:
     with pytest.raises(CorruptData, match=r"record 1 \(destroyed\) is about 'nowhere'"):
         folded(rows_of(queue_destroyed(0, "nowhere")))
+
+
+def test_an_altered_queue_keeps_its_entries_whether_they_are_in_the_state_or_after_it() -> None:
+    before = rows_of(queue_created(0, "q", '{"n": 1}'), enqueued("q", 1))
+    after = rows_of(queue_altered(0, "q", '{"n": 2}'), enqueued("q", 2), first=3)
+    found = fold_tables(state_table(fold_rows(before)), table(after))
+    assert found == fold_rows([*before, *after])
+    assert (found.queues["q"].detail, [*found.queues["q"].entries]) == ('{"n": 2}', [1, 2])
+
+
+def test_records_of_a_kind_that_a_newer_version_writes_are_not_passed_over() -> None:
+    rows = table(rows_of(queue_created(0, "q", "{}"), queue_altered(0, "q", "{}")))
+    kinds = pa.array(["created", "renamed"])
+    newer = rows.set_column(rows.schema.get_field_index("kind"), "kind", kinds)
+    with pytest.raises(CorruptData, match="unknown kind 'renamed': install a newer"):
+        fold_tables(STATE.empty_table(), newer)
 
 
 def test_rows_after_a_newer_opened_do_not_count_though_it_is_only_in_the_state() -> None:

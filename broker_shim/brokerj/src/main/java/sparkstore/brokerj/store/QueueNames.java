@@ -13,12 +13,15 @@ import sparkstore.brokerj.service.Recovery;
  * under its name and its definition carries the UUID. Where the name is taken by another UUID (an
  * old queue whose end was not recorded) it is "name (uuid)".
  *
- * <p>The plugin is the only member of its root, so what it knows here is what is there.
+ * <p>The plugin is the only member of its root, so what it knows here is what is there. But a queue
+ * that was altered while no service ran (sparkstore queue alter) has another definition than the one
+ * made here: whoever creates it again has to say that one, or is refused.
  */
 final class QueueNames {
     private static final String UUID_ARGUMENT = "brokerj_id";
     private final Map<UUID, String> names = new ConcurrentHashMap<>();
     private final Map<String, UUID> ids = new ConcurrentHashMap<>();
+    private final Map<UUID, String> recovered = new ConcurrentHashMap<>();
 
     /** Take over a definition that was recovered; what is no queue of ours is left alone. */
     void recovered(Recovery.Wiring row) {
@@ -26,6 +29,7 @@ final class QueueNames {
                 && Json.read(row.detail()).get("arguments") instanceof Map<?, ?> arguments
                 && arguments.get(UUID_ARGUMENT) instanceof String id) {
             put(UUID.fromString(id), row.name());
+            recovered.put(UUID.fromString(id), row.detail());
         }
     }
 
@@ -69,11 +73,15 @@ final class QueueNames {
         return Map.copyOf(names);
     }
 
-    /** As broker_shim/store/wiring.py writes it: keys sorted, a blank after colon and comma. */
-    static String definition(UUID id) {
+    /**
+     * What a queue is created with: as it was recovered, else as broker_shim/store/wiring.py writes
+     * it, keys sorted, a blank after colon and comma.
+     */
+    String definition(UUID id) {
         if (id == null) {
             throw new StoreException("a queue without an id cannot be stored");
         }
-        return "{\"arguments\": {\"" + UUID_ARGUMENT + "\": \"" + id + "\"}, \"durability\": 2}";
+        String known = recovered.get(id);
+        return known != null ? known : "{\"arguments\": {\"" + UUID_ARGUMENT + "\": \"" + id + "\"}, \"durability\": 2}";
     }
 }

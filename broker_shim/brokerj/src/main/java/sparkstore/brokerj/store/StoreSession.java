@@ -91,7 +91,7 @@ public final class StoreSession implements AutoCloseable {
             return new Creation(known, submit(batch));
         }
         String name = queues.free(id, wanted);
-        batch.created(name, QueueNames.definition(id));
+        batch.created(name, queues.definition(id));
         CompletableFuture<Void> decided = submit(batch);
         // Only now, so that nobody sends a message for it ahead of the request that creates it.
         queues.put(id, name);
