@@ -15,3 +15,8 @@ class TerminusDurability(IntEnum):
     NONE = 0
     CONFIGURATION = 1
     UNSETTLED_STATE = 2
+
+    @property
+    def word(self) -> str:
+        """As settings and the broker's first line say it."""
+        return self.name.lower().replace("_", "-")

@@ -31,13 +31,14 @@ class Authority:
             *("-keyout", self.pair.key, "-out", self.pair.certificate),
         )
 
-    def issue(self, file: str, subject: str, *, names: str = "") -> Pair:
+    def issue(self, file: str, subject: str, *, names: str = "", days: int = 2) -> Pair:
         """A certificate that this authority vouches for.
 
         Args:
             file: What its files are called.
             subject: As openssl takes it: `/CN=ann`.
             names: Its subjectAltName: `DNS:localhost,IP:127.0.0.1`; empty: none.
+            days: For how long it is valid; negative: it has expired so long ago.
         """
         pair = Pair(self._folder / f"{file}.pem", self._folder / f"{file}.key")
         request, extensions = self._folder / f"{file}.csr", self._folder / f"{file}.ext"
@@ -46,7 +47,7 @@ class Authority:
             *("req", *_NEW_KEY, "-subj", subject, "-keyout", pair.key, "-out", request),
         )
         self._openssl(
-            *("x509", "-req", "-in", request, "-days", "2", "-extfile", extensions),
+            *("x509", "-req", "-in", request, "-days", str(days), "-extfile", extensions),
             *("-CA", self.pair.certificate, "-CAkey", self.pair.key, "-CAcreateserial"),
             *("-out", pair.certificate),
         )

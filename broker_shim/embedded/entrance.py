@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from broker_shim.embedded.bind_address import ListenAddress, parse_listen
@@ -14,6 +15,7 @@ from broker_shim.security.audit import AuditEvent, add_audit_file, remove_audit_
 from broker_shim.security.guard import Guard
 from broker_shim.security.options import security_of
 from broker_shim.security.settings import SecuritySettings, offered_mechanisms
+from broker_shim.security.tls import complaints
 
 _log = logging.getLogger(__name__)
 
@@ -27,12 +29,14 @@ class Entrance:
         guard: Who is asked.
         audit: Where audit lines go beside the log; None: nowhere.
         url: What clients connect to; empty until it is open.
+        in_force: What guards it, to be told at the start, in a word each.
     """
 
     address: ListenAddress
     guard: Guard
     audit: logging.Handler | None = None
     url: str = ""
+    in_force: dict[str, str] = field(default_factory=dict)
 
     def open(self, port: int) -> str:
         """Clients may come, at this port; the URL."""
@@ -44,12 +48,13 @@ class Entrance:
     def reload(self, options: argparse.Namespace) -> None:
         """Take certificates and permissions anew (SIGHUP); a slip in a file changes nothing."""
         try:
-            self.guard.reload(security_of(options))
+            self.guard.reload(settings := security_of(options))
         except InvalidRequest as reason:
             text = "SIGHUP: %s; certificates and permissions are as they were"
             _log.error(text, reason)  # the reason is one line
         else:
             _log.info("SIGHUP: certificates and permissions were read again")
+            _warn_of_certificates(settings)
 
     def close(self) -> None:
         """No more clients, and no more audit lines to the file."""
@@ -74,8 +79,28 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
     guard = Guard(settings, mechanisms)
     if not address.is_loopback:
         _warn(settings, listen, mechanisms)
+    _warn_of_certificates(settings)
     audit = add_audit_file(Path(settings.audit_file)) if settings.audit_file else None
-    return Entrance(address, guard, audit)
+    return Entrance(address, guard, audit, in_force=_in_force(settings, guard, mechanisms))
+
+
+def _in_force(
+    settings: SecuritySettings, guard: Guard, mechanisms: tuple[str, ...]
+) -> dict[str, str]:
+    """What is in force: who reads this sees at once that something is not."""
+    tls = "no" if not settings.tls_cert else "clients" if settings.tls_client_ca else "yes"
+    return {
+        "mechanisms": ",".join(mechanisms),
+        "users": str(len(guard.users)) if settings.users else "no",
+        "permissions": str(len(settings.permissions)) if settings.permissions else "no",
+        "tls": tls,
+    }
+
+
+def _warn_of_certificates(settings: SecuritySettings) -> None:
+    if settings.tls is not None:
+        for complaint in complaints(settings.tls, datetime.now(UTC)):
+            _log.warning("%s: clients that check it are not served", complaint)
 
 
 def _warn(settings: SecuritySettings, listen: str, mechanisms: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sparkstore.serve")
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
+EXIT_INTERRUPTED = 128 + signal.SIGINT
 _PROBE_S, _REPORT_S = 1.0, 5.0
 
 
@@ -58,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(reason), EXIT_USAGE)
     try:
         return _open(options, settings, config, entrance, doors)
+    except KeyboardInterrupt:  # while it started: later SIGINT is a clean stop
+        return _complain("interrupted before it served", EXIT_INTERRUPTED)
     finally:
         entrance.close()
 
@@ -117,22 +120,26 @@ def serve(
     _probe(loop, calls)
     control = _control(options, loop, broker)
     url = entrance.open(listening.getsockname()[1])
-    _announce([url, *(service.urls if service else [])], options)
+    in_force = {**entrance.in_force, "keeps": store.durability.word}
+    announce([url, *(service.urls if service else [])], in_force, options)
     listener.run()
     for served in (service, control):
         if served is not None:
             served.close()
     listener.close()
-    return _end(stores, failures, metrics, options.metrics_file)
+    return end(stores, failures, metrics, options.metrics_file)
 
 
-def _end(stores: Stores, failures: list[StoreError], metrics: Metrics, file: Path | None) -> int:
+def end(stores: Stores, failures: list[StoreError], metrics: Metrics, file: Path | None) -> int:
+    """Close what was served, and tell how it ended; the exit code."""
+    for number in (signal.SIGTERM, signal.SIGINT):  # asked once more: it is ending
+        signal.signal(number, signal.SIG_IGN)
     try:
         stores.close()
     except StoreError as error:
         failures.append(error)
     if file is not None:
-        metrics.write(file)
+        _write_metrics(metrics, file)
     if failures:
         reason = failures[0]
         return _complain(f"stopped: {type(reason).__name__}: {reason}", EXIT_FAILED)
@@ -175,13 +182,17 @@ def _report(loop: Loop, metrics: Metrics, file: Path | None) -> None:
         return
 
     def write() -> None:
-        try:
-            metrics.write(file)
-        except OSError as reason:  # counting is not worth an outage
-            _log.warning("counters were not written: %s", reason)
+        _write_metrics(metrics, file)
         loop.later(_REPORT_S, write)
 
     write()
+
+
+def _write_metrics(metrics: Metrics, file: Path) -> None:
+    try:
+        metrics.write(file)
+    except OSError as reason:  # counting is not worth an outage, nor the exit code of a clean stop
+        _log.warning("counters were not written: %s", reason)
 
 
 def _probe(loop: Loop, calls: StoreCalls) -> None:
@@ -190,12 +201,15 @@ def _probe(loop: Loop, calls: StoreCalls) -> None:
     loop.later(_PROBE_S, lambda: _probe(loop, calls))
 
 
-def _announce(urls: Sequence[str], options: argparse.Namespace) -> None:
+def announce(urls: Sequence[str], in_force: Mapping[str, str], options: argparse.Namespace) -> None:
+    """Say that it serves, where, and what is in force: a broker open by mistake shows it."""
     if options.json:
-        line = json.dumps({"ready": urls[0], "root": options.root, "store": [*urls[1:]]})
+        told = {"ready": urls[0], "root": options.root, "store": [*urls[1:]], **in_force}
+        line = json.dumps(told)
     else:
         line = f"READY {urls[0]} root={options.root or '(memory)'}"
         line += "".join(f" store={url}" for url in urls[1:])
+        line += "".join(f" {name}={value}" for name, value in in_force.items())
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -224,7 +238,10 @@ def _serve_members(
         store.close()
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     tune_process()
-    failure = serve_alone(service, options.metrics_file, lambda: _announce(service.urls, options))
+    in_force = {"keeps": store.durability.word}
+    failure = serve_alone(
+        service, options.metrics_file, lambda: announce(service.urls, in_force, options)
+    )
     if failure is not None:
         return _complain(f"stopped: {type(failure).__name__}: {failure}", EXIT_FAILED)
     return EXIT_OK

@@ -28,7 +28,7 @@ from sparkstore.queue_names import TEMPORARY, canonical, is_reserved
 from sparkstore.settings_file import check_names, read_section, told_of
 
 _MIB = 1 << 20
-_TIERS = {tier.name.lower().replace("_", "-"): tier for tier in TerminusDurability}
+_TIERS = {tier.word: tier for tier in TerminusDurability}
 
 
 @dataclass(frozen=True, slots=True)

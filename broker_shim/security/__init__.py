@@ -2,6 +2,7 @@
 
 settings   what is configured, checked as a whole
 tls        certificates → an SSL context; a peer's certificate → its name
+certificates  until when one is valid
 users      the users file: names, roles, what was derived from passwords
 passwords  a password ↔ what is kept of it
 mechanisms which SASL mechanisms a peer is offered

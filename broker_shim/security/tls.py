@@ -5,11 +5,14 @@ from __future__ import annotations
 import ssl
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
+from broker_shim.security.certificates import validity_of
 from broker_shim.security.users import check_name
 
 _SAN_KINDS = ("URI", "email", "DNS")
@@ -55,6 +58,20 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
     if files.client_ca is not None:
         _trust(context, files.client_ca)
     return context
+
+
+def complaints(files: TlsFiles, now: datetime) -> list[str]:
+    """What is wrong with certificates that can be used all the same: that they have expired, say.
+
+    A file that cannot be read any more has none: `server_context` tells.
+    """
+    found = []
+    for path in (files.certificate, files.client_ca):
+        with suppress(OSError, ValueError):
+            complaint = path and validity_of(path.read_text()).complaint(now)
+            if complaint:
+                found.append(f"TLS: {path} {complaint}")
+    return found
 
 
 def _trust(context: ssl.SSLContext, client_ca: Path) -> None:

@@ -21,6 +21,7 @@ from tests.stores import TIMEOUT_S, done
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 TOKEN = "a token of 24 letters"
+KEEPS = {"keeps": "unsettled-state"}
 
 
 def serve(*arguments: str) -> subprocess.Popen[str]:
@@ -38,7 +39,12 @@ def test_alone_it_listens_in_its_root_and_stops_cleanly_when_told() -> None:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         path = folder / "root" / "service.sock"
-        assert ready == {"ready": f"unix:{path}", "root": str(folder / "root"), "store": []}
+        assert ready == {
+            "ready": f"unix:{path}",
+            "root": str(folder / "root"),
+            "store": [],
+            **KEEPS,
+        }
         store = RemoteMessageStore(ready["ready"], retry_s=1)
         done(store.create, Queue("q"))
         done(store.enqueue, store.message(MessageHeader(), b"x"), "q")

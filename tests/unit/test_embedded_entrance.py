@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import signal
 from pathlib import Path
 
 import pytest
 
+from broker_shim.embedded import serve
 from broker_shim.embedded.entrance import entrance_of
+from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.options import parser
+from broker_shim.embedded.stores import stores_of
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Remote
 from broker_shim.security.users import User
 from broker_shim.security.users_file import changing_users
+from broker_shim.store.memory import MemoryMessageStore
+from tests.certificates import Authority
 
 
 def options(*arguments: str) -> argparse.Namespace:
@@ -84,6 +91,74 @@ def test_insecure_is_said_loudly(users: str, caplog: pytest.LogCaptureFixture) -
     caplog.clear()
     entrance_of(options("--listen", "0.0.0.0:0", "--insecure", "--mechanisms", "ANONYMOUS"))
     assert "may connect without a name, and do everything" in caplog.text
+
+
+@pytest.mark.parametrize(("days", "is_told"), [(-1, True), (2, False)])
+def test_an_expired_certificate_is_told_at_the_start_and_when_it_is_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, days: int, *, is_told: bool
+) -> None:
+    server = Authority(tmp_path).issue("server", "/CN=localhost", days=days)
+    said = options("--tls-cert", str(server.certificate), "--tls-key", str(server.key))
+    entrance = entrance_of(said)
+    assert ("expired on" in caplog.text) == is_told
+    caplog.clear()
+    entrance.reload(said)
+    assert ("expired on" in caplog.text) == is_told
+
+
+def test_what_is_in_force_is_told(users: str, tmp_path: Path) -> None:
+    assert entrance_of(options()).in_force == {
+        "mechanisms": "ANONYMOUS",
+        "users": "no",
+        "permissions": "no",
+        "tls": "no",
+    }
+    file = tmp_path / "sparkstore.toml"
+    file.write_text(
+        "[security]\npermissions = [{who = ['ann'], address = '#', allow = ['read']}]\n"
+    )
+    authority = Authority(tmp_path)
+    server = authority.issue_server()
+    said = ["--tls-cert", str(server.certificate), "--tls-key", str(server.key)]
+    said += ["--users", users, "--config", str(file)]
+    entrance = entrance_of(options(*said, "--mechanisms", "PLAIN"))
+    assert entrance.in_force == {
+        "mechanisms": "PLAIN",
+        "users": "1",
+        "permissions": "1",
+        "tls": "yes",
+    }
+    said += ["--tls-client-ca", str(authority.pair.certificate)]
+    assert entrance_of(options(*said)).in_force["tls"] == "clients"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_first_line_says_what_is_in_force(
+    capsys: pytest.CaptureFixture[str], *, as_json: bool
+) -> None:
+    said = options("--json") if as_json else options()
+    serve.announce(["amqp://h:1", "unix:/s"], {"tls": "no", "keeps": "none"}, said)
+    told = capsys.readouterr().out
+    if as_json:
+        assert json.loads(told) == {
+            "ready": "amqp://h:1",
+            "root": None,
+            "store": ["unix:/s"],
+            "tls": "no",
+            "keeps": "none",
+        }
+    else:
+        assert told == "READY amqp://h:1 root=(memory) store=unix:/s tls=no keeps=none\n"
+
+
+def test_counters_that_cannot_be_written_do_not_spoil_a_clean_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ignored: list[object] = []
+    monkeypatch.setattr(signal, "signal", lambda number, _handler: ignored.append(number))
+    stores = stores_of(MemoryMessageStore())
+    assert serve.end(stores, [], Metrics(), tmp_path / "none" / "metrics") == serve.EXIT_OK
+    assert ignored == [signal.SIGTERM, signal.SIGINT]  # asked once more it is ending already
 
 
 def test_a_reload_that_cannot_be_is_told_in_one_line(
