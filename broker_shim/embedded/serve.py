@@ -81,9 +81,9 @@ def _open(
         return _complain(str(reason), EXIT_TRY_LATER)
     except StoreError as reason:
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
-    if options.no_amqp and doors is not None:
+    if doors is not None:
         return _serve_members(stores.messages, doors, config, options)
-    return serve(stores, settings, entrance, options, doors)
+    return serve(stores, settings, entrance, options)
 
 
 def serve(
@@ -91,7 +91,6 @@ def serve(
     settings: BrokerSettings,
     entrance: Entrance,
     options: argparse.Namespace,
-    doors: Doors | None = None,
 ) -> int:
     """Serve stores, which are closed at the end; the exit code."""
     loop = Loop(inbox := Inbox())
@@ -108,7 +107,6 @@ def serve(
     try:
         listening = listening_socket(entrance.address)
         recover(store, broker)
-        service = None if doors is None else _service(store, doors, settings.max_message_bytes)
     except (OSError, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()
@@ -121,11 +119,10 @@ def serve(
     control = _control(options, loop, broker)
     url = entrance.open(listening.getsockname()[1])
     in_force = {**entrance.in_force, "keeps": store.durability.word}
-    announce([url, *(service.urls if service else [])], in_force, options)
+    announce([url], in_force, options)
     listener.run()
-    for served in (service, control):
-        if served is not None:
-            served.close()
+    if control is not None:
+        control.close()
     listener.close()
     return end(stores, failures, metrics, options.metrics_file)
 
@@ -214,16 +211,14 @@ def announce(urls: Sequence[str], in_force: Mapping[str, str], options: argparse
     sys.stdout.flush()
 
 
-def _service(
-    store: MessageStore, doors: Doors, max_message_bytes: int, *, is_shared: bool = True
-) -> Service:
-    """Serve the store to members, too, or alone. Imported here: few want it."""
+def _service(store: MessageStore, doors: Doors, max_message_bytes: int) -> Service:
+    """Serve the store to members. Imported here: few want it."""
     from broker_shim.service.service import Service  # noqa: PLC0415
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
     assert isinstance(store, DeltaMessageStore)
     opened = doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
-    return Service(store, opened, max_message_bytes, is_shared=is_shared)
+    return Service(store, opened, max_message_bytes)
 
 
 def _serve_members(
@@ -233,7 +228,7 @@ def _serve_members(
     from broker_shim.service.alone import serve_alone  # noqa: PLC0415
 
     try:
-        service = _service(store, doors, config.max_message_bytes, is_shared=False)
+        service = _service(store, doors, config.max_message_bytes)
     except (OSError, StoreError) as reason:
         store.close()
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)

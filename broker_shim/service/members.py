@@ -68,13 +68,11 @@ class Members:
 
     Attributes:
         max_message_bytes: Inclusive.
-        is_shared: AMQP clients use the store beside the service, so no member can be exclusive.
         by_name: Those that were connected.
         metrics: What the service counts.
     """
 
     max_message_bytes: int
-    is_shared: bool = False
     by_name: dict[str, Member] = field(default_factory=dict)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -136,12 +134,6 @@ class Members:
             raise InvalidRequest(message)
 
     def _check_alone(self, hello: Hello) -> None:
-        if hello.exclusive and self.is_shared:
-            message = (
-                f"member {hello.member!r} must be alone on this root, which AMQP clients use, too:"
-                " start the service with --no-amqp"
-            )
-            raise InvalidRequest(message)
         for other in self.by_name.values():
             is_there = other.peer is not None and not other.peer.is_lost()
             if other.name != hello.member and is_there and (hello.exclusive or other.is_exclusive):

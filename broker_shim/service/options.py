@@ -61,12 +61,13 @@ def add_options(add: Callable[..., object]) -> None:
         "--store-socket",
         type=Path,
         metavar="PATH",
-        help="serve the store to members (Broker-J, RemoteMessageStore) on this unix socket",
+        help="serve the store to members (Broker-J, RemoteMessageStore) on this unix socket; needs"
+        " --no-amqp",
     )
     add(
         "--store-listen",
         metavar="HOST:PORT",
-        help="serve the store on this loopback address; needs --token-file",
+        help="serve the store on this loopback address; needs --token-file and --no-amqp",
     )
     add(
         "--token-file",
@@ -90,7 +91,13 @@ def doors_of(options: argparse.Namespace) -> Doors | None:
     path, listen = options.store_socket, options.store_listen
     if options.no_amqp and path is None and listen is None and options.root:
         path = default_socket(Path(options.root))
-    if path is None and listen is None and not options.no_amqp:
+    if not options.no_amqp:
+        if path is not None or listen is not None:
+            message = (
+                "--store-socket and --store-listen need --no-amqp: beside them AMQP clients would"
+                " not get what members put before a restart; serve another root to AMQP clients"
+            )
+            raise InvalidRequest(message)
         if options.token_file is not None:
             raise InvalidRequest("--token-file is for --store-listen HOST:PORT: give that, too")
         return None

@@ -36,12 +36,10 @@ class Service:
         store: DeltaMessageStore,
         doors: Sequence[Door],
         max_message_bytes: int,
-        *,
-        is_shared: bool = False,
     ) -> None:
-        """Serve at once; `is_shared` if others than members use the store, too."""
+        """Serve at once."""
         self.instance = str(uuid4())
-        self.members = Members(max_message_bytes, is_shared)
+        self.members = Members(max_message_bytes)
         self.store, self._doors = store, doors
         self.urls = [_url_of(door.listening) for door in doors]
         self._guard = threading.Lock()

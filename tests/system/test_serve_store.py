@@ -57,21 +57,6 @@ def test_alone_it_listens_in_its_root_and_stops_cleanly_when_told() -> None:
         assert "stopped cleanly" in told
 
 
-def test_beside_amqp_members_share_the_store_but_none_can_be_alone(tmp_path: Path) -> None:
-    with short_folder() as folder:
-        arguments = [str(tmp_path / "root"), "--listen", "127.0.0.1:0", "--store-socket"]
-        with serve(*arguments, str(folder / "s"), "--queue", "q") as process:
-            assert process.stdout is not None
-            assert f"store=unix:{folder / 's'}" in process.stdout.readline()
-            with pytest.raises(InvalidRequest, match="--no-amqp"):
-                RemoteMessageStore(folder / "s", Greeting("brokerj", "i", is_exclusive=True))
-            store = RemoteMessageStore(folder / "s")
-            assert [queue.name for queue in store.recover().queues] == ["q"]
-            store.close()
-            process.terminate()
-            assert process.wait(TIMEOUT_S) == 0
-
-
 def test_over_tcp_a_member_needs_the_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(TOKEN)
@@ -95,10 +80,15 @@ def test_over_tcp_a_member_needs_the_token(tmp_path: Path) -> None:
     [
         (["--no-amqp"], "give the folder"),
         (["--memory", "--no-amqp"], "needs a root"),
-        (["--memory", "--store-socket", "s"], "needs a root"),
+        (["--memory", "--no-amqp", "--store-socket", "s"], "needs a root"),
+        (["ROOT", "--store-socket", "s"], "need --no-amqp"),
+        (["ROOT", "--store-listen", "127.0.0.1:0", "--token-file", "T"], "need --no-amqp"),
         (["ROOT", "--token-file", "t"], "--store-listen"),
-        (["ROOT", "--store-listen", "127.0.0.1:0"], "needs --token-file"),
-        (["ROOT", "--store-listen", "127.0.0.1:0", "--token-file", "/nowhere/t"], "/nowhere/t"),
+        (["ROOT", "--no-amqp", "--store-listen", "127.0.0.1:0"], "needs --token-file"),
+        (
+            ["ROOT", "--no-amqp", "--store-listen", "127.0.0.1:0", "--token-file", "/nowhere/t"],
+            "/nowhere/t",
+        ),
         (["ROOT", "--no-amqp", "--store-listen", "0.0.0.0:0", "--token-file", "T"], "loopback"),
         (["ROOT", "--no-amqp", "--store-socket", "x" * 120], "at most 107 bytes"),
     ],
@@ -119,6 +109,7 @@ def test_a_wrong_call_is_told_in_one_line(tmp_path: Path, arguments: list[str], 
         timeout=TIMEOUT_S,
     )
     assert run.returncode == 2
+    assert not (tmp_path / "root").exists()
     last = run.stderr.strip().splitlines()[-1]
     assert last.startswith("sparkstore serve: ")
     assert told in last

@@ -19,6 +19,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Remote
 from broker_shim.security.users import User
 from broker_shim.security.users_file import changing_users
+from broker_shim.service.options import doors_of
 from broker_shim.store.memory import MemoryMessageStore
 from tests.certificates import Authority
 
@@ -130,6 +131,13 @@ def test_what_is_in_force_is_told(users: str, tmp_path: Path) -> None:
     }
     said += ["--tls-client-ca", str(authority.pair.certificate)]
     assert entrance_of(options(*said)).in_force["tls"] == "clients"
+
+
+@pytest.mark.parametrize("option", ["--store-socket=s", "--store-listen=127.0.0.1:0"])
+def test_the_store_service_is_not_served_beside_amqp(option: str) -> None:
+    """A broker beside it would not hand out what members put."""
+    with pytest.raises(InvalidRequest, match="need --no-amqp: beside them AMQP clients would"):
+        doors_of(parser().parse_args(["root", option, "--token-file=t"]))
 
 
 @pytest.mark.parametrize("as_json", [True, False])
