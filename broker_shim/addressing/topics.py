@@ -8,12 +8,18 @@ thread, and a message may have a megabyte of dots for its address or subject.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 MOST_CHARACTERS = 10_000
 """Of an address or a routing key: no name in a store is longer."""
 MOST_WORDS = 256
 """As many as a routing key of AMQP 0-9-1 or 0-10 can have, which is 255 bytes long."""
+
+MOST_HASHES = 8
+"""In the pattern of a client's subscription."""
+_MOST_AFTER_HASH = 4
+"""Words after its first `#` of a pattern that is kept in the tree."""
 
 _WHAT = "an address or a routing key"
 
@@ -28,56 +34,84 @@ def too_long(text: str) -> str | None:
     return None
 
 
+def too_wild(pattern: str) -> str | None:
+    """Why a client may not subscribe by a pattern; None if it may."""
+    count = pattern.split(".").count("#")
+    if count > MOST_HASHES:
+        return f"a pattern has at most {MOST_HASHES} words that are #, not {count}"
+    return None
+
+
 @dataclass(slots=True)
 class _Node:
-    """One word of some patterns: what follows it, and the queues of a pattern that ends here."""
+    """One word of some patterns: what follows it, and the names whose pattern ends here.
+
+    A name is there once for each of its patterns that mean the same.
+    """
 
     is_hash: bool = False
     children: dict[str, _Node] = field(default_factory=dict)
-    queues: set[str] = field(default_factory=set)
+    names: dict[str, set[str]] = field(default_factory=dict)
 
 
 class TopicBindings:
-    """Patterns of words."""
+    """Patterns of words.
+
+    Patterns that mean the same are one: of a run of `*` and `#` the `#` goes to its end, once. Most
+    are in the tree; one with much behind a `#` would have as many places in the tree under way as
+    it has words, and is a row of bits of its own (`_Row`).
+    """
 
     def __init__(self) -> None:
         self._root = _Node()
+        self._rows: dict[tuple[str, ...], _Row] = {}
 
     def bind(self, binding_key: str, queue: str) -> None:
         """Add a pattern for a name; again changes nothing."""
-        node = self._root
-        for word in binding_key.split("."):
-            node = node.children.setdefault(word, _Node(is_hash=word == "#"))
-        node.queues.add(queue)
+        words = _same(binding_key)
+        if _is_wild(words):
+            names = self._rows.setdefault(words, _Row(words)).names
+        else:
+            node = self._root
+            for word in words:
+                node = node.children.setdefault(word, _Node(is_hash=word == "#"))
+            names = node.names
+        names.setdefault(queue, set()).add(binding_key)
 
     def unbind(self, binding_key: str, queue: str) -> None:
         """Take a pattern away; one that is not there changes nothing.
 
         Branches that end in nothing are cut.
         """
+        words = _same(binding_key)
+        if _is_wild(words):
+            row = self._rows.get(words)
+            if row is not None and _taken(row.names, binding_key, queue) and not row.names:
+                del self._rows[words]
+            return
         path = [self._root]
-        words = binding_key.split(".")
         for word in words:
             child = path[-1].children.get(word)
             if child is None:
                 return
             path.append(child)
-        path[-1].queues.discard(queue)
+        _taken(path[-1].names, binding_key, queue)
         for word, parent in zip(reversed(words), reversed(path[:-1]), strict=True):
             child = parent.children[word]
-            if child.children or child.queues:
+            if child.children or child.names:
                 return
             del parent.children[word]
 
     def route(self, routing_key: str) -> set[str]:
         """The names whose patterns fit a key, each once.
 
-        All patterns are followed at once, word by word, as the set of nodes they have come to. A
-        node is followed once a word, so the cost is at most words × nodes: no pattern such as
-        `#.#.#` makes it grow faster.
+        All patterns of the tree are followed at once, word by word, as the set of nodes they have
+        come to. A node is followed once a word, and of one pattern only a few are (`_is_wild`), so
+        the cost is at most words × patterns, whatever they are.
         """
+        words = routing_key.split(".")
         here = _with_nothing_for_hashes([self._root])
-        for word in routing_key.split("."):
+        for word in words:
             following = []
             for node in here:
                 if node.is_hash:
@@ -86,7 +120,67 @@ class TopicBindings:
                     node.children[step] for step in {word, "*"} - {"#"} if step in node.children
                 ]
             here = _with_nothing_for_hashes(following)
-        return set().union(*(node.queues for node in here))
+        fitting = set().union(*(node.names for node in here))
+        for row in self._rows.values():
+            if row.fits(words):
+                fitting.update(row.names)
+        return fitting
+
+
+class _Row:
+    """One pattern, all of its places at once: bit n is set when n of its words are used up."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self.names: dict[str, set[str]] = {}
+        self._takes: dict[str, int] = {}
+        for place, word in enumerate(words):
+            self._takes[word] = self._takes.get(word, 0) | 1 << place
+        self._hashes = self._takes.pop("#", 0)
+        self._stars = self._takes.pop("*", 0)
+        self._end = 1 << len(words)
+
+    def fits(self, words: Sequence[str]) -> bool:
+        """True if it fits these words: some steps for each, however long the pattern is."""
+        hashes, stars, takes = self._hashes, self._stars, self._takes
+        here = 1 | (1 & hashes) << 1
+        for word in words:
+            here = (here & (stars | takes.get(word, 0))) << 1 | here & hashes
+            here |= (here & hashes) << 1
+        return bool(here & self._end)
+
+
+def _same(pattern: str) -> tuple[str, ...]:
+    """The words of the one pattern that stands for all that mean the same."""
+    words: list[str] = []
+    is_any = False
+    for word in pattern.split("."):
+        if word == "#":
+            is_any = True
+            continue
+        if is_any and word != "*":
+            words.append("#")
+            is_any = False
+        words.append(word)
+    return (*words, "#") if is_any else tuple(words)
+
+
+def _is_wild(words: Sequence[str]) -> bool:
+    """True if many places of a pattern can be under way at once: many words follow its first `#`.
+
+    Before it there is one place a word.
+    """
+    return "#" in words and len(words) - 1 - words.index("#") > _MOST_AFTER_HASH
+
+
+def _taken(names: dict[str, set[str]], binding_key: str, queue: str) -> bool:
+    """Take a pattern from a name, and the name if it has no other; False if it has none of it."""
+    patterns = names.get(queue)
+    if patterns is None:
+        return False
+    patterns.discard(binding_key)
+    if not patterns:
+        del names[queue]
+    return True
 
 
 def _with_nothing_for_hashes(nodes: list[_Node]) -> list[_Node]:

@@ -22,6 +22,7 @@ from broker_shim.embedded.attaching import (
     Step,
     go_through,
     grant,
+    put_off,
     refuse,
     refuse_node,
     temporary_name,
@@ -33,7 +34,7 @@ from broker_shim.embedded.conditions import (
     RESOURCE_LOCKED,
     Refusal,
 )
-from broker_shim.embedded.filters import Filters, read_filters
+from broker_shim.embedded.filters import Filters, said_by
 from broker_shim.embedded.looking_up import look_up
 from broker_shim.embedded.outgoing import OutgoingLink
 from broker_shim.embedded.own_queue import (
@@ -47,11 +48,15 @@ from broker_shim.embedded.termini import as_source, as_target, granted_source, p
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.security.permissions import Act
-from broker_shim.selectors import InvalidSelector
+from broker_shim.selectors import InvalidSelector, Selector
 from sparkstore.queue_names import shown
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
+
+
+ServedNode = QueueNode | AddressNode | ExchangeNode
+"""What messages can be received from."""
 
 
 class Wanted(NamedTuple):
@@ -75,38 +80,65 @@ class Wanted(NamedTuple):
 
 
 def attach_source(connection: Connection, link: SenderLink) -> None:
-    """Serve a link on which the peer receives, or refuse it."""
+    """Serve a link on which the peer receives, or refuse it.
+
+    Nothing is done for a peer that may not have it: its selector is compiled after that is known.
+    """
     remote: Source | None = link.remote.source
     if remote is None:
         look_up(connection, link)
         return
+    if _served_node(connection, link) is None:
+        return
     try:
-        filters = read_filters(remote.filter)
+        text, answer = said_by(remote.filter)
     except InvalidSelector as reason:
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
         return
+    if text is None:
+        _attach_to_node(connection, link, Filters(None, answer))
+        return
+
+    def compiled(found: Selector | InvalidSelector) -> None:
+        if not is_wanted():
+            return
+        if isinstance(found, InvalidSelector):
+            refuse(connection, link, Refusal(INVALID_FIELD, str(found)))
+        else:
+            _attach_to_node(connection, link, Filters(found, answer))
+
+    is_wanted = put_off(connection, link)
+    connection.broker.compiling.compile(text, compiled, is_wanted)
+
+
+def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
+    """What the peer may be served from there; None if that is nothing, and the link is refused."""
+    remote: Source = link.remote.source
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = connection.broker.destinations.source_of(remote.address)
     asked = granted_source(remote, None, TerminusDurability(remote.durable), None)
     stays = asked.lives_on and not isinstance(node, QueueNode)
     refusal = refusal_of_link(connection, Act.READ, node, remote.address, is_durable=stays)
-    if refusal is None:
-        _attach_to_node(connection, link, node, filters)
-    else:
+    if isinstance(node, AnonymousNode):
+        refusal = Refusal(INVALID_FIELD, "a source needs an address")
+    if refusal is not None:
         refuse(connection, link, refusal)
+        return None
+    if isinstance(node, AmbiguousNode | MalformedNode):
+        refuse_node(connection, link, node)
+        return None
+    assert not isinstance(node, AnonymousNode)
+    return node
 
 
-def _attach_to_node(connection: Connection, link: SenderLink, node: Node, filters: Filters) -> None:
-    match node:
-        case AnonymousNode():
-            refuse(connection, link, Refusal(INVALID_FIELD, "a source needs an address"))
-        case AmbiguousNode() | MalformedNode():
-            refuse_node(connection, link, node)
-        case QueueNode():
-            _attach_to_queue(connection, link, node, filters)
-        case AddressNode() | ExchangeNode():
-            _attach_to_subscription(connection, link, node, filters)
+def _attach_to_node(connection: Connection, link: SenderLink, filters: Filters) -> None:
+    """Looked at once more: compiling may have taken a while."""
+    node = _served_node(connection, link)
+    if isinstance(node, QueueNode):
+        _attach_to_queue(connection, link, node, filters)
+    elif node is not None:
+        _attach_to_subscription(connection, link, node, filters)
 
 
 def _attach_to_subscription(

@@ -56,6 +56,13 @@ class _Pending:
         """It has no deliveries."""
 
 
+def put_off(connection: Connection, link: AnyLink) -> Callable[[], bool]:
+    """An attach goes on later; what it returns tells whether it is still wanted then."""
+    pending = _Pending()
+    connection.expect(link, pending)
+    return lambda: not (pending.is_gone or link.is_gone)
+
+
 def go_through(
     connection: Connection, link: AnyLink, steps: Sequence[Step], ready: Callable[[], None]
 ) -> None:
@@ -63,11 +70,10 @@ def go_through(
 
     The first one that fails has the link refused.
     """
-    pending, left = _Pending(), list(steps)
-    connection.expect(link, pending)
+    is_wanted, left = put_off(connection, link), list(steps)
 
     def on_done(error: StoreError | None) -> None:
-        if pending.is_gone or link.is_gone:
+        if not is_wanted():
             return
         if isinstance(error, InvalidRequest):
             refuse(connection, link, Refusal(NOT_FOUND, str(error)))

@@ -14,6 +14,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import ExchangeNode, Node, QueueNode
 from broker_shim.embedded.bulk import BulkOperations
+from broker_shim.embedded.compiling import Compiling
 from broker_shim.embedded.destinations import Destinations
 from broker_shim.embedded.destroying import Destroying
 from broker_shim.embedded.headers import HEADERS
@@ -79,6 +80,7 @@ class Broker:
         self.settlement = Settlement(self)
         self.destroying = Destroying(self)
         self.bulk = BulkOperations(self)
+        self.compiling = Compiling(later)
         self.scanning = Scanning(self)
         self.replacing = Replacing(self)
         if registry is None:

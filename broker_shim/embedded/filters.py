@@ -32,11 +32,23 @@ class Filters(NamedTuple):
     answer: dict[Any, Any] | None = None
 
 
-def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
+class Said(NamedTuple):
+    """What a filter set asks for, its selector not compiled.
+
+    Attributes:
+        text: Of the selector; None if there is none, or an empty one.
+        answer: The filter set to answer with; None for none.
+    """
+
+    text: str | None = None
+    answer: dict[Any, Any] | None = None
+
+
+def said_by(filter_set: Mapping[Any, Any] | None) -> Said:
     """The filters that are honoured.
 
     Raises:
-        InvalidSelector: The selector is refused, or there are two of them.
+        InvalidSelector: The selector is no text, or there are two of them.
     """
     texts = [
         (name, value, text)
@@ -44,12 +56,21 @@ def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
         if (text := _selector_text(name, value)) is not None
     ]
     if not texts:
-        return Filters()
+        return Said()
     if len(texts) > 1:
         raise InvalidSelector("a source takes one selector, not several")
     (name, value, text) = texts[0]
-    selector = parse(text) if text.strip() else None
-    return Filters(selector, {name: value})
+    return Said(text if text.strip() else None, {name: value})
+
+
+def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
+    """The same of a link that was kept, compiled in one go, whatever today's limits are.
+
+    Raises:
+        InvalidSelector: The selector is refused, or there are two of them.
+    """
+    text, answer = said_by(filter_set)
+    return Filters(None if text is None else parse(text, is_kept=True), answer)
 
 
 def _selector_text(name: object, value: object) -> str | None:

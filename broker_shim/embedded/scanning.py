@@ -3,7 +3,7 @@
 A batch is chosen, its headers are read on a thread of their own (`header_reader`), and it is judged
 when they are there. So the loop is held up by the judging of one batch at most, and sockets, timers
 and completions have their turn between two. How many messages are one batch follows from how long
-the judging of the last took: a selector may be of 60,000 characters.
+the judging of the last took: a selector may be of 2,000 words and signs.
 
 Why no message is missed, though the queue changes while a batch is read. A message of the batch
 that was handed out meanwhile, or left, is not waiting in its place when it would be handed out, and

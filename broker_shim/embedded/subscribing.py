@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker_shim.addressing.topics import too_wild
 from broker_shim.amqp_1_0.composites import Source
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import AddressNode, ExchangeNode
@@ -82,6 +83,9 @@ def subscribe(
         is_durable=bool(remote.durable) or remote.expiry_policy == ExpiryPolicy.NEVER,
     )
     known = broker.links.registry.find(subscription.key)
+    wild = _wild(broker, node) if known is None else None
+    if wild is not None:
+        return Refusal(INVALID_FIELD, wild)
     terms = _terms(broker, link, node, filters, subscription, known)
     if subscription.is_shared and _is_in_use(broker, known) and _differs(known, terms):
         text = "the subscription has consumers with another address or selector: close them first"
@@ -96,6 +100,13 @@ def subscribe(
     if known is not None and _differs(known, terms):  # gone before the new one is granted
         steps.insert(0, partial(broker.links.end_own, known))
     return Subscribed(endpoint, terms, terms.queue, steps)
+
+
+def _wild(broker: Broker, node: Node) -> str | None:
+    """Why nobody may subscribe by the pattern that a node names; None if it is none, or may be."""
+    if isinstance(node, AddressNode) or not broker.router.reads_words(node.exchange):
+        return None
+    return too_wild(node.routing_key or "")
 
 
 def _check_names(queue: str, node: Node) -> None:

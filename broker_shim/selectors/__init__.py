@@ -11,7 +11,7 @@ recursion of ours. Rejected: `pyparsing` and `parsimonious` recurse, `antlr4` ne
 
 from __future__ import annotations
 
-from broker_shim.selectors.grammar import MAX_CHARACTERS, MAX_DEPTH, Selector, parse
+from broker_shim.selectors.grammar import MAX_CHARACTERS, MAX_DEPTH, Selector, compiling, parse
 from broker_shim.selectors.nodes import InvalidSelector, Lookup, Value
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "Lookup",
     "Selector",
     "Value",
+    "compiling",
     "parse",
 ]

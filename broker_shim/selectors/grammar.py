@@ -6,6 +6,7 @@ Keywords are reserved and may be written in any case; identifiers are not, and m
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,8 +16,12 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from broker_shim.selectors import nodes
 from broker_shim.selectors.nodes import Evaluate, InvalidSelector, Lookup, Node, Sort, Value
 
-MAX_CHARACTERS = 1 << 16
+MAX_CHARACTERS = 1 << 13
 """A longer selector is refused before it is read."""
+MAX_TOKENS = 2_048
+"""Words, numbers, texts and signs: each is a step for every message, too."""
+SLICE_TOKENS = 128
+"""So many are compiled in one go: a token takes some 10 µs."""
 MAX_DEPTH = 100
 """Deeper nesting is refused: of parentheses, NOT, signs and operators."""
 _MAX_INTEGER = (1 << 64) - 1
@@ -89,17 +94,41 @@ class Selector(NamedTuple):
         return self.evaluate(get) is True
 
 
-def parse(text: str) -> Selector:
-    """Compile a selector.
+def parse(text: str, *, is_kept: bool = False) -> Selector:
+    """Compile a selector; one that `is_kept` was taken before, perhaps under wider limits.
 
     Raises:
         InvalidSelector: It is too long or too deep, is no condition, or breaks the grammar.
     """
-    if len(text) > MAX_CHARACTERS:
+    slices = compiling(text, is_kept=is_kept)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            selector: Selector = end.value
+            return selector
+
+
+def compiling(text: str, *, is_kept: bool = False) -> Generator[None, None, Selector]:
+    """Compile a selector in slices of `SLICE_TOKENS`; it is returned by the last.
+
+    Raises:
+        InvalidSelector: As `parse`.
+    """
+    if len(text) > MAX_CHARACTERS and not is_kept:
         message = f"the selector has {len(text)} characters: {MAX_CHARACTERS} at most"
         raise InvalidSelector(message)
+    parser = _parser().parse_interactive(text)
+    count = 0
     try:
-        node: Node = _parser().parse(text)  # type: ignore[assignment]  # the transformer's result
+        for _token in parser.iter_parse():
+            count += 1
+            if count > MAX_TOKENS and not is_kept:
+                message = f"the selector has more than {MAX_TOKENS} words and signs"
+                raise InvalidSelector(message)
+            if count % SLICE_TOKENS == 0:
+                yield
+        node: Node = parser.feed_eof()  # type: ignore[no-untyped-call]  # Lark has no type here
     except UnexpectedInput as reason:
         raise InvalidSelector(_told(text, reason)) from reason
     except VisitError as reason:

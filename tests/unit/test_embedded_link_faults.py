@@ -211,7 +211,7 @@ def test_an_attach_whose_answer_does_not_fit_loses_nothing_that_the_link_held(ke
     (tag,) = holding(kept, 1)
     small, back = Client(kept, max_frame_size=512), Client(kept)
     told = {"unsettled": {tag: None}, "rcv_settle_mode": 1}
-    long = {Symbol("jms-selector"): "a = 1 OR " * 100 + "TRUE"}
+    long = {Symbol("jms-selector"): "a = 1 OR TRUE" + " " * 900}
     assert small.attach("in", source=Source("q", 2, "never", filter=long), **told).source is None
     assert small.take(Detach).error.condition == "amqp:invalid-field"
     back.attach("in", source=Source("q", 2, "never"), **told)

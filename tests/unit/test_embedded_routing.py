@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.addressing.bindings import AddressManager
-from broker_shim.addressing.topics import TopicBindings
+from broker_shim.addressing.topics import MOST_WORDS, TopicBindings
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import (
     AnonymousNode,
@@ -23,9 +23,10 @@ from broker_shim.embedded.routing import FanoutBindings, Router
 from broker_shim.embedded.settings import read_settings
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import BindingKey, Exchange, Queue
+from tests.work import lines_of
 
 WORDS = st.sampled_from(["a", "b", "*", "#", ""])
-PATTERNS = st.lists(WORDS, min_size=1, max_size=5).map(".".join)
+PATTERNS = st.lists(WORDS, min_size=1, max_size=9).map(".".join)
 KEYS = st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=1, max_size=6).map(".".join)
 
 
@@ -66,6 +67,42 @@ def test_a_pattern_of_many_hashes_is_no_trap() -> None:
     bindings = TopicBindings()
     bindings.bind(".".join(["#", "a"] * 200), "q")
     assert bindings.route(".".join(["a"] * 1000)) == {"q"}
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        ["#", "*"] * 124,
+        ["#", "a"] * 124,
+        ["#", *["a", "*"] * 123],
+        ["*", "#", "a", "*", "a"] * 49,
+        ["a", "*"] * 124,
+        [*["*"] * 120, *["#", "a", "#", "*"] * 32],
+    ],
+    ids=range(6),
+)
+@pytest.mark.parametrize("count", [1, 10])
+def test_a_look_up_costs_words_times_patterns_however_long_these_are(
+    start: list[str], count: int
+) -> None:
+    bindings = TopicBindings()
+    for number in range(count):
+        varied = ["a" if number >> n & 1 and word == "*" else word for n, word in enumerate(start)]
+        bindings.bind(".".join(varied), str(number))
+    key = ".".join(["a"] * MOST_WORDS)
+    assert lines_of(lambda: bindings.route(key)) <= 40 * MOST_WORDS * (count + 1)
+
+
+def test_patterns_that_mean_the_same_are_kept_until_each_is_unbound() -> None:
+    for one, other in (("#.*", "*.#"), ("#.#.a.b.c.d.e", "#.a.b.c.d.e")):
+        bindings = TopicBindings()
+        bindings.bind(one, "q")
+        bindings.bind(other, "q")
+        bindings.unbind(one, "q")
+        bindings.unbind(one, "q")
+        assert bindings.route("a.b.c.d.e") == {"q"}
+        bindings.unbind(other, "q")
+        assert bindings.route("a.b.c.d.e") == set()
 
 
 def test_a_queue_bound_twice_to_a_fanout_stays_until_both_are_gone() -> None:
