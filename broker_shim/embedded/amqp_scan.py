@@ -91,6 +91,24 @@ def entry_at(encoded: bytes, start: int, key: bytes) -> Value:
     return value_at(encoded, found)[0] if found else None
 
 
+def entries_at(encoded: bytes, start: int) -> dict[bytes, int]:
+    """Where each value of the map at `start` begins, by its key (UTF-8), the last of several.
+
+    Raises:
+        DecodeError: As `entry_at`.
+    """
+    at = start + _first(encoded, start, _MAPS)
+    end = _end_of(encoded, start)
+    found: dict[bytes, int] = {}
+    while at < end:
+        value = _end_of(encoded, at)
+        first = at + 2 if encoded[at] in _TEXT_1 else at + 5 if encoded[at] in _TEXT_4 else value
+        if first < value:
+            found[encoded[first:value]] = value
+        at = _end_of(encoded, value)
+    return found
+
+
 def _first(encoded: bytes, start: int, widths: dict[int, int]) -> int:
     width = widths.get(encoded[start]) if start < len(encoded) else None
     if width is None:

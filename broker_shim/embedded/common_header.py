@@ -22,9 +22,9 @@ from uuid import UUID
 
 from broker_shim.embedded.amqp_fields import FIELDS
 from broker_shim.embedded.amqp_message import DEFAULT_PRIORITY, PROTOCOL, values_of
-from broker_shim.embedded.amqp_scan import entry_at, item_at, sections_at
+from broker_shim.embedded.amqp_scan import entries_at, entry_at, item_at, sections_at
 from broker_shim.embedded.amqp_sections import APPLICATION_PROPERTIES
-from broker_shim.embedded.amqp_types import DecodeError, Encoded, Value, text_of
+from broker_shim.embedded.amqp_types import DecodeError, Encoded, Value, text_of, value_at
 from broker_shim.selectors import Value as Known
 from sparkstore.records import MessageHeader
 
@@ -44,16 +44,33 @@ _DEFAULTS: dict[str, Value] = {
 
 
 class CommonHeader:
-    """The header of one message. Each part of it is read when it is first asked for."""
+    """The header of one message. Each part of it is read once, when it is first asked for.
 
-    __slots__ = ("_columns", "_values")
+    A few properties are looked for one by one, passing over the others; who asks for more has all
+    places written down first: a selector of a thousand names costs no more than the header's bytes.
+    """
+
+    __slots__ = ("_columns", "_entries", "_known", "_values")
 
     def __init__(self, columns: MessageHeader) -> None:
         self._columns = columns
         self._values: dict[int, int] | None = None
+        self._entries: dict[bytes, int] | None = None
+        self._known: dict[str, Known] = {}
+
+    @property
+    def steps(self) -> int:
+        """How much it is to look through, in steps of some µs."""
+        return len(self._columns.header or b"") // _STEP_BYTES
 
     def get(self, name: str) -> Known:
         """What a name stands for in this message; None if it has nothing by that name."""
+        if name in self._known:
+            return self._known[name]
+        value = self._known[name] = self._read(name)
+        return value
+
+    def _read(self, name: str) -> Known:
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self)
@@ -64,7 +81,7 @@ class CommonHeader:
             return next((v for key, v in reversed(columns.properties) if key == name), None)
         try:
             start = self._places(columns.header).get(APPLICATION_PROPERTIES)
-            found = None if start is None else entry_at(columns.header, start, _utf8(name))
+            found = None if start is None else self._entry(columns.header, start, _utf8(name))
         except DecodeError:  # it was read when it came: only a damaged root has one
             return None
         return _known(found)
@@ -82,6 +99,15 @@ class CommonHeader:
             return None
         return _DEFAULTS.get(name) if value is None else value
 
+    def _entry(self, encoded: bytes, start: int, key: bytes) -> Value:
+        """A value of the map at `start`."""
+        if self._entries is None and len(self._known) >= _ONE_BY_ONE:
+            self._entries = entries_at(encoded, start)
+        if self._entries is None:
+            return entry_at(encoded, start, key)
+        at = self._entries.get(key)
+        return None if at is None else value_at(encoded, at)[0]
+
     def _places(self, encoded: bytes) -> dict[int, int]:
         """Where the value of each section begins."""
         if self._values is None:
@@ -89,6 +115,11 @@ class CommonHeader:
             if self._values is None:
                 self._values = values_of(self._columns)
         return self._values
+
+
+_STEP_BYTES = 64
+_ONE_BY_ONE = 3
+"""Names that are looked for in turn, before it pays to write all places down."""
 
 
 def _column(columns: MessageHeader, name: str) -> Value:

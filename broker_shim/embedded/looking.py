@@ -23,6 +23,17 @@ Batch = list[tuple[int, int]]
 _GROUP = "JMSXGroupID"
 
 
+class Steps:
+    """How much may be judged in one go, in steps of some µs.
+
+    Attributes:
+        left: Of them; what was begun with one left is ended.
+    """
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class Consumer(Protocol):
     """Whoever takes messages from a queue."""
 
@@ -91,16 +102,30 @@ class Looker:
         """A message waits again."""
         self._again[place] = message_id
 
-    def judge(self, batch: Batch, headers: Mapping[int, CommonHeader | None]) -> None:
-        """Remember what is wanted of a batch; one without a header is on no queue any more."""
-        self._is_reading = False
-        for place, message_id in batch:
+    def judge(
+        self, batch: Batch, headers: Mapping[int, CommonHeader | None], steps: Steps
+    ) -> Batch:
+        """Remember what is wanted of a batch; one without a header is on no queue any more.
+
+        Returns:
+            What there were no steps left for: judge that next.
+        """
+        for index, (place, message_id) in enumerate(batch):
+            if steps.left <= 0:
+                return batch[index:]
             header = headers.get(message_id)
-            if header is None or (self._selector and not self._selector.fits(header.get)):
+            if header is None:
                 continue
+            steps.left -= 1 + header.steps
+            if self._selector is not None:
+                steps.left -= self._selector.steps
+                if not self._selector.fits(header.get):
+                    continue
             group = self._group_of(header)
             if self._groups is None or self._groups.may_have(group, self):
                 heappush(self._found, Found(place, message_id, group))
+        self._is_reading = False
+        return []
 
     def take(self, backlog: Backlog) -> Found | None:
         """The next that is wanted and still there for it; it is the caller's to hold.

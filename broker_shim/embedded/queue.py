@@ -9,14 +9,14 @@ before the others are, who take the next message whatever it is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from broker_shim.embedded.backlog import Backlog, Cursor
 from broker_shim.embedded.common_header import CommonHeader
 from broker_shim.embedded.groups import Groups
 from broker_shim.embedded.last_values import LastValues
-from broker_shim.embedded.looking import Batch, Consumer, Looker
+from broker_shim.embedded.looking import Batch, Consumer, Looker, Steps
 from broker_shim.selectors import Selector
 from sparkstore.queue_arguments import QueueArguments
 
@@ -200,12 +200,21 @@ class QueueDispatch:
 
     def judge(
         self,
-        batches: Iterable[tuple[Looker, Batch]],
+        batches: Sequence[tuple[Looker, Batch]],
         headers: Mapping[int, CommonHeader | None],
-    ) -> None:
-        """Have each consumer find what it wants among what it looked at."""
+        steps: Steps,
+    ) -> list[tuple[Looker, Batch]]:
+        """Have each consumer find what it wants among what it looked at.
+
+        Returns:
+            What there were no steps left for: judge that next.
+        """
+        rest = []
         for looker, batch in batches:
-            looker.judge(batch, headers)
+            left = looker.judge(batch, headers, steps)
+            if left:
+                rest.append((looker, left))
+        return rest
 
     def take_found(self) -> Iterator[tuple[int, Consumer]]:
         """Hand out what was found, one each in turn, and hold it; as `take`."""

@@ -1,9 +1,10 @@
 """Selectors and message groups over what waits: headers are read in batches, beside the loop.
 
 A batch is chosen, its headers are read on a thread of their own (`header_reader`), and it is judged
-when they are there. So the loop is held up by the judging of one batch at most, and sockets, timers
-and completions have their turn between two. How many messages are one batch follows from how long
-the judging of the last took: a selector may be of 2,000 words and signs.
+when they are there, in slices of so many steps (a selector of 2,000 words and signs has as many for
+each message). So the loop is held up by one slice at most, and sockets, timers and completions have
+their turn between two. How many messages are one batch follows from how long the judging of the
+last took.
 
 Why no message is missed, though the queue changes while a batch is read. A message of the batch
 that was handed out meanwhile, or left, is not waiting in its place when it would be handed out, and
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from broker_shim.embedded.common_header import CommonHeader
 from broker_shim.embedded.headers import HEADERS
-from broker_shim.embedded.looking import Batch, Looker
+from broker_shim.embedded.looking import Batch, Looker, Steps
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
@@ -34,7 +35,9 @@ _log = logging.getLogger(__name__)
 Headers = Mapping[int, CommonHeader | None]
 """By message id; None for one that is on no queue, or cannot be read."""
 SLICE_S = 0.005
-"""How long the loop may judge in one go, in seconds, as far as the last batch tells."""
+"""How long the judging of a batch may take, in seconds, as far as the last one tells."""
+SLICE_STEPS = 5_000
+"""Of one slice: some milliseconds, whatever is judged."""
 MOST, FIRST = 1024, 64
 """Messages in a batch: at most, and in the first."""
 
@@ -89,17 +92,32 @@ class Scanning:
         error: StoreError | None,
         found: Sequence[MessageHeader | None],
     ) -> None:
-        self._asked.discard(queue.name)
         if error is None:
-            began_s = time.monotonic()
-            queue.judge(batches, headers_of(message_ids, found))
-            self._size.took(time.monotonic() - began_s, len(message_ids))
-            self._broker.wanted(queue.name)
+            self._judge(queue, batches, headers_of(message_ids, found), 0.0)
             return
+        self._asked.discard(queue.name)
         _log.warning("%r is not looked at now: %s", queue.name, error)
         for looker, batch in batches:
             looker.put_off(batch)
         self._broker.later(self._broker.settings.probe_interval_s, partial(self._again, queue.name))
+
+    def _judge(
+        self,
+        queue: QueueDispatch,
+        batches: list[tuple[Looker, Batch]],
+        headers: Headers,
+        took_s: float,
+    ) -> None:
+        """One slice; the next is another turn's."""
+        began_s = time.monotonic()
+        rest = queue.judge(batches, headers, Steps(SLICE_STEPS))
+        took_s += time.monotonic() - began_s
+        if rest:
+            self._broker.later(0.0, partial(self._judge, queue, rest, headers, took_s))
+            return
+        self._asked.discard(queue.name)
+        self._size.took(took_s, len(headers))
+        self._broker.wanted(queue.name)
 
     def _again(self, name: str) -> None:
         self._broker.wanted(name)

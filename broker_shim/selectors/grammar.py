@@ -20,10 +20,15 @@ MAX_CHARACTERS = 1 << 13
 """A longer selector is refused before it is read."""
 MAX_TOKENS = 2_048
 """Words, numbers, texts and signs: each is a step for every message, too."""
+MAX_WORK = 1_024
+"""Of all LIKE patterns together, for each character of a text: their characters between two `%`;
+where there is a `_` among these, they count eight times."""
 SLICE_TOKENS = 128
 """So many are compiled in one go: a token takes some 10 µs."""
 MAX_DEPTH = 100
 """Deeper nesting is refused: of parentheses, NOT, signs and operators."""
+_LIKE_STEPS = 4
+"""To hold one character of a pattern against a whole text."""
 _MAX_INTEGER = (1 << 64) - 1
 _MAX_DIGITS = 40
 
@@ -84,10 +89,12 @@ class Selector(NamedTuple):
     Attributes:
         text: As it was given.
         evaluate: True, False or None (unknown) for a look-up.
+        steps: Of evaluating it for one message, at most; a step is some µs.
     """
 
     text: str
     evaluate: Evaluate
+    steps: int
 
     def fits(self, get: Lookup) -> bool:
         """True if the condition holds: neither false nor unknown."""
@@ -133,7 +140,10 @@ def compiling(text: str, *, is_kept: bool = False) -> Generator[None, None, Sele
         raise InvalidSelector(_told(text, reason)) from reason
     except VisitError as reason:
         raise InvalidSelector(str(reason.orig_exc)) from reason
-    return Selector(text, node.evaluate)
+    if node.work > MAX_WORK and not is_kept:
+        message = f"the LIKE patterns of the selector are {node.work} of work: {MAX_WORK} at most"
+        raise InvalidSelector(message)
+    return Selector(text, node.evaluate, count + _LIKE_STEPS * node.work)
 
 
 def _told(text: str, reason: UnexpectedInput) -> str:

@@ -8,6 +8,7 @@ numbers are alike, texts are, booleans are
 < <= > >=   numbers only, otherwise as above
 + - * /     numbers only, otherwise NULL; integers do not wrap; a division of integers drops
 the fraction as Java does; a division by zero is NULL
+LIKE        NULL for a text of more than `MAX_TEXT` characters, which is not looked through
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeGuard
 
-from broker_shim.selectors.matching import compile_like
+from broker_shim.selectors.matching import MAX_TEXT, compile_like
 
 Value = None | bool | int | float | str
 Lookup = Callable[[str], Value]
@@ -45,11 +46,13 @@ class Node(NamedTuple):
         evaluate: Its value for a message.
         sort: Of the value.
         depth: How deep it is nested, from 1.
+        work: Of all `LIKE` in it, for each character of a text.
     """
 
     evaluate: Evaluate
     sort: Sort
     depth: int = 1
+    work: int = 0
 
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -82,7 +85,7 @@ def negation(node: Node) -> Node:
         value = inner(get)
         return not value if isinstance(value, bool) else None
 
-    return Node(evaluate, Sort.BOOLEAN, node.depth + 1)
+    return _over([node], evaluate)
 
 
 def every(nodes: Sequence[Node]) -> Node:
@@ -108,7 +111,7 @@ def _joined(nodes: Sequence[Node], *, ending: bool) -> Node:
             known = known and isinstance(value, bool)
         return not ending if known else None
 
-    return Node(evaluate, Sort.BOOLEAN, _deepest(nodes) + 1)
+    return _over(nodes, evaluate)
 
 
 def equality(left: Node, right: Node, *, is_equal: bool) -> Node:
@@ -121,7 +124,7 @@ def equality(left: Node, right: Node, *, is_equal: bool) -> Node:
             return None
         return are_alike(one, two) and (one == two) is is_equal
 
-    return Node(evaluate, Sort.BOOLEAN, _deepest((left, right)) + 1)
+    return _over((left, right), evaluate)
 
 
 def ordering(left: Node, sign: str, right: Node) -> Node:
@@ -136,7 +139,7 @@ def ordering(left: Node, sign: str, right: Node) -> Node:
             return False
         return compare(one, two)
 
-    return Node(evaluate, Sort.BOOLEAN, _deepest((left, right)) + 1)
+    return _over((left, right), evaluate)
 
 
 def between(node: Node, least: Node, most: Node) -> Node:
@@ -156,24 +159,28 @@ def among(node: Node, values: Sequence[Value]) -> Node:
             return None
         return value in (numbers if is_number(value) else texts)
 
-    return Node(evaluate, Sort.BOOLEAN, node.depth + 1)
+    return _over([node], evaluate)
 
 
 def like(node: Node, pattern: str, escape: str | None) -> Node:
-    """LIKE.
+    """LIKE; unknown of a text that is too long to be looked through.
 
     Raises:
         ValueError: See `compile_like`.
     """
-    inner, matches = node.evaluate, compile_like(pattern, escape).fullmatch
+    inner, compiled = node.evaluate, compile_like(pattern, escape)
+    fits = compiled.fits
 
     def evaluate(get: Lookup) -> Value:
         value = inner(get)
         if value is None:
             return None
-        return isinstance(value, str) and matches(value) is not None
+        if not isinstance(value, str):
+            return False
+        return fits(value) if len(value) <= MAX_TEXT else None
 
-    return Node(evaluate, Sort.BOOLEAN, node.depth + 1)
+    made = _over([node], evaluate)
+    return made._replace(work=made.work + compiled.work)
 
 
 def unlike(node: Node, positive: Node, sort: Sort) -> Node:
@@ -185,15 +192,16 @@ def unlike(node: Node, positive: Node, sort: Sort) -> Node:
         if value is None:
             return None
         fits = isinstance(value, str) or (sort is Sort.ANY and is_number(value))
-        return fits and not judge(get)
+        judged = judge(get)
+        return None if judged is None else fits and not judged
 
-    return Node(evaluate, Sort.BOOLEAN, positive.depth)
+    return positive._replace(evaluate=evaluate)
 
 
 def is_null(node: Node) -> Node:
     """IS NULL: the only one that is never unknown."""
     inner = node.evaluate
-    return Node(lambda get: inner(get) is None, Sort.BOOLEAN, node.depth + 1)
+    return _over([node], lambda get: inner(get) is None)
 
 
 def arithmetic(first: Node, rest: Sequence[tuple[str, Node]]) -> Node:
@@ -213,8 +221,7 @@ def arithmetic(first: Node, rest: Sequence[tuple[str, Node]]) -> Node:
                 return None
         return total if is_number(total) else None
 
-    depth = _deepest([first, *(node for _sign, node in rest)]) + 1
-    return Node(evaluate, Sort.NUMBER, depth)
+    return _over([first, *(node for _sign, node in rest)], evaluate, Sort.NUMBER)
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:
@@ -244,5 +251,7 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 }
 
 
-def _deepest(nodes: Sequence[Node]) -> int:
-    return max(node.depth for node in nodes)
+def _over(nodes: Sequence[Node], evaluate: Evaluate, sort: Sort = Sort.BOOLEAN) -> Node:
+    """An expression of some others."""
+    depth = max(node.depth for node in nodes) + 1
+    return Node(evaluate, sort, depth, sum(node.work for node in nodes))

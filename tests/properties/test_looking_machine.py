@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker_shim.embedded.common_header import CommonHeader
 from broker_shim.embedded.groups import bucket_of
-from broker_shim.embedded.looking import Batch, Looker
+from broker_shim.embedded.looking import Batch, Looker, Steps
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.selectors import parse
 from sparkstore.queue_arguments import QueueArguments
@@ -74,8 +74,8 @@ class LookingMachine(RuleBasedStateMachine):
     def ask(self, count: int) -> None:
         self.reading = self.reading or self.queue.to_look_at(count)
 
-    @rule(works=st.booleans())
-    def answer(self, works: bool) -> None:
+    @rule(works=st.booleans(), steps=st.integers(1, 9))
+    def answer(self, works: bool, steps: int) -> None:
         for looker, batch in [] if self.reading is None or works else self.reading:
             looker.put_off(batch)
         if self.reading is not None and works:
@@ -84,8 +84,9 @@ class LookingMachine(RuleBasedStateMachine):
                 for _looker, batch in self.reading
                 for _place, message_id in batch
             }
-            self.queue.judge(self.reading, headers)
-        self.reading = None
+            self.reading = self.queue.judge(self.reading, headers, Steps(steps))
+        if not works or not self.reading:
+            self.reading = None
 
     @rule()
     def hand_out(self) -> None:
@@ -101,7 +102,7 @@ class LookingMachine(RuleBasedStateMachine):
         """As the broker does it, until there is nothing left to do."""
         while self.reading or self.queue.unfinished():
             self.ask(count)
-            self.answer(works=True)
+            self.answer(works=True, steps=count)
             self.hand_out()
         self.hand_out()
 

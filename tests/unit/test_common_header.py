@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_shim.embedded import common_header
 from broker_shim.embedded.amqp_message import parse
 from broker_shim.embedded.common_header import CommonHeader
 from broker_shim.embedded.headers import HEADERS
 from broker_shim.selectors import parse as selector
 from sparkstore.records import MessageHeader
+from tests.work import lines_of
 
 ID = UUID("12345678-1234-5678-1234-567812345678")
 
@@ -179,3 +181,21 @@ def test_a_header_made_from_bytes_shows_what_its_sender_said() -> None:
     assert (header.is_persistent, header.common.get("n")) == (True, 7)
     assert header.common.get("amqp.subject") == "eggs"
     assert header.body_bytes == 1
+
+
+def test_a_selector_of_many_names_looks_through_a_header_once() -> None:
+    message = proton.Message(properties={f"p{n}": n for n in range(1_000)})
+    common = header_of(message)
+    names = [f"p{n}" for n in range(1_000)] + [f"none{n}" for n in range(1_000)]
+    assert lines_of(lambda: [common.get(name) for name in names]) < 100 * len(names)
+    assert [common.get(name) for name in names] == [*range(1_000), *[None] * 1_000]
+
+
+def test_a_value_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    read = common_header.value_at
+    monkeypatch.setattr(common_header, "value_at", lambda *at: decoded.append(1) or read(*at))
+    common = header_of(proton.Message(properties={f"p{n}": "x" * 1_000 for n in range(9)}))
+    for n in [*range(9)] * 50:
+        assert common.get(f"p{n}") == "x" * 1_000
+    assert len(decoded) <= 9

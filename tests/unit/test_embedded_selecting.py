@@ -14,6 +14,8 @@ from broker_shim.embedded.amqp_message import parse
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.recovering import recover
 from broker_shim.errors import CorruptData, StoreError, Unavailable
+from broker_shim.selectors import Selector
+from broker_shim.selectors import parse as parse_selector
 from broker_shim.store.interface import Exchange, MessageStore, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.bulk import NewMessage
@@ -266,6 +268,30 @@ def test_batches_are_as_large_as_the_time_for_one_allows(
     assert sum(sizes) == 4_000
     assert sizes[0] == scanning.FIRST
     assert max(sizes[-2:-1]) == most
+
+
+def test_a_batch_is_judged_in_slices_whatever_the_selector_and_the_headers_cost(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged, slices = list[int](), list[int]()
+    fits, judge = Selector.fits, QueueDispatch.judge
+
+    def in_slice(*arguments: Any) -> Any:
+        before = len(judged)
+        rest = judge(*arguments)
+        slices.append(len(judged) - before)
+        return rest
+
+    monkeypatch.setattr(Selector, "fits", lambda self, get: judged.append(1) or fits(self, get))
+    monkeypatch.setattr(QueueDispatch, "judge", in_slice)
+    client.put(*numbered(40, n=range(40)))
+    costly = " OR ".join(["s LIKE '%" + "a" * 60 + "%'"] * 16)
+    most = scanning.SLICE_STEPS // parse_selector(costly).steps + 1
+    link = client.attach(f"n >= 38 OR {costly}", credit=5)
+    client.settle()
+    assert ids(link) == [38, 39]
+    assert sum(slices) == 40
+    assert max(slices) <= most
 
 
 def test_each_message_is_looked_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
