@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
+from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import AmbiguousNode, MalformedNode, Node, QueueNode
 from broker_shim.embedded.allowing import refusal_of_link
@@ -31,6 +32,7 @@ from broker_shim.embedded.own_queue import (
     queue_of_before,
 )
 from broker_shim.embedded.resuming import forget_settled, told_by_receiver
+from broker_shim.embedded.settings import DurableMessages
 from broker_shim.embedded.termini import as_source, as_target, granted_target, peers_source
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.receiver import ReceiverLink
@@ -39,6 +41,7 @@ from broker_shim.security.permissions import Act
 from sparkstore.queue_names import shown
 
 if TYPE_CHECKING:
+    from broker_shim.embedded.broker import Broker
     from broker_shim.embedded.connection import Connection
 
 
@@ -131,4 +134,13 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
         rcv_settle_mode=settle_mode,
         max_message_size=broker.settings.max_message_bytes,
         unsettled=told,
+        properties=_announced(broker),
     )
+
+
+def _announced(broker: Broker) -> dict[Symbol, Symbol] | None:
+    """What becomes of durable messages, for the answer, where the store does not keep them."""
+    durable = broker.settings.durable_messages
+    if durable is DurableMessages.KEPT:
+        return None
+    return {Symbol("durable-messages"): Symbol(durable)}

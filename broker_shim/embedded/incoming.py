@@ -14,6 +14,7 @@ from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
     NOT_FOUND,
+    PRECONDITION_FAILED,
     RESOURCE_LIMIT_EXCEEDED,
     Refusal,
     error_of,
@@ -23,6 +24,7 @@ from broker_shim.embedded.credit import CreditWindow
 from broker_shim.embedded.local_transaction import LocalTransaction
 from broker_shim.embedded.outcomes import ACCEPTED, within
 from broker_shim.embedded.receiving import Enqueue, Publish, Receiving
+from broker_shim.embedded.settings import DurableMessages
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.events import TransferPiece
@@ -32,6 +34,9 @@ from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
+
+
+NOT_KEPT = "this broker keeps messages in memory only, so it takes none that is durable"
 
 
 class IncomingLink:
@@ -58,6 +63,8 @@ class IncomingLink:
         self._begin = partial(Receiving, self._broker, node, connection.now_us, may_write)
         self._receiving: Receiving | None = None
         self._window = CreditWindow(self._broker.settings.credit)
+        durable = self._broker.settings.durable_messages
+        self._takes_no_durable = durable is DurableMessages.REJECTED
         self._is_refused = False
         self._holds_back = False
         self._held_bytes = 0
@@ -178,6 +185,9 @@ class IncomingLink:
         except DecodeError as reason:
             self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)), transaction)
             return
+        if header.durable and self._takes_no_durable:
+            self._refuse_durable(delivery, transaction)
+            return
         node = self._broker.destinations.said_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
             told = self._is_refusal_told
@@ -195,6 +205,18 @@ class IncomingLink:
             self._store(delivery, queues, enqueue)
         else:
             self._publish_within(transaction, delivery, receiving.held_bytes, queues, enqueue)
+
+    def _refuse_durable(self, delivery: Delivery, transaction: LocalTransaction | None) -> None:
+        """AMQP 1.0 section 3.2.1: rejected, or the link ends where that cannot be told."""
+        refusal = Refusal(PRECONDITION_FAILED, NOT_KEPT)
+        source = self._link.remote.source
+        outcomes = None if source is None else source.outcomes
+        if not delivery.is_settled and (not outcomes or Rejected.DESCRIPTOR in outcomes):
+            self._refuse(delivery, refusal, transaction)
+            return
+        if transaction is not None:
+            transaction.spoil(f"a message was refused: {NOT_KEPT}")
+        self._end_link(refusal)
 
     def _store(self, delivery: Delivery, queues: set[str], enqueue: Enqueue) -> None:
         stored: OnComplete = partial(self._stored, delivery, None)

@@ -8,7 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker_shim.addressing.bindings import Routing
-from broker_shim.embedded.settings import AddressSettings, BrokerSettings, read_settings
+from broker_shim.embedded.settings import (
+    AddressSettings,
+    BrokerSettings,
+    DurableMessages,
+    read_settings,
+)
 from broker_shim.embedded.stores import check_choice
 from broker_shim.errors import InvalidRequest
 from broker_shim.security import options as security_options
@@ -21,7 +26,7 @@ EXAMPLES = """\
 examples:
   sparkstore serve /var/lib/orders
   sparkstore serve /var/lib/orders --queue orders --bind 'amq.topic:order.#:orders'
-  sparkstore serve --memory --listen 127.0.0.1:0
+  sparkstore serve --memory --listen 127.0.0.1:0     for what is not durable, or --accept-durable
   sparkstore serve --configuration /var/lib/wiring   messages in memory; queues and links survive
   sparkstore serve /var/lib/orders --no-amqp     the store service alone, for Broker-J
   sparkstore serve /var/lib/orders --listen 0.0.0.0:5671 --tls-cert cert.pem --tls-key key.pem \
@@ -78,6 +83,12 @@ def _add_options(add: Callable[..., object]) -> None:
         help="keep queues, exchanges, bindings and links in JSON files there, but no message",
     )
     add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
+    add(
+        "--accept-durable",
+        action="store_true",
+        help="with --memory or --configuration: take durable messages, too, though they are lost"
+        " with the process; without it they are rejected",
+    )
     add(
         "--metrics-file",
         type=Path,
@@ -140,7 +151,17 @@ def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfi
     queues = [Queue(canonical(name)) for name in options.queue]
     addresses = [AddressSettings(match, Routing.MULTICAST) for match in options.multicast]
     settings = settings.with_wiring(queues, exchanges, bindings, addresses)
-    return replace(settings, max_message_bytes=config.max_message_bytes), config
+    return replace(
+        settings,
+        max_message_bytes=config.max_message_bytes,
+        durable_messages=_durable_messages(options),
+    ), config
+
+
+def _durable_messages(options: argparse.Namespace) -> DurableMessages:
+    if options.root:
+        return DurableMessages.KEPT
+    return DurableMessages.IN_MEMORY if options.accept_durable else DurableMessages.REJECTED
 
 
 def _split(text: str, form: str, count: int) -> list[str]:

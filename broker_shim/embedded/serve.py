@@ -103,6 +103,8 @@ def serve(
 
     entrance.guard.counts = metrics = Metrics()
     calls = StoreCalls(store := stores.messages, inbox, fatal)
+    if options.accept_durable:
+        _log.warning("--accept-durable: durable messages are taken, and lost with this process")
     broker = Broker(calls, settings, metrics, loop.later, stores.registry())
     try:
         listening = listening_socket(entrance.address)

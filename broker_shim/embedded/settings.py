@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,23 @@ from sparkstore.queue_arguments import QueueArguments, check_arguments
 from sparkstore.queue_names import TEMPORARY, canonical, is_reserved
 from sparkstore.settings_file import check_names, read_section, told_of
 
+NO_SETTINGS = frozenset({"max_message_bytes", "durable_messages"})
+"""Fields of `BrokerSettings` that `[broker]` does not have."""
+
 _MIB = 1 << 20
 _TIERS = {tier.word: tier for tier in TerminusDurability}
+
+
+class DurableMessages(StrEnum):
+    """What becomes of a message that is durable (AMQP 1.0 section 3.2.1).
+
+    KEPT: as its queue keeps it. REJECTED: the store is in memory, and must not accept it.
+    IN_MEMORY: the same, but somebody asked that it be accepted.
+    """
+
+    KEPT = "kept"
+    REJECTED = "rejected"
+    IN_MEMORY = "in-memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +76,7 @@ class BrokerSettings:
         addresses: Settings of addresses; the first that matches an address holds.
         credit: Messages one sending link may have under way, at least 1.
         max_message_bytes: A link that sends a larger one is detached. Set from the store's limit.
+        durable_messages: What becomes of durable messages. Set from the command line.
         max_frame_bytes: Largest frame we take, at least 512.
         session_bytes: How much of a session's incoming bytes may wait in memory.
         max_unfinished_bytes: Of messages that have not come whole, in memory, of one connection; at
@@ -90,6 +107,7 @@ class BrokerSettings:
     addresses: tuple[AddressSettings, ...] = ()
     credit: int = 1000
     max_message_bytes: int = 128 * _MIB
+    durable_messages: DurableMessages = DurableMessages.KEPT
     max_frame_bytes: int = 32 * 1024
     session_bytes: int = 8 * _MIB
     max_unfinished_bytes: int = 256 * _MIB
@@ -170,7 +188,7 @@ def read_settings(path: Path) -> BrokerSettings:
             the wrong type.
     """
     with told_of(path):
-        values = read_section(path, "broker", BrokerSettings(), without={"max_message_bytes"})
+        values = read_section(path, "broker", BrokerSettings(), without=NO_SETTINGS)
         for name, make in _WIRING.items():
             if name in values:
                 values[name] = tuple(make(item) for item in values[name])

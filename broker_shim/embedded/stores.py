@@ -53,6 +53,9 @@ def check_choice(options: argparse.Namespace) -> None:
         raise InvalidRequest("give the folder of the store, or --memory to keep nothing")
     if sum(chosen) > 1:
         raise InvalidRequest("give one of ROOT, --configuration FOLDER and --memory")
+    if options.accept_durable and options.root:
+        text = "--accept-durable is for --memory and --configuration: a root keeps what is durable"
+        raise InvalidRequest(text)
 
 
 def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:

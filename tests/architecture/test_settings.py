@@ -5,13 +5,12 @@ from __future__ import annotations
 import tomllib
 from dataclasses import fields
 
-from broker_shim.embedded.settings import BrokerSettings, read_settings
+from broker_shim.embedded.settings import NO_SETTINGS, BrokerSettings, read_settings
 from broker_shim.security.settings import SecuritySettings, read_security
 from sparkstore.config import StoreConfig, read_config
 from tests.architecture.source import TOP
 
 FILE = TOP / "conf" / "sparkstore.toml"
-SET_FROM_THE_STORE = {"max_message_bytes"}
 
 
 def test_the_file_tells_every_setting_of_the_store_with_its_default() -> None:
@@ -23,7 +22,7 @@ def test_the_file_tells_every_setting_of_the_store_with_its_default() -> None:
 def test_the_file_tells_every_setting_of_the_broker_with_its_default() -> None:
     assert read_settings(FILE) == BrokerSettings()
     told = tomllib.loads(FILE.read_text())["broker"]
-    assert set(told) == {field.name for field in fields(BrokerSettings)} - SET_FROM_THE_STORE
+    assert set(told) == {field.name for field in fields(BrokerSettings)} - NO_SETTINGS
 
 
 def test_the_file_tells_every_setting_of_security_with_its_default() -> None:

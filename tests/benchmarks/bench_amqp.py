@@ -76,7 +76,11 @@ def serving(name: str) -> Iterator[Listening]:
                 yield listening
             return
         where = "." if name.startswith("ours") else str(_proton_checkout())
-        store = ["--memory"] if name.endswith("memory") else [str(Path(folder).resolve() / "root")]
+        store = (
+            ["--memory", "--accept-durable"]
+            if name.endswith("memory")
+            else [str(Path(folder).resolve() / "root")]
+        )
         command = [sys.executable, "-m", "broker_shim.embedded.serve", *store]
         with subprocess.Popen(
             [*command, "--listen", "127.0.0.1:0", "--queue", "load"],

@@ -17,6 +17,8 @@ class BrokerProcess:
     """`sparkstore serve` in a process of its own."""
 
     def __init__(self, *arguments: str) -> None:
+        if {"--memory", "--configuration"} & {*arguments}:  # what most clients send is durable
+            arguments = (*arguments, "--accept-durable")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "broker_shim.embedded.serve", *arguments],
             stdout=subprocess.PIPE,
