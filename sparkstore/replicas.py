@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.fencing import REPLICA, change_identity, check_may_work
 from sparkstore.lease import jobs_lease
+from sparkstore.private_folder import private_folder
 from sparkstore.replicate_plan import check_apart, check_pair, check_primary
 from sparkstore.root import (
     Identity,
@@ -86,7 +87,7 @@ def paired(primary: str | Path, replica: str | Path) -> Iterator[Pair]:
     path = path_of(replica)
     with ExitStack() as held:
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            private_folder(path)
             held.enter_context(jobs_lease(path))
             pair = _registered_pair(open_root(primary), path)
         except PermissionError as reason:

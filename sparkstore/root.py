@@ -210,7 +210,7 @@ def _is_of_an_empty_table(file: Path) -> bool:
 
 
 def _create(path: Path, identity: Identity) -> Root:
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)  # see `private_folder`
     for name, (schema, partitions) in TABLES.items():
         DeltaTable.create(
             str(path / name),

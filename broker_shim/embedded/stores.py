@@ -15,6 +15,7 @@ from broker_shim.links import LinkRegistry, MemoryUnsettledStore
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.links import LinkStores, link_stores_of
 from sparkstore.config import StoreConfig
+from sparkstore.private_folder import private_folder
 
 WIRING, LINKS = "wiring.json", "links.json"
 """Files of a folder of `--configuration`."""
@@ -85,7 +86,7 @@ def _configuration(folder: Path, config: StoreConfig) -> Stores:
     from broker_shim.store.json_links import JsonLinkStore  # noqa: PLC0415
 
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder)
     except OSError as reason:
         message = f"--configuration {folder}: {reason}"
         raise InvalidRequest(message) from reason

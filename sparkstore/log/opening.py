@@ -32,6 +32,7 @@ from sparkstore.log.wal_format import Group
 from sparkstore.log.wal_replay import read_wal, set_aside
 from sparkstore.log.writer import Log
 from sparkstore.marks import mark_durable
+from sparkstore.private_folder import private_folder
 from sparkstore.records import Record, opened
 from sparkstore.recovery import Tail, journal_tail, recover
 from sparkstore.root import Root, check_may_be_root, is_root, open_or_create_root, path_of
@@ -67,7 +68,7 @@ def open_log(where: str | Path, config: StoreConfig) -> Opened:
     check_may_be_root(path)  # before anything is written there
     if is_root(path):
         check_may_serve(path)
-    path.mkdir(parents=True, exist_ok=True)
+    private_folder(path)
     wal_folder = Path(config.wal_dir).absolute() if config.wal_dir else path / "wal"
     locks = ExitStack()
     try:
@@ -75,7 +76,7 @@ def open_log(where: str | Path, config: StoreConfig) -> Opened:
             _hold(locks, path / "writer.lock", path)
         if config.wal_dir and ack == "wal":
             # Two writers of one log folder would write over each other's groups.
-            wal_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(wal_folder)
             _hold(locks, wal_folder / "wal.lock", wal_folder)
         return _open(open_or_create_root(path), config, wal_folder, locks, ack)
     except BaseException as reason:

@@ -77,7 +77,7 @@ def set_aside(stale: list[Path]) -> None:
     """Move files out of the way, and say so; never delete."""
     for path in stale:
         target = path.parent / SET_ASIDE
-        target.mkdir(exist_ok=True)
+        target.mkdir(mode=0o700, exist_ok=True)
         number = len([*target.iterdir()])
         path.rename(target / f"{number:04d}-{path.name}")
         fsync_path(target)
