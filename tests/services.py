@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from broker_shim.service.listening import Door, listen_on_path
 from broker_shim.service.service import Service
@@ -102,7 +103,12 @@ class Served:
         self.root, self.path = root, socket_path
         self.store = DeltaMessageStore(root, config)
         door = Door(listen_on_path(socket_path), token)
-        self.service = Service(self.store, [door], config.max_message_bytes)
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self.service = Service(self.store, [door], config.max_message_bytes, self._hear)
+
+    def _hear(self, event: str, **details: Any) -> None:
+        """What the service has the audit log told."""
+        self.heard.append((event, details))
 
     def close(self) -> None:
         """Stop both, cleanly."""

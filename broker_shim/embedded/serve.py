@@ -25,6 +25,7 @@ from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.embedded.stores import Stores, open_stores
 from broker_shim.errors import InvalidRequest, Locked, StoreError
+from broker_shim.security.audit import write_audit
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
 from sparkstore.config import StoreConfig
@@ -220,7 +221,7 @@ def _service(store: MessageStore, doors: Doors, max_message_bytes: int) -> Servi
 
     assert isinstance(store, DeltaMessageStore)
     opened = doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
-    return Service(store, opened, max_message_bytes)
+    return Service(store, opened, max_message_bytes, write_audit)
 
 
 def _serve_members(

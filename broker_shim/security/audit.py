@@ -43,13 +43,13 @@ Audit = Callable[..., None]
 """audit(event, **details): see `write_audit`."""
 
 
-def write_audit(event: AuditEvent, **details: object) -> None:
+def write_audit(event: StrEnum, **details: object) -> None:
     """Write one line; details that are None are left out."""
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     LOGGER.info("%s", audit_line(event, at, **details))
 
 
-def audit_line(event: AuditEvent, at: str, **details: object) -> str:
+def audit_line(event: StrEnum, at: str, **details: object) -> str:
     """The line; pure."""
     said = {name: _cut(value) for name, value in details.items() if value is not None}
     return json.dumps({"at": at, "event": event, **said})

@@ -19,6 +19,8 @@ from functools import partial
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
+from broker_shim.service.audit import Audit, MemberEvent
+from broker_shim.service.listening import remote_of
 from broker_shim.service.members import Member, Members
 from broker_shim.service.outbox import Outbox
 from broker_shim.service.protocol import Decoder, Frame, Hello
@@ -50,14 +52,19 @@ class Connection:
         members: Members,
         identity: tuple[str, str],
         token: str | None,
+        audit: Audit,
     ) -> None:
         """Of a service whose `identity` is (instance, root id); TCP peers must know `token`."""
-        self.peer, self.name = peer, "a peer"
+        self.peer, self._remote = peer, remote_of(peer)
+        self.name = f"a peer ({self._remote})"
+        self._audit = audit
+        self._said: str | None = None
         self._store, self._members, self._token = store, members, token
         self._identity = identity
         self._outbox = Outbox(peer)
         self._reads = Reads(store, self._outbox)
         self._decoder = Decoder()
+        self._decoder.max_frame_bytes = wire.MAX_HELLO_BYTES  # until it is welcome
         self._buffer = bytearray(_READ_BYTES)
         self._member: Member | None = None
         self._ending: StoreError | None = None
@@ -70,6 +77,7 @@ class Connection:
             self._serve()
         except StoreError as error:
             _log.warning("%s is sent away: %s: %s", self.name, type(error).__name__, error)
+            self._audit(MemberEvent.REFUSED, peer=self._remote, member=self._said, reason=error)
             self._members.sent_away()
             self._outbox.goodbye(error)
         except Exception:  # noqa: BLE001 - one peer's fault must not end the service
@@ -104,7 +112,9 @@ class Connection:
         hello = wire.hello_of(frames[0])
         self._check_token(hello)
         self._greet(hello)
+        self._decoder.max_frame_bytes = wire.MAX_FRAME_BYTES
         _log.info("%s is connected", self.name)
+        self._audit(MemberEvent.CONNECTED, peer=self._remote, member=hello.member)
         self._take(frames[1:])
         view = memoryview(self._buffer)
         while self._ending is None and (count := self.peer.recv_into(self._buffer)):
@@ -121,7 +131,7 @@ class Connection:
             if left_ms <= 0 or not poll.poll(left_ms):
                 message = f"no HELLO came within {wire.HELLO_TIMEOUT_S:.0f} s"
                 raise InvalidRequest(message)
-            if not (received := self.peer.recv(_READ_BYTES)):
+            if not (received := self.peer.recv(wire.MAX_HELLO_BYTES)):
                 return []
             if frames := self._decoder.feed(received):
                 return frames
@@ -134,7 +144,7 @@ class Connection:
             raise InvalidRequest("wrong token: give the client the service's token file")
 
     def _greet(self, hello: Hello) -> None:
-        self.name = f"member {hello.member!r}"
+        self.name, self._said = f"member {hello.member!r}", hello.member
         with self._store.batch() as batch:
             self._member = self._members.greet(batch, hello, self)
             self._reads.member = hello.member
@@ -230,6 +240,9 @@ class Connection:
     def _leave(self) -> None:
         if self._member is not None:
             _log.info("%s is gone; %d requests", self.name, self._taken)
+            self._audit(
+                MemberEvent.GONE, peer=self._remote, member=self._said, requests=self._taken
+            )
             self._members.leave(self._member, self)
         self._reads.end()
         self._outbox.drain(_LINGER_S if self._ending is None else _ROOM_WAIT_S)

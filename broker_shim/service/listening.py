@@ -93,6 +93,17 @@ def is_our_user(peer: socket.socket) -> bool:
     return uid in {0, os.getuid()}
 
 
+def remote_of(peer: socket.socket) -> str:
+    """Who is at the other end, for the audit log; of a peer that is gone already: unknown."""
+    try:
+        if peer.family == socket.AF_UNIX:
+            return process_of(peer)
+        host, port = peer.getpeername()[:2]
+    except OSError:
+        return "unknown"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def process_of(peer: socket.socket) -> str:
     """Who is at the other end of a unix socket, for the audit log."""
     pid, uid = _credentials(peer)

@@ -24,6 +24,7 @@ from broker_shim.service.requests import Requests
 from broker_shim.store.batch import Batch
 from broker_shim.store.transaction import Step
 from sparkstore import records
+from sparkstore.queue_names import shown
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class Members:
             step = Step(records.configured(batch.ledger.now_us(), *_HOST, detail), is_kept=True)
             batch.take([step])
         elif (host := json.loads(kept)["host"]) != hello.host:
-            message = f"this root belongs to virtual host {host!r}, not to {hello.host!r}"
+            message = f"this root belongs to virtual host {shown(host)}, not to {shown(hello.host)}"
             raise InvalidRequest(message)
 
     def _check_alone(self, hello: Hello) -> None:

@@ -7,7 +7,8 @@
 
     client → service                                  (request, read: ints; see below)
       1 HELLO    [version, member, incarnation, host, exclusive, token]
-                 str, str, str or nil, bool, str or nil; the first frame, within 10 s
+                 str, str, str or nil, bool, str or nil; the first frame, within 10 s, and at most
+                 4,096 bytes, as every frame before WELCOME
       2 DO       [request, [record, …]]               all or none; several are a transaction
       3 OPEN     [request, transaction]               number drawn by the client, rising
       4 ADD      [request, transaction, [record, …]]  entries and deliveries: true at commit
@@ -67,6 +68,8 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 
 VERSION = 2
 MAX_FRAME_BYTES = 8 << 20
+MAX_HELLO_BYTES = 4096
+"""Of a frame before WELCOME: what a stranger says is neither kept nor read at any length."""
 MAX_WAITING_REQUESTS = 16_384
 MAX_WAITING_READS = 1_024
 MAX_ARRAY_LENGTH = 65_536
@@ -105,12 +108,16 @@ def frame_packer() -> Callable[[int, Sequence[Any]], bytes]:
 
 
 class Decoder:
-    """Takes bytes as they come, cut anywhere; gives the frames that are whole, once."""
+    """Takes bytes as they come, cut anywhere; gives the frames that are whole, once.
+
+    Attributes:
+        max_frame_bytes: A longer frame is an error; may be lowered until a peer is known.
+    """
 
     def __init__(
         self, max_array_length: int = MAX_ARRAY_LENGTH, max_frame_bytes: int = MAX_FRAME_BYTES
     ) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._unpacker = msgpack.Unpacker(
             use_list=False,
             raw=False,
@@ -131,7 +138,7 @@ class Decoder:
             InvalidRequest: What came is no frame of this protocol, or is too large.
         """
         frames: list[Frame] = []
-        step = self._max_frame_bytes
+        step = self.max_frame_bytes
         for start in range(0, len(received), step):
             part = received if len(received) <= step else received[start : start + step]
             try:
@@ -139,7 +146,8 @@ class Decoder:
                 self._fed_bytes += len(part)
                 self._take(frames)
             except (ValueError, msgpack.UnpackException, msgpack.BufferFull) as reason:
-                message = f"unreadable frame of type {self._kind}: {reason!r}"
+                why = "text that is not UTF-8" if isinstance(reason, UnicodeError) else repr(reason)
+                message = f"unreadable frame of type {self._kind}: {why}"
                 raise InvalidRequest(message) from reason
         return frames
 
@@ -168,8 +176,8 @@ class Decoder:
         self._read_bytes, self._wanted_bytes = at, wanted
 
     def _body_bytes(self, length: int) -> int:
-        if not 2 <= length <= self._max_frame_bytes:
-            message = f"frame of {length} bytes: from 2 to {self._max_frame_bytes} are allowed"
+        if not 2 <= length <= self.max_frame_bytes:
+            message = f"frame of {length} bytes: from 2 to {self.max_frame_bytes} are allowed"
             raise InvalidRequest(message)
         return length - 1
 
@@ -211,17 +219,17 @@ def hello_of(frame: Frame) -> Hello:
         message = f"the first frame must be HELLO (type {HELLO}), not type {kind}"
         raise InvalidRequest(message)
     if not body or body[0] != VERSION:
+        spoken = body[0] if body and type(body[0]) is int else "none"  # nothing else is repeated
         message = (
-            f"the client speaks version {body[0] if body else None!r} of the store protocol, this"
-            f" service version {VERSION}: install the same release on both sides"
+            f"the client speaks version {spoken} of the store protocol, this service version"
+            f" {VERSION}: install the same release on both sides"
         )
         raise InvalidRequest(message)
     if len(body) != 6 or not _fits(body[1:], _HELLO_TYPES):
         raise InvalidRequest("HELLO is [version, member, incarnation, host, exclusive, token]")
     said = Hello(*body[1:])
     if not 1 <= len(said.member) <= 200 or "/" in said.member:
-        message = f"member {said.member[:40]!r}: a name is 1 to 200 characters without a slash"
-        raise InvalidRequest(message)
+        raise InvalidRequest("a member's name is 1 to 200 characters without a slash")
     if not 1 <= len(said.incarnation) <= 200:
         raise InvalidRequest("an incarnation is 1 to 200 characters")
     return said

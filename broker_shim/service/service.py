@@ -10,8 +10,9 @@ from contextlib import suppress
 from uuid import uuid4
 
 from broker_shim.errors import StoreError, Unavailable
+from broker_shim.service.audit import Audit, MemberEvent, not_audited
 from broker_shim.service.connection import Connection
-from broker_shim.service.listening import Door, is_our_user
+from broker_shim.service.listening import Door, is_our_user, remote_of
 from broker_shim.service.members import Members
 from broker_shim.store.delta import DeltaMessageStore
 
@@ -36,11 +37,12 @@ class Service:
         store: DeltaMessageStore,
         doors: Sequence[Door],
         max_message_bytes: int,
+        audit: Audit = not_audited,
     ) -> None:
-        """Serve at once."""
+        """Serve at once; `audit` is told who comes and goes."""
         self.instance = str(uuid4())
         self.members = Members(max_message_bytes)
-        self.store, self._doors = store, doors
+        self.store, self._doors, self._audit = store, doors, audit
         self.urls = [_url_of(door.listening) for door in doors]
         self._guard = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
@@ -80,14 +82,14 @@ class Service:
     def _start(self, door: Door, peer: socket.socket) -> None:
         is_unix = peer.family == socket.AF_UNIX
         if is_unix and not is_our_user(peer):
-            _log.warning("a process of another user tried to connect, and was refused")
+            self._audit(MemberEvent.REFUSED, peer=remote_of(peer), reason="another user's process")
             peer.close()
             return
         if not is_unix:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         identity = (self.instance, self.store.root.identity.root_id)
-        connection = Connection(peer, self.store, self.members, identity, door.token)
+        connection = Connection(peer, self.store, self.members, identity, door.token, self._audit)
         thread = threading.Thread(
             target=self._serve, args=(connection,), name="member", daemon=True
         )

@@ -7,6 +7,7 @@ import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.service import outbox
+from broker_shim.service import listening, outbox
 from broker_shim.service import protocol as wire
 from broker_shim.service.listening import listen_on_path, read_token
 from sparkstore.records import Kind, MessageHeader, Record
@@ -24,6 +25,8 @@ from tests.raw_member import RawMember, create, enqueue
 from tests.services import Served, served
 
 pytestmark = pytest.mark.system
+
+TOKEN = "a token of 24 letters"
 
 
 @pytest.fixture
@@ -699,3 +702,85 @@ def test_a_socket_is_not_made_where_others_may_write_or_another_file_is(tmp_path
     with pytest.raises(InvalidRequest, match="no socket"):
         listen_on_path(folder / "s")
     assert (folder / "s").read_text() == "precious"
+
+
+# --------------------------------------------------------------------------- before it is welcome
+
+
+LONG = "x" * 100_000
+STRANGERS = {
+    "a long frame": lambda: wire.frame_packer()(wire.HELLO, [LONG]),
+    "a long version": lambda: wire.frame_packer()(wire.HELLO, ["y" * 4000, *"abcde"]),
+    "a long member": lambda: hello("z" * 3000),
+    "a member with a slash": lambda: hello("a/b"),
+    "text that is none": lambda: b"\0\0\0\x08\x01\x91\xa5\xff\xfe\xfd\xfc\xfb",
+    "a wrong token": lambda: hello("member", "not the token, as long"),
+}
+
+
+def hello(member: str, token: str = TOKEN) -> bytes:
+    body = [wire.VERSION, member, "incarnation", None, False, token]
+    return wire.frame_packer()(wire.HELLO, body)
+
+
+@pytest.mark.parametrize("said", STRANGERS.values(), ids=STRANGERS)
+def test_nothing_of_a_stranger_is_read_at_length_or_repeated(
+    tmp_path: Path, said: Callable[[], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    with served(tmp_path / "root", TOKEN) as there, RawMember(there.path) as stranger:
+        with suppress(OSError):  # it hangs up before it has read all
+            stranger.peer.sendall(said())
+        frame = stranger.hears()
+        assert frame is None or frame[0] == wire.GOODBYE
+        until(lambda: bool(there.heard))
+    ((event, details),) = there.heard
+    assert event == "member-refused"
+    assert details["peer"] == f"local uid={os.getuid()} pid={os.getpid()}"
+    for told in (str(frame), caplog.text, str(there.heard)):
+        assert len(told) < 2000
+        assert not any(text in told for text in ("xxxx", "yyyy", "zzzz", "not the token", "a/b"))
+
+
+def test_a_stranger_is_not_read_beyond_the_first_frame(tmp_path: Path) -> None:
+    """What follows a length that is too large is left in the socket, and not gathered."""
+    decoder = wire.Decoder()
+    decoder.max_frame_bytes = wire.MAX_HELLO_BYTES
+    with pytest.raises(InvalidRequest, match="from 2 to 4096"):
+        decoder.feed(b"\0\0\x10\x01\x01")
+    decoder.max_frame_bytes = wire.MAX_FRAME_BYTES
+    with served(tmp_path / "root") as there, RawMember(there.path) as member:
+        member.hello()
+        assert member.ask(1, create()) == []
+        assert member.ids(10) == 1
+        assert member.ask(2, enqueue(1, body=b"x" * 10_000)) == []
+
+
+def test_members_coming_and_going_are_told_with_their_peer(service: Served) -> None:
+    with RawMember(service.path, "shop") as member:
+        member.hello()
+        member.ask(1, create())
+    until(lambda: len(service.heard) == 2)
+    peer = f"local uid={os.getuid()} pid={os.getpid()}"
+    assert service.heard == [
+        ("member-connected", {"peer": peer, "member": "shop"}),
+        ("member-gone", {"peer": peer, "member": "shop", "requests": 1}),
+    ]
+
+
+def test_another_users_process_is_not_served(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mode of the socket's file keeps it out; were that changed, this does."""
+    monkeypatch.setattr(listening, "_credentials", lambda _peer: (4711, 12345))
+    with RawMember(service.path) as member:
+        assert member.hears() is None
+    assert service.heard == [
+        ("member-refused", {"peer": "local uid=12345 pid=4711", "reason": "another user's process"})
+    ]
+
+
+def test_who_is_at_the_other_end_is_what_the_system_says() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert listening.process_of(ours) == f"local uid={os.getuid()} pid={os.getpid()}"
+        assert listening.is_our_user(ours)
