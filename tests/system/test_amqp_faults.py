@@ -108,12 +108,13 @@ def test_a_wrong_call_says_in_one_line_what_to_do(arguments: list[str], said: st
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--exchange", "x:headers"], ["--bind", "amq.topic:k:unknown"]]
+    ("arguments", "code"),
+    [(["--exchange", "x:headers"], 2), (["--bind", "amq.topic:k:unknown"], 1)],
 )
-def test_wiring_that_cannot_be_is_refused_at_start(arguments: list[str]) -> None:
+def test_wiring_that_cannot_be_is_refused_at_start(arguments: list[str], code: int) -> None:
     result = run("--memory", "--listen", "127.0.0.1:0", *arguments)
-    assert result.returncode == 1
-    assert "sparkstore serve: InvalidRequest" in result.stderr
+    assert result.returncode == code
+    assert "sparkstore serve: " in result.stderr
     assert "Traceback" not in result.stderr
 
 
