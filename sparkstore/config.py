@@ -43,7 +43,8 @@ class StoreConfig:
         segment_records: A segment closes after so many records,
         segment_commits: or Delta commits,
         segment_hours: or hours.
-        reader_grace_s: How long files that a query may still read are kept.
+        reader_grace_s: How long files that a query may still read are kept, and versions of the
+            journal that a job may have begun with (of them 3,000 at most).
         max_message_bytes: A larger message is refused.
         max_pending_bytes: Calls get `Unavailable` while so much waits for the write-ahead log, or,
             with `ack = "delta"`, for its Delta commit.

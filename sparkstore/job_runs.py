@@ -198,7 +198,7 @@ def _rewrite(root: Root, table: DeltaTable, newest: pa.Table, run: JobRun) -> No
         post_commithook_properties=_NO_HOOKS,
     )
     table.update_incremental()
-    clean_log(root, NAME)
+    clean_log(root, NAME, 3600.0 * _READER_HOURS)
 
 
 def _signed(run: JobRun) -> CommitProperties:

@@ -62,7 +62,7 @@ def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: At) -> i
     deleted = sum(_vacuum(spark, root, table, reader_grace_s) for table in ("history", "state"))
     for table in ("history", "state"):
         try:
-            clean_log(root, table)
+            clean_log(root, table, reader_grace_s)
         except (OSError, pa.ArrowException) as reason:
             _log.warning("the log of %s stays as long as it is: %s", table, reason)
     at("vacuumed")

@@ -200,7 +200,7 @@ class Committer:
             if closed and closed.is_worth_merging:
                 self._journal.merge(closed.segment, _MERGED_FILE_BYTES)
             if self._journal.checkpoint_is_due:
-                self._journal.checkpoint()
+                self._journal.checkpoint(self._config.reader_grace_s)
                 # Each commit leaves some 10 KB in cycles, which a tuned process collects seldom.
                 gc.collect(0)
             if self._trimmer.is_due(now_s=time.time()):

@@ -176,12 +176,15 @@ class Journal:
             )
         )
 
-    def checkpoint(self) -> None:
-        """Write a Delta checkpoint, drop the log files behind it. As `merge` in what it raises."""
+    def checkpoint(self, grace_s: float = 0.0) -> None:
+        """Write a Delta checkpoint, drop the log files that no version since `grace_s` ago needs.
+
+        As `merge` in what it raises.
+        """
         self._maintain(lambda table: table.create_checkpoint())
         self._commits_since_checkpoint = 0
         try:
-            clean_log(self._root, "journal")
+            clean_log(self._root, "journal", grace_s)
         except (OSError, pa.ArrowException) as reason:
             message = f"the log of {self._root.journal} was not cleaned: {reason}"
             raise Unavailable(message) from reason

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -258,3 +260,42 @@ def test_log_files_stay_until_a_mark_is_past_the_checkpoint_that_stands_for_them
     heal(root, ["journal"])
     assert DeltaTable(str(root.journal)).version() == marked
     assert facts_in(root.path) == [2, 3, 4]
+
+
+def test_a_version_can_be_read_for_as_long_as_the_grace_of_readers(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compaction reads the version that it began with, minutes later."""
+    monkeypatch.setattr(log_cleaning, "READER_S", -1.0)
+    journal = begin(root, 1, 1)
+    log = root.journal / "_delta_log"
+    for position in range(2, 11):
+        journal.append(commit_of(journal, position))
+        if position % 3 == 0:
+            mark_durable(root, {"journal": journal.version})
+            journal.checkpoint(grace_s=3600.0)
+    oldest, between, *_ = sorted(log.glob("*.checkpoint.parquet"))
+    began = int(between.name[:20])
+    for version in range(began + 1):
+        DeltaTable(str(root.journal), version=version)
+    long_ago = time.time() - 7200
+    for path in (oldest, between):
+        os.utime(path, (long_ago, long_ago))
+    journal.checkpoint(grace_s=3600.0)
+    assert min(int(path.name[:20]) for path in log.glob("0*.json")) == began
+    for version in range(began, journal.version + 1):
+        DeltaTable(str(root.journal), version=version)
+
+
+def test_no_more_versions_stay_than_a_commit_can_bear(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_cleaning, "READER_S", -1.0)
+    monkeypatch.setattr(log_cleaning, "MOST_VERSIONS", 3)
+    journal = begin(root, 1, 1)
+    for position in range(2, 14):
+        journal.append(commit_of(journal, position))
+        mark_durable(root, {"journal": journal.version})
+        journal.checkpoint(grace_s=3600.0)
+    kept = [*(root.journal / "_delta_log").glob("0*[0-9].json")]
+    assert len(kept) == 4
