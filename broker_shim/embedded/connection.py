@@ -23,6 +23,7 @@ from broker_shim.embedded.served import Served
 from broker_shim.embedded.transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0 import events
+from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.link import Link
 
@@ -108,12 +109,25 @@ class Connection:
         """Have `on_flow` called when less waits to be written."""
         self._waiting_for_room[endpoint] = None
 
-    def receive(self, received: bytes) -> None:
-        """Bytes from the peer; none means that it sends no more."""
+    @property
+    def has_more(self) -> bool:
+        """True if what came was too much for one turn: let it `go_on` in the next."""
+        return self._machine.has_more
+
+    def receive(self, received: bytes, most_work: int = UNLIMITED) -> None:
+        """Bytes from the peer, for so much work at most; none means that it sends no more."""
+        if not received:
+            self.go_on(UNLIMITED)
         if self.login.is_waiting and not received:
             self._hangs_up = True  # the machine reads nothing any more: nobody else would see it
-        self._machine.receive_data(received, now_s=time.monotonic())
+        self._machine.receive_data(received, now_s=time.monotonic(), most_work=most_work)
         self.handle_events()
+
+    def go_on(self, most_work: int) -> None:
+        """Take more of what came before."""
+        if self.has_more:
+            self._machine.go_on(most_work)
+            self.handle_events()
 
     def handle_events(self) -> None:
         """Act on everything that happened; a fault of ours ends this connection only."""

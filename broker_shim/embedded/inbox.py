@@ -13,6 +13,9 @@ _log = logging.getLogger(__name__)
 
 Call = Callable[[Any], None]
 
+MOST_CALLS = 256
+"""In one go: a store's group may have thousands of answers, and a turn is everybody's."""
+
 
 class Inbox:
     """A queue of calls with a descriptor that is readable while there are any.
@@ -20,7 +23,8 @@ class Inbox:
     Correctness of the wake-up: `post` appends, then writes unless a wake-up is under way; `drain`
     reads the descriptor and clears the mark before it takes the first call. So a call is appended
     either before the drain took the last one, and is taken, or finds the mark clear and wakes the
-    loop again. A wake-up too many is harmless. `deque.append` and `popleft` are atomic.
+    loop again. A drain that leaves calls wakes the loop itself. A wake-up too many is harmless.
+    `deque.append` and `popleft` are atomic.
     """
 
     def __init__(self) -> None:
@@ -40,17 +44,20 @@ class Inbox:
             os.eventfd_write(self._descriptor, 1)
 
     def drain(self) -> int:
-        """Make the calls that have come; how many."""
+        """Make the calls that have come, some at a time; how many."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
         self._is_awake = False
-        count = len(self._calls)
+        count = min(len(self._calls), MOST_CALLS)
         for _ in range(count):
             call, argument = self._calls.popleft()
             try:
                 call(argument)
             except Exception:  # noqa: BLE001  # a fault in one answer must not lose the others
                 _log.exception("an answer of the store could not be acted on")
+        if self._calls:  # those that are left have their turn after the sockets had theirs
+            self._is_awake = True
+            os.eventfd_write(self._descriptor, 1)
         return count
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.loop import Loop
-from broker_shim.embedded.peer import Peer
+from broker_shim.embedded.peer import Peer, Turns
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.limits import Newcomer
 from sparkstore.queue_names import shown
@@ -43,6 +43,7 @@ class Listener:
         self._broker: Broker
         self._guard = LOOPBACK.guard
         self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._turns = Turns()
         self._stopping_since_s = 0.0
         self._is_stop_asked = False
         loop.at_end_of_turn(self._end_turn)
@@ -169,6 +170,7 @@ class Listener:
             self._loop,
             connect,
             self._buffer,
+            self._turns,
             on_begin=self._began,
             on_output=self._to_write.add,
             on_end=self._ended,

@@ -18,6 +18,28 @@ _FAREWELL_S = 2.0
 """For a peer that is told that it is over, to take that and to hang up."""
 
 
+class Turns:
+    """How much work one peer may cause in its turn: the less, the more of them have more to do.
+
+    A read brings up to 128 KiB, which may be six thousand frames, and a frame may name all that is
+    unsettled: without turns one peer would hold up all others for as long.
+
+    Attributes:
+        busy_count: Peers that have more to do.
+    """
+
+    def __init__(self) -> None:
+        self.busy_count = 0
+
+    @property
+    def work(self) -> int:
+        """In pieces of some 20 µs (`protocol_1_0.budget`)."""
+        return max(_LEAST_WORK, _MOST_WORK // (self.busy_count + 1))
+
+
+_MOST_WORK, _LEAST_WORK = 400, 20
+
+
 class Peer(asyncio.BufferedProtocol):
     """See above.
 
@@ -27,6 +49,9 @@ class Peer(asyncio.BufferedProtocol):
     what filled the room was handed to the transport since, or the transport has it and empties.
     Answers are not held up, so while too many of them wait no more is read: a peer that asks and
     does not read has us gather no more than that.
+
+    Turns. What came is acted on as far as the peer's turn goes; the rest waits for its next turn,
+    after all others had theirs, and nothing is read meanwhile.
     """
 
     def __init__(
@@ -34,6 +59,7 @@ class Peer(asyncio.BufferedProtocol):
         loop: Loop,
         connect: Callable[[Callable[[], None], asyncio.Transport], Connection],
         buffer: memoryview,
+        turns: Turns,
         *,
         on_begin: Callable[[Peer], None],
         on_output: Callable[[Peer], None],
@@ -46,11 +72,12 @@ class Peer(asyncio.BufferedProtocol):
             connect: Makes the connection, given what to call when it has output, and the
                 transport; not before TLS has told who the peer is.
             buffer: Where bytes are read to; free for others when `buffer_updated` returns.
+            turns: Of all peers.
             on_begin: Called once, when it is connected.
             on_output: Have `write` called at the end of this turn.
             on_end: Called once, when the socket is gone.
         """
-        self._loop, self._buffer = loop, buffer
+        self._loop, self._buffer, self._turns = loop, buffer, turns
         self._on_begin, self._on_end = on_begin, on_end
         self._connect = partial(connect, lambda: on_output(self))
         self.connection: Connection
@@ -61,6 +88,7 @@ class Peer(asyncio.BufferedProtocol):
         self._is_leaving = False
         self._is_open = False
         self._is_reading = True
+        self._is_busy = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is connected, after TLS if there is any."""
@@ -85,15 +113,46 @@ class Peer(asyncio.BufferedProtocol):
     def buffer_updated(self, byte_count: int) -> None:
         """So many bytes came."""
         received = bytes(self._buffer[:byte_count])
-        self._contain(lambda: self.connection.receive(received))
+        self._contain(lambda: self.connection.receive(received, self._turns.work))
+        self._after_turn()
+
+    def _go_on(self) -> None:
+        """The next turn, for what the one before was not long enough."""
+        self._be_busy(is_busy=False)
+        if not (self._is_gathering or self._transport.is_closing()):
+            self._contain(lambda: self.connection.go_on(self._turns.work))
+            self._after_turn()
+
+    def _after_turn(self) -> None:
         if self.connection.is_open and not self._is_open:
             self._is_open = True
             self._tick()  # the peer has said how often it wants to hear of us
-        is_gathering = self._transport.get_write_buffer_size() > 2 * self._buffered_bytes
-        if is_gathering and self._is_reading and not self._transport.is_closing():
-            self._is_reading = False
-            self._transport.pause_reading()
+        if self.connection.has_more and not self._is_busy:
+            self._be_busy(is_busy=True)
+            self._loop.later(0.0, self._go_on)
+        self._read_or_wait()
         self._loop.wake()
+
+    @property
+    def _is_gathering(self) -> bool:
+        """True while more waits to be written than should."""
+        return self._transport.get_write_buffer_size() > 2 * self._buffered_bytes
+
+    def _be_busy(self, *, is_busy: bool) -> None:
+        self._turns.busy_count += is_busy - self._is_busy
+        self._is_busy = is_busy
+
+    def _read_or_wait(self) -> None:
+        """Read on, unless there is enough to do already."""
+        if self._transport.is_closing():
+            return
+        may_read = not (self.connection.has_more or self._is_gathering)
+        if may_read is not self._is_reading:
+            self._is_reading = may_read
+            if may_read:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
 
     def eof_received(self) -> None:
         """The peer sends no more, so it can settle nothing: when it has all, it is done with."""
@@ -103,10 +162,7 @@ class Peer(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Nearly all of what waited was taken."""
         self._contain(lambda: self.connection.unsent(self._transport.get_write_buffer_size()))
-        if not self._is_reading and not self._transport.is_closing():
-            self._is_reading = True
-            self._transport.resume_reading()
-        self._loop.wake()
+        self._after_turn()
 
     def connection_lost(self, _reason: Exception | None) -> None:
         """The socket is gone."""
@@ -114,6 +170,7 @@ class Peer(asyncio.BufferedProtocol):
             return
         if self._timer is not None:
             self._timer.cancel()
+        self._be_busy(is_busy=False)
         self._contain(self.connection.lost)
         self._on_end(self)
         self._loop.wake()

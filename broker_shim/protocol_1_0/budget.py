@@ -1,21 +1,30 @@
-"""How much of a peer's begins and attaches one connection remembers."""
+"""How much of a peer's begins and attaches one connection remembers, and does at a time."""
 
 from __future__ import annotations
 
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
 
+UNLIMITED = 1 << 62
 
-class StateBudget:
-    """Encoded bytes: what becomes of them here is some ten times as large.
+
+class Budget:
+    """What a peer may cost.
 
     A limit of the number of links alone would not bound memory: an attach may be as large as a
-    frame, with its filters, properties and unsettled map.
+    frame, with its filters, properties and unsettled map. Nor would one of the bytes that are read
+    at a time bound work: a frame of thirty bytes may tell a state of all deliveries.
+
+    Attributes:
+        used_bytes: Encoded bytes: what becomes of them here is some ten times as large.
+        work_left: Until the peer has to wait for its next turn; a piece of work is some 20 µs, and
+            what was begun with one left is ended.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.used_bytes = 0
+        self.work_left = UNLIMITED
 
     def take(self, byte_count: int) -> None:
         """Remember so much more.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from broker_shim.amqp_1_0.composites import Begin, Composite, End
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
-from broker_shim.protocol_1_0.budget import StateBudget
+from broker_shim.protocol_1_0.budget import Budget
 from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import Event, SessionBegun, SessionFailed
 from broker_shim.protocol_1_0.frames import Frame
@@ -22,17 +22,18 @@ class Channels:
 
     Attributes:
         max_channel: The largest number that the peer takes from us.
-        budget: What of begins and attaches is remembered.
+        budget: What of begins and attaches is remembered, and may be done in this turn.
     """
 
     def __init__(self, output: Output, tell: Callable[[Event], None], settings: Settings) -> None:
         self.max_channel = 0
-        self.budget = StateBudget(settings.max_state_bytes)
+        self.budget = Budget(settings.max_state_bytes)
         self._output = output
         self._tell = tell
         self._settings = settings
         self._numbers = FreeNumbers()
         self._sessions: dict[int, Session] = {}
+        self._unfinished: Session | None = None
 
     @property
     def sessions(self) -> list[Session]:
@@ -67,11 +68,19 @@ class Channels:
             del self._sessions[frame.channel]
         try:
             session.receive(performative, payload, frame.end - frame.start)
+            self._unfinished = session if session.is_unfinished else None
         except ProtocolViolation as violation:
             if violation.scope is Scope.CONNECTION or not self._output.is_opened:
                 raise  # before our open nothing else can be told
             session.end(violation.error)
             self._tell(SessionFailed(session, violation.error))
+
+    def go_on(self) -> None:
+        """Do more of what the last frame asks for, if that was too much for one turn."""
+        if self._unfinished is not None:
+            self._unfinished.go_on()
+            if not self._unfinished.is_unfinished:
+                self._unfinished = None
 
     def _begin(self, frame: Frame, begin: Begin) -> None:
         channel = frame.channel

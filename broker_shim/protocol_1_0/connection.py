@@ -8,14 +8,19 @@ from typing import Any
 from broker_shim.amqp_1_0.composites import (
     COMPOSITES,
     PROVIDERS,
+    Attach,
+    Begin,
     Close,
     Composite,
+    Detach,
+    End,
     Error,
     Open,
     Transfer,
 )
 from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE, AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
+from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.channels import Channels
 from broker_shim.protocol_1_0.composites import read_performative
 from broker_shim.protocol_1_0.errors import InvalidCommand, ProtocolViolation, Scope
@@ -71,12 +76,18 @@ class Connection:
         self._greet_until_s = now_s + settings.handshake_timeout_s
         self._state = ConnectionState.HEADERS_EXCHANGED
         self._channels = Channels(self._output, self._tell, settings)
+        self._budget = self._channels.budget
         self.remote: Open | None = None
 
     @property
     def is_over(self) -> bool:
         """True once nothing is read any more: write what waits, then hang up."""
         return self._state is ConnectionState.END or self._greeting.is_refused
+
+    @property
+    def has_more(self) -> bool:
+        """True if what came may not have been taken yet: the peer's turn was over."""
+        return self._budget.work_left <= 0 and not self.is_over
 
     @property
     def given_up(self) -> AuthenticationFailed | None:
@@ -103,8 +114,11 @@ class Connection:
         """Bytes that `data_to_send` would hand out, without the dispositions that wait."""
         return self._output.byte_count
 
-    def receive_data(self, received: bytes, *, now_s: float) -> None:
-        """Take bytes from the peer, as they came; none means that it sends no more."""
+    def receive_data(self, received: bytes, *, now_s: float, most_work: int = UNLIMITED) -> None:
+        """Take bytes from the peer, as they came; none means that it sends no more.
+
+        After `most_work` the rest of them waits for `go_on`: see `has_more`.
+        """
         if self.is_over:
             return
         if not received:
@@ -112,8 +126,15 @@ class Connection:
             self._tell(Lost())
             return
         self._heartbeat.received(now_s)
+        self._decoder.feed(received)
+        self.go_on(most_work)
+
+    def go_on(self, most_work: int) -> None:
+        """Take more of what came before."""
+        if self.is_over:
+            return
+        self._budget.work_left = most_work
         try:
-            self._decoder.feed(received)
             self._advance()
         except ProtocolViolation as violation:
             self._fail(violation.error)
@@ -181,17 +202,24 @@ class Connection:
         while not self._greeting.is_done:
             if not self._greeting.advance():
                 return
-        next_frame = self._decoder.next_frame
-        while self._state is not ConnectionState.END and (frame := next_frame()) is not None:
+        next_frame, budget = self._decoder.next_frame, self._budget
+        self._channels.go_on()
+        while (
+            budget.work_left > 0
+            and self._state is not ConnectionState.END
+            and (frame := next_frame()) is not None
+        ):
             self._receive(frame)
 
     def _receive(self, frame: Frame) -> None:
         if frame.kind != AMQP_FRAME:
             raise ProtocolViolation(Condition.FRAMING_ERROR, f"a frame of type {frame.kind}")
         if frame.start == frame.end:
+            self._budget.work_left -= 1
             return  # a heartbeat
         performative, at = read_performative(frame.encoded, frame.start, frame.end)
         kind = type(performative)
+        self._budget.work_left -= _WORK.get(kind, 1) + (at - frame.start) // _WORK_BYTES
         if kind not in _FRAMES:
             text = f"{performative.NAME} is no frame"
             raise ProtocolViolation(AmqpError.NOT_ALLOWED, text)
@@ -260,6 +288,11 @@ class Connection:
 
 
 _FRAMES = frozenset(each for each in COMPOSITES.values() if each.NAME in PROVIDERS["frame"])
+
+_WORK: dict[type[Composite], int] = {Transfer: 2, Begin: 5, Attach: 10, Detach: 5, End: 5}
+"""Of a frame and what it leads to; else 1."""
+_WORK_BYTES = 64
+"""A piece of work is to read so many bytes of a performative, where each may be an item."""
 
 _STEPS: dict[type[Composite], ConnectionStep] = {
     Open: ConnectionStep.OPEN_RECEIVED,

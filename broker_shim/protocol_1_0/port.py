@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Begin, Composite, Flow
 from broker_shim.amqp_1_0.definitions import AmqpError
+from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import Event
@@ -17,10 +18,25 @@ from broker_shim.protocol_1_0.sending import Outgoing
 from broker_shim.protocol_1_0.serial import FreeNumbers, distance, plus
 from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.protocol_1_0.settlement import DispositionBatch
+from broker_shim.protocol_1_0.unsettled import Unsettled
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
 
 OUTGOING_WINDOW = (1 << 31) - 1
 """We never wait for our own memory: a link sends what its caller hands it."""
+
+
+class Disposed(NamedTuple):
+    """What a disposition did.
+
+    Attributes:
+        changed: Deliveries of which it told something new.
+        found: How many deliveries it named.
+        rest: Where the part of its range begins that is still to be told; None if there is none.
+    """
+
+    changed: list[Delivery]
+    found: int
+    rest: int | None
 
 
 class SessionPort:
@@ -57,8 +73,13 @@ class SessionPort:
         self._batch = DispositionBatch()
         self._next_delivery_id = 0
         self._last_incoming_id: int | None = None
-        self._sent: dict[int, Delivery] = {}
-        self._received: dict[int, Delivery] = {}
+        self._sent = Unsettled()
+        self._received = Unsettled()
+
+    @property
+    def sent_count(self) -> int:
+        """Deliveries that the peer was sent and that are not settled."""
+        return len(self._sent)
 
     @property
     def max_frame_bytes(self) -> int:
@@ -140,7 +161,7 @@ class SessionPort:
         """
         self.pass_over(delivery_id)
         delivery.delivery_id = delivery_id
-        self._received[delivery_id] = delivery
+        self._received.add(delivery_id, delivery)
 
     def pass_over(self, delivery_id: int) -> None:
         """A delivery's first frame came, and of it nothing but its id is remembered.
@@ -167,24 +188,23 @@ class SessionPort:
             self.forget(delivery)
 
     def disposed(
-        self, first: int, last: int, state: Any, *, ours: bool, settled: bool
-    ) -> tuple[Delivery, ...]:
+        self, first: int, last: int, state: Any, *, ours: bool, settled: bool, most: int = UNLIMITED
+    ) -> Disposed:
         """The peer told a state of a range, of what we sent (`ours`) or of what it sent.
 
-        A range costs what is unsettled, not what it spans.
+        Only the first `most` deliveries of it are told now.
         """
+        if state is None and not settled:
+            return Disposed([], 0, None)
         known = self._sent if ours else self._received
-        span = distance(first, last)
-        if 0 <= span < len(known):
-            found = [known[i] for n in range(span + 1) if (i := plus(first, n)) in known]
-        else:
-            found = [each for i, each in known.items() if 0 <= distance(first, i) <= span]
-        for delivery in found:
+        found, rest = known.between(first, last, most)
+        changed = [each for each in found if settled or each.remote_state != state]
+        for delivery in changed:
             if state is not None:
                 delivery.remote_state = state
             if settled:
                 self.forget(delivery)
-        return tuple(found)
+        return Disposed(changed, len(found), rest)
 
     def forget(self, delivery: Delivery) -> None:
         """It is settled here."""
@@ -192,7 +212,7 @@ class SessionPort:
         delivery.link.unsettled.pop(delivery.tag, None)
         if delivery.delivery_id is not None:
             known = self._received if delivery.is_incoming else self._sent
-            known.pop(delivery.delivery_id, None)
+            known.discard(delivery.delivery_id)
 
     def forget_link(self, link: Link) -> None:
         """It ended: its deliveries stay known to it (`unsettled`), and to nobody else."""
@@ -200,7 +220,7 @@ class SessionPort:
         for delivery in link.unsettled.values():
             if delivery.delivery_id is not None:
                 known = self._received if delivery.is_incoming else self._sent
-                known.pop(delivery.delivery_id, None)
+                known.discard(delivery.delivery_id)
 
     def close(self) -> None:
         """The session ended: nothing is sent any more."""
@@ -227,7 +247,7 @@ class SessionPort:
             delivery.delivery_id = self._next_delivery_id
             self._next_delivery_id = plus(self._next_delivery_id, 1)
             if not delivery.is_settled:
-                self._sent[delivery.delivery_id] = delivery
+                self._sent.add(delivery.delivery_id, delivery)
             if not outgoing.is_free:
                 outgoing.credit.sent()
             outgoing.is_settled |= delivery.is_settled  # while it waited here

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import (
@@ -23,7 +24,7 @@ from broker_shim.amqp_1_0.definitions import (
 )
 from broker_shim.amqp_1_0.definitions import ConnectionError as ConnectionCondition
 from broker_shim.protocol_1_0 import maps
-from broker_shim.protocol_1_0.budget import StateBudget
+from broker_shim.protocol_1_0.budget import Budget
 from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import (
     DispositionReceived,
@@ -64,7 +65,7 @@ class Session:
         remote_channel: int,
         byte_count: int,
         channels: FreeNumbers,
-        budget: StateBudget,
+        budget: Budget,
         output: Output,
         tell: Callable[[Event], None],
         settings: Settings,
@@ -83,6 +84,7 @@ class Session:
         self._state = EndpointState.BEGUN
         self._links: dict[int, ReceiverLink | SenderLink] = {}
         self._freed: set[int] = set()
+        self._rest: Disposition | None = None
 
     @property
     def links(self) -> list[ReceiverLink | SenderLink]:
@@ -154,6 +156,16 @@ class Session:
             self._state_bytes[performative.handle] = byte_count
         _RECEIVE[type(performative)](self, performative, payload)
 
+    @property
+    def is_unfinished(self) -> bool:
+        """True while part of what the peer told is to be told on, by `go_on`, before all else."""
+        return self._rest is not None
+
+    def go_on(self) -> None:
+        """Tell more of a disposition over a range for which there was not enough work left."""
+        if self._rest is not None:
+            self._disposition(self._rest, b"")
+
     def _answer(self, fields: dict[str, Any]) -> None:
         self._port.emit(
             Begin(
@@ -220,16 +232,21 @@ class Session:
                 self._fail(link, violation.error)
 
     def _disposition(self, disposition: Disposition, _payload: bytes) -> None:
+        """As much of its range as there is work left; see `go_on`."""
         first = disposition.first
-        deliveries = self._port.disposed(
+        last = first if disposition.last is None else disposition.last
+        changed, found, rest = self._port.disposed(
             first,
-            first if disposition.last is None else disposition.last,
+            last,
             disposition.state,
             ours=Role(disposition.role) is Role.RECEIVER,
             settled=disposition.settled,
+            most=max(1, self._budget.work_left),
         )
-        if deliveries:
-            event = DispositionReceived(deliveries, disposition.state, disposition.settled)
+        self._budget.work_left -= found
+        self._rest = None if rest is None else replace(disposition, first=rest, last=last)
+        if changed:
+            event = DispositionReceived(tuple(changed), disposition.state, disposition.settled)
             self._tell(event)
 
     def _detach(self, detach: Detach, _payload: bytes) -> None:

@@ -235,7 +235,7 @@ def test_a_peer_that_asks_and_does_not_read_is_not_read_either_until_it_reads() 
             peer.recv(4096)
             (ours,) = served.listener._peers
             left = b""
-            while ours._is_reading:
+            while ours._is_reading or not ours._is_gathering:
                 if select.select([], [peer], [], 0.01)[1]:
                     left = left or ask
                     left = left[peer.send(left, socket.MSG_DONTWAIT) :]
