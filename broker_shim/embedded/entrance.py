@@ -58,6 +58,7 @@ class Entrance:
 
     def close(self) -> None:
         """No more clients, and no more audit lines to the file."""
+        self.guard.tell()
         if self.url:
             self.guard.audit(AuditEvent.STOPPED, listen=self.url)
         if self.audit is not None:

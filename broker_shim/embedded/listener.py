@@ -17,6 +17,7 @@ from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.peer import Peer, Turns
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.limits import Newcomer
+from broker_shim.security.refusals import INTERVAL_S
 from sparkstore.queue_names import shown
 
 _log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Listener:
         self._turns = Turns()
         self._stopping_since_s = 0.0
         self._is_stop_asked = False
+        self._is_telling_due = False
         loop.at_end_of_turn(self._end_turn)
 
     def listen(
@@ -138,7 +140,8 @@ class Listener:
         newcomer = self._guard.half_open.enter(remote.host)
         task = self._loop.asyncio.create_task(self._serve(accepted, remote, newcomer))
         self._greeted.add(task)
-        task.add_done_callback(self._greeted.discard)
+        task.add_done_callback(partial(self._greeted_one, accepted))
+        newcomer.on_give_way = partial(self._give_way, remote, task.cancel)
 
     async def _serve(self, accepted: socket.socket, remote: Remote, newcomer: Newcomer) -> None:
         tls, peer = self._guard.context, None
@@ -176,8 +179,21 @@ class Listener:
             on_end=self._ended,
         )
 
+    def _greeted_one(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        """One more is a peer by now, or gone; who was cancelled may not have had its first turn."""
+        self._greeted.discard(task)
+        if task.cancelled():
+            accepted.close()
+
+    def _give_way(self, remote: Remote, end: Callable[[], object], reason: str) -> None:
+        """A half-open connection ends, as the oldest one, for another that comes."""
+        self._guard.connection_refused(remote, f"{reason}: the oldest half-open one gave way")
+        end()
+
     def _began(self, peer: Peer) -> None:
         self._peers.add(peer)
+        access = peer.connection.access
+        access.newcomer.on_give_way = partial(self._give_way, access.remote, peer.close)
         self._broker.metrics.connections += 1
 
     def _ended(self, peer: Peer) -> None:
@@ -192,8 +208,15 @@ class Listener:
         self._broker.dispatch()
         while self._to_write:
             self._to_write.pop().write()
+        if self._guard.has_untold and not self._is_telling_due:
+            self._is_telling_due = True
+            self._loop.later(INTERVAL_S, self._tell)
         if self._broker.is_dispatch_due:  # what was written made room for more
             self._loop.wake()
+
+    def _tell(self) -> None:
+        self._is_telling_due = False
+        self._guard.tell()
 
     def _stop_listening(self) -> None:
         if self._listening is not None:

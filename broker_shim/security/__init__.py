@@ -7,6 +7,7 @@ users      the users file: names, roles, what was derived from passwords
 passwords  a password ↔ what is kept of it
 mechanisms which SASL mechanisms a peer is offered
 attempts   how long a failed login waits for its answer
+refusals   floods of them, in a line a second
 limits     how many connections there may be of each user, and of each address
 permissions who may read, write, create and administer which addresses
 audit      one line for each login, refusal and act of administration

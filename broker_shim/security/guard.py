@@ -6,6 +6,7 @@ On the loop's thread only. It counts connections; which they are is the listener
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from broker_shim.security.audit import Audit, AuditEvent, write_audit
 from broker_shim.security.limits import Counts, HalfOpen
 from broker_shim.security.passwords import ITERATIONS, Passwords
 from broker_shim.security.permissions import Act, Permissions, Place, Principal
+from broker_shim.security.refusals import SummedRefusals
 from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
 from broker_shim.security.tls import server_context
 from broker_shim.security.users import SECRET_KINDS, Users
@@ -101,6 +103,8 @@ class Guard:
         self._permissions = Permissions(settings.permissions)
         self._failures = FailedLogins(settings.failed_login_delay_s)
         self.half_open = HalfOpen()
+        self._refused = SummedRefusals(partial(audit, AuditEvent.CONNECTION_REFUSED))
+        self._failed_tls = SummedRefusals(partial(audit, AuditEvent.LOGIN_FAILED))
         self._of_user = Counts()
 
     @property
@@ -146,7 +150,9 @@ class Guard:
     def handshake_failed(self, remote: Remote, reason: str) -> None:
         """TLS was not agreed: no certificate that anybody vouches for, or no TLS at all."""
         self.counts.failed_logins += 1
-        self.audit(AuditEvent.LOGIN_FAILED, peer=remote, mechanism="TLS", reason=reason)
+        self._failed_tls.add(
+            remote.host, time.monotonic(), peer=remote, mechanism="TLS", reason=reason
+        )
 
     def opens(self, remote: Remote, principal: Principal, most: int) -> bool:
         """Somebody who was let in opens a connection; False if it has `most` already.
@@ -168,7 +174,17 @@ class Guard:
         """Write down that a connection was one too many."""
         self.counts.refused_connections += 1
         name = None if principal is None else principal.name
-        self.audit(AuditEvent.CONNECTION_REFUSED, peer=remote, user=name, reason=reason)
+        self._refused.add(remote.host, time.monotonic(), peer=remote, user=name, reason=reason)
+
+    @property
+    def has_untold(self) -> bool:
+        """Refusals were counted that no line of the audit log has told yet."""
+        return bool(self._refused.pending or self._failed_tls.pending)
+
+    def tell(self) -> None:
+        """Tell them; to be called about a second later, and at the end."""
+        self._refused.tell()
+        self._failed_tls.tell()
 
     def allows(self, principal: Principal, act: Act, place: Place) -> bool:
         """True if this is allowed; nothing is written down."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 from broker_shim.security.attempts import network_of
@@ -35,10 +36,14 @@ class Counts:
 class HalfOpen:
     """Connections that have not opened yet, by address, and those whose failed login still counts.
 
-    Who never logs in cannot keep others out for long: half-open connections have a limit of their
-    own, below that of all, and of it each address of another machine has a quarter. Who failed to
-    log in counts until its answer was due, whether or not it waits for that: so hanging up and
-    coming again gains nobody a guess, and what the guesses cost is limited (see `passwords`).
+    Who never logs in cannot keep others out: half-open connections have a limit of their own, below
+    that of all, and of it each address of another machine has a quarter. Where there is no room
+    the oldest one gives way, of the same address if that has its quarter: an honest client opens
+    within milliseconds, and is not among the oldest unless hundreds come in these.
+
+    Who failed to log in counts until its answer was due, whether or not it waits for that, and
+    gives way to nobody: so hanging up and coming again gains nobody a guess, and what the guesses
+    cost is limited (see `passwords`).
 
     Times are of a clock that rises. What is kept grows no larger than the limit: beyond it nobody
     enters.
@@ -47,17 +52,19 @@ class HalfOpen:
     def __init__(self) -> None:
         self._of: Counter[str] = Counter()
         self._held: list[tuple[float, str]] = []
+        self._oldest_first: dict[Newcomer, None] = {}
 
     def enter(self, host: str) -> Newcomer:
         """One more, from an address as a number."""
         newcomer = Newcomer(self, network_of(host))
         self._of[newcomer.network] += 1
+        self._oldest_first[newcomer] = None
         return newcomer
 
     def refusal_of_newcomer(
         self, host: str, count: int, *, most: int, most_half_open: int, now_s: float
     ) -> str | None:
-        """Why a connection is one too many; None if it is not.
+        """Why a connection is one too many; None if it is not, or another one gave way to it.
 
         Args:
             host: Where it comes from, as a number.
@@ -68,18 +75,39 @@ class HalfOpen:
         """
         while self._held and self._held[0][0] <= now_s:
             self._free(heappop(self._held)[1])
-        half_open, of_address = self._of.total(), self._of[network_of(host)]
-        if count >= most:
-            return f"{count} connections are open"
-        if half_open >= most_half_open:
-            return f"{half_open} connections are half-open, or failed to log in a moment ago"
+        network = network_of(host)
+        half_open, of_address = self._of.total(), self._of[network]
         if of_address >= max(1, most_half_open // 4) and not _is_loopback(host):
-            return f"{of_address} connections of this address are half-open, or failed to log in"
-        return None
+            reason = f"{of_address} connections of this address are half-open, or failed to log in"
+            return None if self._makes_room(reason, network) else reason
+        if count >= most:
+            reason = f"{count} connections are open"
+        elif half_open >= most_half_open:
+            reason = f"{half_open} connections are half-open, or failed to log in a moment ago"
+        else:
+            return None
+        return None if self._makes_room(reason) else reason
 
-    def leave(self, network: str, until_s: float) -> None:
-        """One less, but not before then."""
-        heappush(self._held, (until_s, network))
+    def failed(self, newcomer: Newcomer) -> None:
+        """It could not log in: it gives way to nobody."""
+        self._oldest_first.pop(newcomer, None)
+
+    def leave(self, newcomer: Newcomer, until_s: float) -> None:
+        """One less, but not before then; 0 is now."""
+        self._oldest_first.pop(newcomer, None)
+        if until_s:
+            heappush(self._held, (until_s, newcomer.network))
+        else:
+            self._free(newcomer.network)
+
+    def _makes_room(self, reason: str, network: str | None = None) -> bool:
+        """Have the oldest one give way, of a network if one is named; False if there is none."""
+        for newcomer in self._oldest_first:
+            if network in {None, newcomer.network}:
+                newcomer.leave()
+                newcomer.on_give_way(reason)
+                return True
+        return False
 
     def _free(self, network: str) -> None:
         self._of[network] -= 1
@@ -87,26 +115,34 @@ class HalfOpen:
             del self._of[network]
 
 
+def _stay(_reason: str) -> None:
+    """Nothing to end: it has no socket."""
+
+
 class Newcomer:
     """A connection that has not opened yet.
 
     Attributes:
         network: What counts as its address.
+        on_give_way: Ends it, as another one needs its place; told why.
     """
 
     def __init__(self, half_open: HalfOpen, network: str) -> None:
         self.network = network
+        self.on_give_way: Callable[[str], None] = _stay
         self._half_open: HalfOpen | None = half_open
         self._until_s = 0.0
 
     def failed(self, until_s: float) -> None:
         """It could not log in: it counts until then, at least."""
         self._until_s = until_s
+        if self._half_open is not None:
+            self._half_open.failed(self)
 
     def leave(self) -> None:
         """It has opened, or is gone; may be called twice."""
         if self._half_open is not None:
-            self._half_open.leave(self.network, self._until_s)
+            self._half_open.leave(self, self._until_s)
             self._half_open = None
 
 

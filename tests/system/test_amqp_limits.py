@@ -14,6 +14,7 @@ from broker_shim.protocol_1_0.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.users import User
 from broker_shim.security.users_file import changing_users
+from tests.logs import until
 from tests.system.processes import BrokerProcess
 from tests.system.raw_peer import RawPeer, condition
 
@@ -23,7 +24,7 @@ DELAY_S = 2.5
 """More than a peer is given to hang up by itself, once it was told that it is over."""
 SETTINGS = f"""
 [broker]
-max_connections = 8
+max_connections = 4
 max_connections_per_user = 2
 max_half_open = 3
 handshake_timeout_s = 5.0
@@ -90,15 +91,16 @@ def test_a_failed_login_waits_and_a_right_one_does_not(broker: BrokerProcess) ->
     assert time.monotonic() - began_s >= DELAY_S * 0.9
 
 
-def test_half_open_connections_have_a_limit_of_their_own(broker: BrokerProcess) -> None:
+def test_half_open_connections_have_a_limit_of_their_own_and_keep_nobody_out(
+    broker: BrokerProcess,
+) -> None:
     with logged_in(broker, "ann") as before:
         silent = [RawPeer(broker) for _ in range(3)]
-        with RawPeer(broker) as one_too_many:
-            assert one_too_many.is_hung_up_on()
+        assert is_served(broker, "bob")
+        assert silent[0].is_hung_up_on()
         before.begun()
         for peer in silent:
             peer.socket.close()
-        served_at_last(broker, "bob")
 
 
 def served_at_last(broker: BrokerProcess, name: str) -> None:
@@ -118,6 +120,7 @@ def test_who_failed_to_log_in_and_hung_up_still_counts(broker: BrokerProcess) ->
     began_s = time.monotonic()
     for _ in range(3):
         logging_in(broker, "ann", "wrong").socket.close()
+    until(lambda: broker.log.count("login-failed") == 3)  # before that they would give way
     served_at_last(broker, "ann")
     assert time.monotonic() - began_s >= DELAY_S * 0.9
 
@@ -148,10 +151,12 @@ def test_a_user_has_so_many_connections_and_no_more(broker: BrokerProcess, tmp_p
 
 
 def test_connections_in_all_have_a_limit(broker: BrokerProcess) -> None:
-    """Eight: two of each of two users, who have no more, and as many who are half-open."""
-    opened = [logged_in(broker, name) for name in ("ann", "ann", "bob", "bob")]
-    half_open = [RawPeer(broker) for _ in range(3)]
+    """Four, half-open ones among them; these give way, and those that opened do not."""
+    opened = [logged_in(broker, name) for name in ("ann", "ann", "bob")]
+    silent = RawPeer(broker)
+    opened.append(logged_in(broker, "bob"))
+    assert silent.is_hung_up_on()
     with RawPeer(broker) as one_too_many:
         assert one_too_many.is_hung_up_on()
-    for peer in (*opened, *half_open):
+    for peer in (*opened, silent):
         peer.socket.close()

@@ -8,13 +8,14 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
 from broker_shim.amqp_1_0.composites import Begin, Flow, Open
 from broker_shim.embedded import listener
+from broker_shim.embedded.access import LOOPBACK
 from broker_shim.embedded.broker import Broker
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.inbox import Inbox
@@ -24,6 +25,8 @@ from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.protocol_1_0.frames import EMPTY_FRAME, encoded_frame
+from broker_shim.security.guard import Guard
+from broker_shim.security.settings import SecuritySettings
 from broker_shim.store.memory import MemoryMessageStore
 
 AMQP = b"AMQP\x00\x01\x00\x00"
@@ -48,7 +51,11 @@ class Scarce(socket.socket):
 class Served:
     """A listener over a store in memory, and the port that it is at."""
 
-    def __init__(self, settings: BrokerSettings = BrokerSettings()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        settings: BrokerSettings = BrokerSettings(),  # noqa: B008
+        guard: Guard = LOOPBACK.guard,
+    ) -> None:
         self.inbox = Inbox()
         self.loop = Loop(self.inbox)
         self.store = MemoryMessageStore()
@@ -59,7 +66,7 @@ class Served:
         self.listening = Scarce(socket.AF_INET)
         self.listening.bind(("127.0.0.1", 0))
         self.listening.listen()
-        self.listener.listen(self.broker, self.listening)
+        self.listener.listen(self.broker, self.listening, guard)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.listening.getsockname(), timeout=TIMEOUT_S)
@@ -248,3 +255,38 @@ def test_a_peer_that_asks_and_does_not_read_is_not_read_either_until_it_reads() 
     served.store.close()
     served.inbox.close()
     assert 2 * buffered_bytes < most[0] < 2 * buffered_bytes + 2 * listener._READ_BYTES
+
+
+def is_hung_up_on(peer: socket.socket) -> bool:
+    """True once it is; its socket's own limit ends the test else."""
+    with suppress(ConnectionResetError):
+        while peer.recv(100):
+            pass
+    return True
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_silent_connections_keep_nobody_out_and_are_told_in_few_lines(count: int) -> None:
+    """The oldest half-open one gives way: who comes last gets in, however many are silent."""
+    heard: list[tuple[str, dict[str, Any]]] = []
+    guard = Guard(SecuritySettings(), audit=lambda event, **details: heard.append((event, details)))
+    served = Served(BrokerSettings(max_half_open=2), guard)
+
+    def client() -> None:
+        with ExitStack() as stack:
+            silent = [stack.enter_context(served.connect()) for _ in range(count)]
+            honest = stack.enter_context(served.connect())
+            honest.sendall(AMQP + encoded_frame(Open("honest"), 0))
+            assert honest.recv(len(AMQP)) == AMQP
+            for each in silent[: count - 1]:
+                assert is_hung_up_on(each)
+
+    served.run_while(client)
+    served.listener.close()
+    served.store.close()
+    served.inbox.close()
+    guard.tell()
+    told = [details for event, details in heard if event == "connection-refused"]
+    assert sum(details.get("count", 1) for details in told) == count - 1
+    assert len(told) < 30
+    assert guard.counts.refused_connections == count - 1
