@@ -30,9 +30,22 @@ _CHUNK_BITS = 10
 
 
 class Entries(Mapping[int, Entry]):
-    """Entries by message id. What is got of it is to be read only: change it by the methods."""
+    """Entries by message id. What is got of it is to be read only: change it by the methods.
 
-    __slots__ = ("_chunks", "_firsts", "_highest", "_next", "_packed", "_strays", "_young")
+    Attributes:
+        message_bytes: Of all that is there: headers and bodies.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_firsts",
+        "_highest",
+        "_next",
+        "_packed",
+        "_strays",
+        "_young",
+        "message_bytes",
+    )
 
     def __init__(self) -> None:
         self._young: dict[int, Entry] = {}
@@ -42,16 +55,19 @@ class Entries(Mapping[int, Entry]):
         self._highest = 0  # of all ids that were ever packed
         self._next = 0
         self._packed = 0
+        self.message_bytes = 0
 
     def add(self, message_id: int, entry: Entry) -> None:
         """Put an entry at the end; it is not there yet."""
         young = self._young
         young[message_id] = entry
+        self.message_bytes += entry.message_bytes
         if len(young) > _YOUNG:
             self._pack_older_half()
 
     def extend(self, message_ids: Sequence[int], columns: Columns) -> None:
         """Put many entries at the end, in their order; none of them is there yet."""
+        self.message_bytes += sum(columns[4])
         if not self._chunks and len(self._young) + len(message_ids) <= _YOUNG:
             self._young.update(zip(message_ids, map(Entry, *columns), strict=True))
             return
@@ -62,13 +78,21 @@ class Entries(Mapping[int, Entry]):
 
     def remove(self, message_id: int) -> None:
         """Take an entry off; KeyError if it is not there."""
-        if self._young.pop(message_id, None) is None:
+        entry = self._young.pop(message_id, None)
+        if entry is not None:
+            self.message_bytes -= entry.message_bytes
+        else:
             chunk, index = self._place(message_id)
+            self.message_bytes -= chunk.message_bytes(index)
             self._strays.pop(message_id, None)
             self._packed -= 1
             chunk.remove(index)
             if chunk.is_wasteful:
                 self._shrink(chunk)
+
+    def oldest(self) -> Entry | None:
+        """The first of the queue; None if it is empty."""
+        return next(iter(self.values()), None)
 
     def hold(self, message_id: int, holder: str | None) -> None:
         """It is acquired now; KeyError if it is not there."""

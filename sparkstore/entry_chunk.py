@@ -104,6 +104,10 @@ class Chunk:
             count,
         )
 
+    def message_bytes(self, index: int) -> int:
+        """Header and body of an entry."""
+        return self._columns[4][index]
+
     def set_held(self, index: int, holder: str | None, count: int) -> None:
         """Who holds it, and how often it came back."""
         if holder is None and not count:

@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from sparkstore.exposition import encoded, gauge, replace_textfile
 from sparkstore.job_runs import JobRun
 
 _PREFIX = "sparkstore_job_"
@@ -45,10 +46,7 @@ def write(folder: Path, run: JobRun, root: str) -> Path:
     """
     path = folder / file_name(run.job, root)
     kept = _last_success(path) if run.outcome == "failed" else None
-    scratch = path.with_suffix(".prom.new")
-    scratch.write_text(text(run, root, kept), encoding="utf-8", errors="backslashreplace")
-    scratch.chmod(0o644)  # the collector is another user
-    scratch.replace(path)
+    replace_textfile(path, text(run, root, kept).encode())
     return path
 
 
@@ -69,20 +67,17 @@ def text(run: JobRun, root: str, last_success_s: float | None = None) -> str:
         "seconds": run.seconds,
         **dict(_numbers(run.figures)),
     }
-    labels = f'{{job="{_escaped(run.job)}",root="{_escaped(root)}"}}'
-    return "".join(
-        line
+    labels = {"job": run.job, "root": root}
+    families = [
+        gauge(_PREFIX + name, _HELP.get(name) or _help_of(name), [(labels, value)])
         for name, value in values.items()
         if value is not None
-        for line in _metric(name, labels, value)
-    )
+    ]
+    return encoded(families).decode()
 
 
-def _metric(name: str, labels: str, value: float) -> Iterator[str]:
-    full = _PREFIX + name
-    yield f"# HELP {full} {_HELP.get(name) or name.replace('_', ' ') + ' of the last run'}\n"
-    yield f"# TYPE {full} gauge\n"
-    yield f"{full}{labels} {value}\n"
+def _help_of(name: str) -> str:
+    return name.replace("_", " ") + " of the last run"
 
 
 def _numbers(figures: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
@@ -92,10 +87,6 @@ def _numbers(figures: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
             yield name, float(value) if isinstance(value, float) else int(value)
         elif isinstance(value, list | tuple):
             yield f"{name}_count", len(value)
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _last_success(path: Path) -> float | None:

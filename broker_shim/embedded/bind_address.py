@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from broker_shim.errors import InvalidRequest
 
-_BACKLOG = 128
+BACKLOG = 128
+"""Connections that wait to be accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,16 @@ def parse_loopback(text: str, option: str) -> ListenAddress:
 
 
 def listening_socket(address: ListenAddress) -> socket.socket:
-    """A listening socket.
+    """A listening socket; raises as `bound_socket`."""
+    listening = bound_socket(address)
+    listening.listen(BACKLOG)
+    return listening
+
+
+def bound_socket(address: ListenAddress) -> socket.socket:
+    """A socket at its port: nobody can connect before it listens.
+
+    Another process may still come to listen there first; then this one cannot.
 
     Raises:
         OSError: The port is taken, or not allowed.
@@ -80,5 +90,4 @@ def listening_socket(address: ListenAddress) -> socket.socket:
         listening.close()
         message = f"{address.url_host}:{address.port}: {reason.strerror}"
         raise OSError(reason.errno, message) from reason
-    listening.listen(_BACKLOG)
     return listening

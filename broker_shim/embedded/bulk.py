@@ -176,6 +176,8 @@ class BulkOperations:
     def _count(self, request: Request, count: int) -> None:
         if request.action is Action.DEAD_LETTER:
             self._broker.metrics.dead_lettered += count
+            if request.queue in self._broker.queues:
+                self._broker.queues[request.queue].dead_lettered += count
         else:
             self._broker.metrics.moved += count
 

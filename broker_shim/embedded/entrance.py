@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from broker_shim.embedded.bind_address import ListenAddress, parse_listen
+from broker_shim.embedded.bind_address import BACKLOG, ListenAddress, bound_socket, parse_listen
 from broker_shim.embedded.options import LISTEN, LISTEN_TLS
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.audit import AuditEvent, add_audit_file, remove_audit_file
@@ -26,6 +27,7 @@ class Entrance:
 
     Attributes:
         address: Where to listen.
+        listening: What has the port, once it was taken; it belongs to whoever serves it.
         guard: Who is asked.
         audit: Where audit lines go beside the log; None: nowhere.
         url: What clients connect to; empty until it is open.
@@ -37,9 +39,34 @@ class Entrance:
     audit: logging.Handler | None = None
     url: str = ""
     in_force: dict[str, str] = field(default_factory=dict)
+    listening: socket.socket | None = None
 
-    def open(self, port: int) -> str:
-        """Clients may come, at this port; the URL."""
+    def take_port(self) -> socket.socket:
+        """Take the port, before anything is opened or made that would be for nothing without it.
+
+        Raises:
+            InvalidRequest: Another process has it, or it is not allowed.
+        """
+        if self.listening is None:
+            try:
+                self.listening = bound_socket(self.address)
+            except OSError as reason:
+                raise _port_refused(reason.strerror) from reason
+        return self.listening
+
+    def open(self) -> str:
+        """Clients may come; the URL.
+
+        Raises:
+            InvalidRequest: As `take_port`; also if another took the port since, and listens there.
+        """
+        listening = self.take_port()
+        try:
+            listening.listen(BACKLOG)
+        except OSError as reason:
+            told = f"{self.address.url_host}:{self.address.port}: {reason.strerror}"
+            raise _port_refused(told) from reason
+        port = listening.getsockname()[1]
         scheme = "amqp" if self.guard.context is None else "amqps"
         self.url = f"{scheme}://{self.address.url_host}:{port}"
         self.guard.audit(AuditEvent.STARTED, listen=self.url)
@@ -58,11 +85,17 @@ class Entrance:
 
     def close(self) -> None:
         """No more clients, and no more audit lines to the file."""
+        if self.listening is not None:
+            self.listening.close()
         self.guard.tell()
         if self.url:
             self.guard.audit(AuditEvent.STOPPED, listen=self.url)
         if self.audit is not None:
             remove_audit_file(self.audit)
+
+
+def _port_refused(reason: str | None) -> InvalidRequest:
+    return InvalidRequest(f"--listen {reason}: give another port, or stop what has this one")
 
 
 def entrance_of(options: argparse.Namespace) -> Entrance:

@@ -65,6 +65,11 @@ class Listener:
         listening.setblocking(False)  # noqa: FBT003  # the library's signature
         self._loop.on_readable(listening, self._accept)
 
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+        return len(self._peers)
+
     def stop(self) -> None:
         """Ask for a clean end; safe from any thread, and in a signal handler of the loop."""
         self._is_stop_asked = True

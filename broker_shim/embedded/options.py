@@ -27,6 +27,8 @@ examples:
   sparkstore serve /var/lib/orders
   sparkstore serve /var/lib/orders --queue orders --bind 'amq.topic:order.#:orders'
   sparkstore serve --memory --listen 127.0.0.1:0     for what is not durable, or --accept-durable
+  sparkstore serve /var/lib/orders --metrics-listen 127.0.0.1:9672
+                                                 curl http://127.0.0.1:9672/metrics, /readyz
   sparkstore serve --configuration /var/lib/wiring   messages in memory; queues and links survive
   sparkstore serve /var/lib/orders --no-amqp     the store service alone, for Broker-J
   sparkstore serve /var/lib/orders --listen 0.0.0.0:5671 --tls-cert cert.pem --tls-key key.pem \
@@ -93,7 +95,12 @@ def _add_options(add: Callable[..., object]) -> None:
         "--metrics-file",
         type=Path,
         metavar="FILE",
-        help="write counters there every 5 s, as a textfile of Prometheus",
+        help="write metrics there every 5 s, as a textfile of Prometheus",
+    )
+    add(
+        "--metrics-listen",
+        metavar="HOST:PORT",
+        help="answer http://HOST:PORT/metrics, /healthz and /readyz, for example 127.0.0.1:9672",
     )
     add("--json", action="store_true", help="print the READY line as JSON")
     add("--verbose", action="store_true", help="log more")

@@ -53,6 +53,8 @@ class QueueDispatch:
         arguments: What the queue asks of its messages.
         browsers: Who looks at it.
         last_values: Which message is the newest of its key, on a last-value queue.
+        redelivered: Failed deliveries of its messages, since the start.
+        dead_lettered: Messages that went from it to its dead letters, since the start.
         owner: Whose client had the broker make and name it (`owners.shared`); None: nobody's.
         only: What is not so is not routed here (a subscription with a selector).
     """
@@ -79,6 +81,7 @@ class QueueDispatch:
         self.last_values = None if key is None else LastValues(key)
         self.only: Selector | None = None
         self.owner: str | None = None
+        self.redelivered = self.dead_lettered = 0
 
     def __len__(self) -> int:
         """Messages on the queue, held ones too."""
@@ -87,6 +90,11 @@ class QueueDispatch:
     def __contains__(self, message_id: int) -> bool:
         """True if it is on the queue."""
         return message_id in self._held or self._backlog.find(message_id) is not None
+
+    @property
+    def held_count(self) -> int:
+        """Messages that are held."""
+        return len(self._held)
 
     @property
     def consumer_count(self) -> int:
@@ -114,6 +122,7 @@ class QueueDispatch:
         if self.last_values is not None:
             self.last_values.released(message_id)
         if delivery_failed:
+            self.redelivered += 1
             self._delivery_counts[message_id] = self.delivery_count(message_id) + 1
 
     def withdraw(self, message_ids: Iterable[int]) -> Withdrawn:

@@ -8,7 +8,6 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_shim.embedded.bind_address import listening_socket, parse_loopback
@@ -21,9 +20,11 @@ from broker_shim.embedded.loop import Loop
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.options import parser, settings_of
 from broker_shim.embedded.recovering import recover
+from broker_shim.embedded.reporting import Reporter, reporter_of
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.embedded.stores import Stores, open_stores
+from broker_shim.embedded.systemd import ALIVE, READY, STOPPING, notify
 from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.security.audit import write_audit
 from broker_shim.service.options import Doors, doors_of
@@ -56,13 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         if doors is not None and doors.listen is not None:
             parse_loopback(doors.listen, "--store-listen")
         entrance = entrance_of(options)
+        if doors is None:
+            entrance.take_port()
+        reporter = reporter_of(options)
     except InvalidRequest as reason:
         return _complain(str(reason), EXIT_USAGE)
     try:
-        return _open(options, settings, config, entrance, doors)
+        return _open(options, settings, config, entrance, doors, reporter)
     except KeyboardInterrupt:  # while it started: later SIGINT is a clean stop
         return _complain("interrupted before it served", EXIT_INTERRUPTED)
     finally:
+        reporter.close()
         entrance.close()
 
 
@@ -72,6 +77,7 @@ def _open(
     config: StoreConfig,
     entrance: Entrance,
     doors: Doors | None,
+    reporter: Reporter,
 ) -> int:
     """Open the store and serve it; the exit code."""
     try:
@@ -83,8 +89,10 @@ def _open(
     except StoreError as reason:
         return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
     if doors is not None:
-        return _serve_members(stores.messages, doors, config, options)
-    return serve(stores, settings, entrance, options)
+        return _serve_members(stores.messages, doors, config, options, reporter)
+    if options.accept_durable:
+        _log.warning("--accept-durable: durable messages are taken, and lost with this process")
+    return serve(stores, settings, entrance, options, reporter)
 
 
 def serve(
@@ -92,6 +100,7 @@ def serve(
     settings: BrokerSettings,
     entrance: Entrance,
     options: argparse.Namespace,
+    reporter: Reporter,
 ) -> int:
     """Serve stores, which are closed at the end; the exit code."""
     loop = Loop(inbox := Inbox())
@@ -104,42 +113,39 @@ def serve(
 
     entrance.guard.counts = metrics = Metrics()
     calls = StoreCalls(store := stores.messages, inbox, fatal)
-    if options.accept_durable:
-        _log.warning("--accept-durable: durable messages are taken, and lost with this process")
     broker = Broker(calls, settings, metrics, loop.later, stores.registry())
     try:
-        listening = listening_socket(entrance.address)
         recover(store, broker)
-    except (OSError, StoreError, TimeoutError) as reason:
+        url = entrance.open()
+    except (InvalidRequest, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()
-        return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
+        return _complain(str(reason), EXIT_FAILED)
     tune_process()
-    listener.listen(broker, listening, entrance.guard)
+    listener.listen(broker, entrance.take_port(), entrance.guard)
     _handle_signals(loop, listener, metrics, lambda: _reload(entrance, listener, options))
-    _report(loop, metrics, options.metrics_file)
+    _show(reporter, loop, listener, broker, store)
     _probe(loop, calls)
     control = _control(options, loop, broker)
-    url = entrance.open(listening.getsockname()[1])
-    in_force = {**entrance.in_force, "keeps": store.durability.word}
-    announce([url], in_force, options)
+    keeps = {"keeps": store.durability.word}
+    announce([url], entrance.in_force | keeps, options, reporter.url)
     listener.run()
+    reporter.stopping()
     if control is not None:
         control.close()
     listener.close()
-    return end(stores, failures, metrics, options.metrics_file)
+    return end(stores, failures, metrics)
 
 
-def end(stores: Stores, failures: list[StoreError], metrics: Metrics, file: Path | None) -> int:
+def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
     """Close what was served, and tell how it ended; the exit code."""
+    notify(STOPPING)
     for number in (signal.SIGTERM, signal.SIGINT):  # asked once more: it is ending
         signal.signal(number, signal.SIG_IGN)
     try:
         stores.close()
     except StoreError as error:
         failures.append(error)
-    if file is not None:
-        _write_metrics(metrics, file)
     if failures:
         reason = failures[0]
         return _complain(f"stopped: {type(reason).__name__}: {reason}", EXIT_FAILED)
@@ -177,32 +183,43 @@ def _reload(entrance: Entrance, listener: Listener, options: argparse.Namespace)
     listener.end_unknown()
 
 
-def _report(loop: Loop, metrics: Metrics, file: Path | None) -> None:
-    if file is None:
+def _show(
+    reporter: Reporter, loop: Loop, listener: Listener, broker: Broker, store: MessageStore
+) -> None:
+    """Show what the broker counts to whoever may ask, and write it every so often."""
+    if not reporter.is_asked_for:
         return
+    from broker_shim.embedded.metric_families import broker_families, trouble_of  # noqa: PLC0415
+
+    def trouble() -> str | None:
+        return "stopping" if broker.is_stopping else trouble_of(store)
 
     def write() -> None:
-        _write_metrics(metrics, file)
+        reporter.write()
         loop.later(_REPORT_S, write)
 
+    reporter.serving(
+        lambda: broker_families(broker, store, listener.connection_count), trouble, loop.post
+    )
     write()
-
-
-def _write_metrics(metrics: Metrics, file: Path) -> None:
-    try:
-        metrics.write(file)
-    except OSError as reason:  # counting is not worth an outage, nor the exit code of a clean stop
-        _log.warning("counters were not written: %s", reason)
 
 
 def _probe(loop: Loop, calls: StoreCalls) -> None:
     """A store that was fenced while nothing is sent must end the broker all the same."""
     calls.probe()
+    notify(ALIVE)
     loop.later(_PROBE_S, lambda: _probe(loop, calls))
 
 
-def announce(urls: Sequence[str], in_force: Mapping[str, str], options: argparse.Namespace) -> None:
+def announce(
+    urls: Sequence[str],
+    in_force: Mapping[str, str],
+    options: argparse.Namespace,
+    metrics_url: str = "",
+) -> None:
     """Say that it serves, where, and what is in force: a broker open by mistake shows it."""
+    if metrics_url:
+        in_force = {**in_force, "metrics": metrics_url}
     if options.json:
         told = {"ready": urls[0], "root": options.root, "store": [*urls[1:]], **in_force}
         line = json.dumps(told)
@@ -212,6 +229,7 @@ def announce(urls: Sequence[str], in_force: Mapping[str, str], options: argparse
         line += "".join(f" {name}={value}" for name, value in in_force.items())
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+    notify(READY, f"STATUS=serving {' '.join(urls)}")
 
 
 def _service(store: MessageStore, doors: Doors, max_message_bytes: int) -> Service:
@@ -225,7 +243,11 @@ def _service(store: MessageStore, doors: Doors, max_message_bytes: int) -> Servi
 
 
 def _serve_members(
-    store: MessageStore, doors: Doors, config: StoreConfig, options: argparse.Namespace
+    store: MessageStore,
+    doors: Doors,
+    config: StoreConfig,
+    options: argparse.Namespace,
+    reporter: Reporter,
 ) -> int:
     """Serve a store to members alone; it is closed at the end; the exit code."""
     from broker_shim.service.alone import serve_alone  # noqa: PLC0415
@@ -234,11 +256,18 @@ def _serve_members(
         service = _service(store, doors, config.max_message_bytes)
     except (OSError, StoreError) as reason:
         store.close()
-        return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
+        return _complain(str(reason), EXIT_FAILED)
     tune_process()
+    if reporter.is_asked_for:
+        from broker_shim.embedded.metric_families import (  # noqa: PLC0415
+            service_families,
+            trouble_of,
+        )
+
+        reporter.serving(lambda: service_families(service), lambda: trouble_of(store))
     in_force = {"keeps": store.durability.word}
     failure = serve_alone(
-        service, options.metrics_file, lambda: announce(service.urls, in_force, options)
+        service, reporter.write, lambda: announce(service.urls, in_force, options, reporter.url)
     )
     if failure is not None:
         return _complain(f"stopped: {type(failure).__name__}: {failure}", EXIT_FAILED)

@@ -26,6 +26,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from sparkstore.bulk import Put, Take
+from sparkstore.entries import Entries
 
 _Finished = tuple[OnComplete, StoreError | None]
 
@@ -67,6 +68,16 @@ class StoreCalls:
         """What the store has of a message on a queue; None if it is not there."""
         entries = self._entries.get(queue)
         return None if entries is None else entries.get(message_id)
+
+    def bytes_and_oldest(self, queue: str) -> tuple[int, int | None]:
+        """Bytes of what is on a queue, and when the first of it came: UTC µs, None if it is empty.
+
+        Of a store in this process; its entries are counted as they come and go.
+        """
+        entries = self._entries.get(queue)
+        if not isinstance(entries, Entries) or (oldest := entries.oldest()) is None:
+            return 0, None
+        return entries.message_bytes, oldest.at
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
         """Headers of messages, without their content; None for one that is on no queue.

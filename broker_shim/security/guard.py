@@ -26,6 +26,7 @@ from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
 from broker_shim.security.tls import server_context
 from broker_shim.security.users import SECRET_KINDS, Users
 from broker_shim.security.users_file import UsersFile
+from sparkstore.counters import counted
 
 
 class Remote(NamedTuple):
@@ -49,19 +50,12 @@ class Remote(NamedTuple):
 
 @dataclass(slots=True)
 class SecurityCounts:
-    """Counters since the start.
+    """Counters since the start."""
 
-    Attributes:
-        logins: That succeeded; of anonymous clients, too.
-        failed_logins: That did not.
-        refused_connections: Closed because there were too many.
-        refused_permissions: Attaches and messages that no rule allows.
-    """
-
-    logins: int = 0
-    failed_logins: int = 0
-    refused_connections: int = 0
-    refused_permissions: int = 0
+    logins: int = counted("Logins that succeeded; of anonymous clients, too.")
+    failed_logins: int = counted("Logins that failed.")
+    refused_connections: int = counted("Connections closed because there were too many.")
+    refused_permissions: int = counted("Attaches and messages that no rule allows.")
 
 
 class Guard:

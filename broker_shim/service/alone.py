@@ -6,7 +6,6 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.service.service import Service
@@ -19,9 +18,14 @@ _REPORT_PROBES = 5
 
 
 def serve_alone(
-    service: Service, metrics_file: Path | None, announce: Callable[[], None]
+    service: Service, report: Callable[[], None], announce: Callable[[], None]
 ) -> StoreError | None:
     """Wait for SIGTERM or SIGINT, then close service and store.
+
+    Args:
+        service: What serves; its store is closed, too.
+        report: Writes what was counted, every 5 s and at the end.
+        announce: Called once it serves.
 
     Returns:
         What the store ended with, if it was not told to.
@@ -41,15 +45,14 @@ def serve_alone(
     while not stopping.wait(_PROBE_S) and failure is None:
         failure = _probe(store)
         probes += 1
-        if metrics_file is not None and probes % _REPORT_PROBES == 0:
-            _write(service, metrics_file)
+        if probes % _REPORT_PROBES == 0:
+            report()
     service.close(failure)
     try:
         store.close()
     except StoreError as error:
         failure = failure or error
-    if metrics_file is not None:
-        _write(service, metrics_file)
+    report()
     if failure is None:
         _log.info("stopped cleanly; %s", line(store.metrics))
     return failure
@@ -64,10 +67,3 @@ def _probe(store: DeltaMessageStore) -> StoreError | None:
         return store.failure
     except StoreError as error:
         return error
-
-
-def _write(service: Service, path: Path) -> None:
-    try:
-        service.members.metrics.write(path, service.store.metrics)
-    except OSError as reason:  # counting is not worth an outage
-        _log.warning("counters were not written: %s", reason)

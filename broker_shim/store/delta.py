@@ -15,7 +15,7 @@ from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
 from sparkstore.config import StoreConfig
-from sparkstore.log.metrics import LogMetrics
+from sparkstore.log.metrics import Backlog, LogMetrics
 from sparkstore.log.opening import open_log
 from sparkstore.root import Root
 
@@ -84,6 +84,20 @@ class DeltaMessageStore(LocalMessageStore):
     def metrics(self) -> LogMetrics:
         """Counters since it was opened."""
         return self._log.metrics
+
+    @property
+    def refusal(self) -> StoreError | None:
+        """What a record would be refused with now: no room, or what the log stopped with."""
+        try:
+            self._log.check()
+        except StoreError as refusal:
+            return refusal
+        return None
+
+    @property
+    def backlog(self) -> Backlog:
+        """What was taken and is still on its way."""
+        return self._log.backlog
 
     def load_anywhere(self, message_id: int) -> Message:
         """`load`, also of a message that is on no queue: not yet, or not any more.

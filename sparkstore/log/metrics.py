@@ -3,6 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from sparkstore.counters import counted
+
+
+class Backlog(NamedTuple):
+    """What a log has taken and is still on its way.
+
+    Attributes:
+        unsynced_bytes: Packed bytes that wait for a sync.
+        uncommitted_bytes: Packed bytes that wait for their Delta commit.
+        wal_files: Files of the write-ahead log, in use or free; 0 where there is none.
+    """
+
+    unsynced_bytes: int
+    uncommitted_bytes: int
+    wal_files: int
 
 
 @dataclass(slots=True)
@@ -10,21 +27,15 @@ class LogMetrics:
     """Since the log was opened.
 
     Attributes:
-        groups: Syncs of the write-ahead log.
-        records: Records made durable.
-        packed_bytes: Their bytes.
-        delta_commits: Delta commits that landed.
-        delta_rows: Rows in them.
-        delta_commit_s: Time they took, Arrow included.
-        delta_error: Why the newest try failed; empty while they work.
+        delta_error: Why the newest try of a Delta commit failed; empty while they work.
     """
 
-    groups: int = 0
-    records: int = 0
-    packed_bytes: int = 0
-    delta_commits: int = 0
-    delta_rows: int = 0
-    delta_commit_s: float = 0.0
+    groups: int = counted("Syncs of the write-ahead log.")
+    records: int = counted("Records made durable.")
+    packed_bytes: int = counted("Bytes of the records made durable.")
+    delta_commits: int = counted("Delta commits that landed.")
+    delta_rows: int = counted("Rows in the Delta commits that landed.")
+    delta_commit_s: float = counted("Seconds that the Delta commits took.", 0.0)
     delta_error: str = ""
 
     def synced(self, records: int, packed_bytes: int) -> None:

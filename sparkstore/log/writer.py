@@ -29,7 +29,7 @@ from sparkstore.log.committer import Committer
 from sparkstore.log.firing import bound, fire_once, ignore
 from sparkstore.log.journal import Journal
 from sparkstore.log.logged import LoggedContent
-from sparkstore.log.metrics import LogMetrics
+from sparkstore.log.metrics import Backlog, LogMetrics
 from sparkstore.log.recent import RecentContent
 from sparkstore.log.wal import NoRoom, Wal
 from sparkstore.records import MessageHeader, Record
@@ -93,9 +93,11 @@ class Log:
         self._thread.start()
 
     @property
-    def backlog_bytes(self) -> int:
-        """Packed bytes that Delta does not hold yet."""
-        return self._committer.waiting_bytes
+    def backlog(self) -> Backlog:
+        """What was taken and is still on its way."""
+        files = 0 if self._wal is None else self._wal.file_count
+        unsynced = self._taken_bytes - self._done_bytes
+        return Backlog(unsynced, self._committer.waiting_bytes, files)
 
     def append(self, records: Sequence[Record], on_complete: Fire) -> int:
         """Take records that become durable together; they get consecutive positions.
@@ -190,7 +192,7 @@ class Log:
         if self._taken_bytes - self._done_bytes > self.config.max_pending_bytes:
             message = "too much waits for the write-ahead log: retry later"
             raise Unavailable(message)
-        if self._wal is None and self.backlog_bytes > self.config.max_pending_bytes:
+        if self._wal is None and self._committer.waiting_bytes > self.config.max_pending_bytes:
             reason = self.metrics.delta_error or "busy"
             message = f"too much waits for its Delta commit: {reason}; retry later"
             raise Unavailable(message)

@@ -113,6 +113,8 @@ class EntriesMachine(RuleBasedStateMachine):
             if entry.acquired_by is not None or entry.delivery_count
         ]
         assert len(self.entries) == len(self.model)
+        assert self.entries.message_bytes == sum(e.message_bytes for e in self.model.values())
+        assert self.entries.oldest() == next(iter(self.model.values()), None)
         for message_id in range(-1, self.next_id + 1):
             assert (message_id in self.entries) == (message_id in self.model)
             assert self.entries.get(message_id) == self.model.get(message_id)

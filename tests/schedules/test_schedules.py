@@ -23,12 +23,14 @@ from croniter import croniter
 from databricks.bundles.jobs import Job
 from jsonschema import Draft202012Validator
 
+from broker_shim.embedded.options import parser as serve_parser
 from sparkstore import cli
 from sparkstore.session import SETTINGS
 
 TOP = Path(__file__).parents[2]
 SCHEDULES = TOP / "conf" / "schedules"
 UNITS = sorted((SCHEDULES / "systemd").iterdir())
+BROKER = TOP / "conf" / "systemd" / "sparkstore@.service"
 JOBS = {"compact", "reconcile", "replicate"}
 OF_ONE_MACHINE = {"spark.driver.host", "spark.driver.bindAddress", "spark.jars.packages"}
 
@@ -87,7 +89,7 @@ def verified(folder: Path, change: tuple[str, str] = ("", "")) -> str:
     """What `systemd-analyze verify` says of the units, as instances with a program that exists."""
     folder.mkdir()
     program = Path(sys.executable).with_name("sparkstore")
-    for unit in UNITS:
+    for unit in (*UNITS, BROKER):
         text = unit.read_text().replace("/opt/sparkstore/bin/sparkstore", str(program))
         (folder / unit.name.replace("@", "@orders")).write_text(text.replace(*change))
     run = subprocess.run(
@@ -116,6 +118,15 @@ def test_each_job_has_a_service_that_runs_it_and_a_timer() -> None:
             started = re.search(r"^ExecStart=\S+/sparkstore (.+)$", unit.read_text(), re.MULTILINE)
             assert started is not None
             assert_taken(started[1].split())
+
+
+def test_the_service_of_the_broker_starts_what_there_is_and_is_told_when_it_serves() -> None:
+    unit = BROKER.read_text()
+    started = re.search(r"^ExecStart=\S+/sparkstore serve (.+)$", unit, re.MULTILINE)
+    assert started is not None
+    options = serve_parser().parse_args(started[1].split())
+    assert (options.root, options.listen) == ("${ROOT}", "${LISTEN}")
+    assert "\nType=notify\n" in unit
 
 
 # --------------------------------------------------------------------------------------- airflow

@@ -177,4 +177,4 @@ def test_counters_are_written_for_prometheus(start_broker: StartBroker, tmp_path
     send(broker.url, "q", Message(id=1))
     broker.terminate()
     written = (tmp_path / "broker.prom").read_text().splitlines()
-    assert "sparkstore_broker_enqueued_total 1" in written
+    assert "sparkstore_broker_enqueued_total 1.0" in written

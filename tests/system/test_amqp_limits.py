@@ -143,8 +143,8 @@ def test_a_user_has_so_many_connections_and_no_more(broker: BrokerProcess, tmp_p
         for line in (tmp_path / "metrics.prom").read_text().splitlines()
         if line[0] != "#"
     )
-    assert counted["sparkstore_broker_logins_total"] == "5"
-    assert counted["sparkstore_broker_refused_connections_total"] == "1"
+    assert counted["sparkstore_broker_logins_total"] == "5.0"
+    assert counted["sparkstore_broker_refused_connections_total"] == "1.0"
     refused = [line for line in broker.log.splitlines() if "connection-refused" in line]
     assert len(refused) == 1
     assert '"user": "ann"' in refused[0]

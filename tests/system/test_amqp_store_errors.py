@@ -17,6 +17,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.embedded import serve
 from broker_shim.embedded.bind_address import parse_listen
 from broker_shim.embedded.entrance import Entrance
+from broker_shim.embedded.reporting import Reporter
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.stores import stores_of
 from broker_shim.errors import Fenced, StoreError, Unavailable
@@ -28,7 +29,7 @@ from tests.system.clients import TIMEOUT_S, Pipelined, connected, take
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-OPTIONS = argparse.Namespace(memory=True, root=None, json=False, metrics_file=None)
+OPTIONS = argparse.Namespace(memory=True, root=None, json=False)
 
 
 class FailingStore(MemoryMessageStore):
@@ -67,7 +68,7 @@ def run(
         announced, failures = threading.Event(), []
         stops: list[Callable[[], None]] = []
 
-        def announce(found: Sequence[str], _options: object) -> None:
+        def announce(found: Sequence[str], *_others: object) -> None:
             urls.extend(found)
             announced.set()
 
@@ -83,13 +84,14 @@ def run(
             finally:
                 stops[0]()
 
-        monkeypatch.setattr(serve, "_announce", announce)
+        monkeypatch.setattr(serve, "announce", announce)
         monkeypatch.setattr(serve, "_handle_signals", handle_signals)
         thread = threading.Thread(target=run_client)
         thread.start()
         settings = BrokerSettings(probe_interval_s=0.01)
         entrance = Entrance(parse_listen("127.0.0.1:0"), Guard(SecuritySettings()))
-        code = serve.serve(stores_of(store), settings, entrance, OPTIONS)
+        reporter = Reporter(None, None)
+        code = serve.serve(stores_of(store), settings, entrance, OPTIONS, reporter)
         thread.join(TIMEOUT_S)
         if failures:
             raise failures[0]

@@ -126,4 +126,4 @@ def test_counters_are_written_for_prometheus(tmp_path: Path) -> None:
         assert service.stop() == 0
         service.close()
     until(metrics.exists)
-    assert "sparkstore_service_requests_total 1\n" in metrics.read_text()
+    assert "sparkstore_service_requests_total 1.0\n" in metrics.read_text()

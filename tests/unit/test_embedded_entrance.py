@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from broker_shim.embedded import serve
 from broker_shim.embedded.entrance import entrance_of
 from broker_shim.embedded.metrics import Metrics
 from broker_shim.embedded.options import parser
+from broker_shim.embedded.reporting import Reporter
 from broker_shim.embedded.stores import stores_of
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Remote
@@ -37,9 +39,28 @@ def users(tmp_path: Path) -> str:
 
 def test_without_options_this_machine_may_connect_and_nobody_is_asked() -> None:
     entrance = entrance_of(options())
-    assert entrance.open(5672) == "amqp://127.0.0.1:5672"
+    port = entrance.take_port().getsockname()[1]
+    assert entrance.open() == f"amqp://127.0.0.1:{port}"
+    entrance.close()
     assert entrance.address.is_loopback
     assert not entrance.guard.requires_login
+
+
+def test_a_port_is_taken_before_anything_else_and_answers_once_it_is_open() -> None:
+    entrance = entrance_of(options("--listen", "127.0.0.1:0"))
+    address = entrance.take_port().getsockname()
+    late = entrance_of(options("--listen", f"127.0.0.1:{address[1]}"))
+    late.take_port()  # as long as neither listens
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+    entrance.open()
+    socket.create_connection(address).close()
+    later = entrance_of(options("--listen", f"127.0.0.1:{address[1]}"))
+    for refused in (late.open, later.take_port):
+        with pytest.raises(InvalidRequest, match=r"--listen 127.0.0.1:\d+: Address already in"):
+            refused()
+    late.close()
+    entrance.close()
 
 
 def test_with_users_everybody_logs_in(users: str) -> None:
@@ -165,7 +186,9 @@ def test_counters_that_cannot_be_written_do_not_spoil_a_clean_stop(
     ignored: list[object] = []
     monkeypatch.setattr(signal, "signal", lambda number, _handler: ignored.append(number))
     stores = stores_of(MemoryMessageStore())
-    assert serve.end(stores, [], Metrics(), tmp_path / "none" / "metrics") == serve.EXIT_OK
+    reporter = Reporter(tmp_path / "none" / "metrics", None)
+    reporter.write()
+    assert serve.end(stores, [], Metrics()) == serve.EXIT_OK
     assert ignored == [signal.SIGTERM, signal.SIGINT]  # asked once more it is ending already
 
 
