@@ -15,12 +15,14 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from sparkstore import administration_wire as orders
 from sparkstore import control_wire as wire
+from sparkstore.administration import Order
 from sparkstore.bulk import Answer, NewMessage, Request
 from sparkstore.config import StoreConfig
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
@@ -50,6 +52,23 @@ class Control(Protocol):
 
         Raises:
             StoreError: As `run`.
+        """
+
+    def order(self, order: Order) -> dict[str, Any]:
+        """Carry out an order of an administrator; what it came to, durably.
+
+        Raises:
+            InvalidRequest: It cannot be; nothing was done.
+            StoreError: As `run`.
+        """
+
+    def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
+        """Take everything off a queue that was on it when this began.
+
+        Not what is acquired; what `show` was told is durable.
+
+        Raises:
+            StoreError: As `run`; what `show` was told last is done.
         """
 
     def close(self) -> None:
@@ -167,6 +186,40 @@ class SocketControl:
             Unavailable: The broker went away.
         """
         return wire.held_of(self._exchange(wire.holders_line(limit)))
+
+    def order(self, order: Order) -> dict[str, Any]:
+        """See `Control.order`."""
+        told: dict[str, Any] = orders.object_of(self._exchange(orders.order_line(order)), "told")
+        return told
+
+    def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
+        """See `Control.purge`."""
+        said = self._exchange(wire.line({"purge": queue}))
+        while "so_far" in said:
+            show(wire.answer_of(said["so_far"]))
+            said = self._exchange(b"")
+        return wire.answer_of(said)
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Who is connected now.
+
+        Raises:
+            Unavailable: The broker went away.
+        """
+        said = self._exchange(wire.line({"connections": True}))
+        found: list[dict[str, Any]] = orders.object_of(said, "connections")
+        return found
+
+    def close_connection(self, number: int) -> dict[str, Any]:
+        """End a connection; what it was.
+
+        Raises:
+            InvalidRequest: There is none of this number.
+            Unavailable: The broker went away.
+        """
+        said = self._exchange(wire.line({"close": number}))
+        told: dict[str, Any] = orders.object_of(said, "told")
+        return told
 
     def close(self) -> None:
         """Let go of the connection."""

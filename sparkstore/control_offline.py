@@ -8,11 +8,14 @@ is the fold of what was written, as a broker's is.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from typing import Any
 
 from sparkstore import fold
-from sparkstore.bulk import Answer, NewMessage, Request
+from sparkstore.administration import Order, decide, existing
+from sparkstore.administration_records import StateFacts, records_of
+from sparkstore.bulk import MAX_IDS, Action, Answer, NewMessage, Request
 from sparkstore.bulk_records import plan, plan_put
 from sparkstore.config import StoreConfig
 from sparkstore.errors import StoreError
@@ -53,6 +56,25 @@ class OfflineControl:
         ):
             self._append(group)
         return Answer(done=len(messages))
+
+    def order(self, order: Order) -> dict[str, Any]:
+        """See `Control.order`."""
+        decided = decide(order, StateFacts(self._state))
+        written = records_of(decided, self._state, time.time_ns() // 1000)
+        if written:
+            self._append(written)
+        return decided.told
+
+    def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
+        """See `Control.purge`."""
+        name = existing(queue, StateFacts(self._state))
+        message_ids = [*self._state.queues[name].entries]
+        total = Answer()
+        for first in range(0, len(message_ids), MAX_IDS):
+            part = tuple(message_ids[first : first + MAX_IDS])
+            total = total.plus(self.run(Request(Action.PURGE, name, part)))
+            show(total)
+        return total
 
     def close(self) -> None:
         """Make everything visible in Delta, and let go of the root."""

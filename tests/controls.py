@@ -38,6 +38,7 @@ class ServedRoot:
         self.store = DeltaMessageStore(path, DELTA_CONFIG)
         self._listener = Listener(loop)
         self.failures: list[Any] = []
+        self.audited: list[tuple[str, dict[str, Any]]] = []
         calls = StoreCalls(self.store, self.inbox, self.failures.append)
 
         self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later)
@@ -48,9 +49,17 @@ class ServedRoot:
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         listening.listen()
+        self.port = listening.getsockname()[1]
         self._listener.listen(self.broker, listening)
         root_id = open_root(path).identity.root_id
-        self.control = ControlServer(loop, self.broker, path, root_id)
+        self.control = ControlServer(
+            loop,
+            self.broker,
+            path,
+            root_id,
+            audit=lambda event, **details: self.audited.append((event, details)),
+            connections=self._listener.connections,
+        )
         self._thread = threading.Thread(target=self._listener.run)
         self._thread.start()
 
@@ -71,7 +80,7 @@ class Place:
     def __init__(self, path: Path, *, is_served: bool) -> None:
         self.path, self.is_served = path, is_served
         self._held: list[tuple[str, int]] = []
-        self._served: ServedRoot | None = None
+        self.served: ServedRoot | None = None
         self._control: Control | None = None
         self._store: DeltaMessageStore | None = DeltaMessageStore(path, DELTA_CONFIG)
 
@@ -118,16 +127,16 @@ class Place:
         self._store.close()
         self._store = None
         if self.is_served:
-            self._served = ServedRoot(self.path, self._held)
+            self.served = ServedRoot(self.path, self._held)
         self._control = open_control(self.path)
 
     def close(self) -> None:
         """End whoever has the root."""
         if self._control is not None:
             self._control.close()
-        if self._served is not None:
-            self._served.stop()
-            self._served = None
+        if self.served is not None:
+            self.served.stop()
+            self.served = None
         if self._store is not None:
             self._store.close()
 

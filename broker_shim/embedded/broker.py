@@ -13,6 +13,7 @@ from functools import partial
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.address import ExchangeNode, Node, QueueNode
+from broker_shim.embedded.administering import Administering
 from broker_shim.embedded.bulk import BulkOperations
 from broker_shim.embedded.compiling import Compiling
 from broker_shim.embedded.destinations import Destinations
@@ -56,7 +57,12 @@ def selecting(
 
 
 class Broker:
-    """All queues of one virtual host."""
+    """All queues of one virtual host.
+
+    Attributes:
+        queues: By name.
+        definitions: What each of them was created or altered to be.
+    """
 
     def __init__(
         self,
@@ -72,6 +78,7 @@ class Broker:
         self.settings = settings
         self.metrics = metrics
         self.queues: dict[str, QueueDispatch] = {}
+        self.definitions: dict[str, Queue] = {}
         self.destinations = Destinations(settings)
         self.router = self.destinations.router
         self._to_dispatch: set[str] = set()
@@ -83,6 +90,7 @@ class Broker:
         self.compiling = Compiling(later)
         self.scanning = Scanning(self)
         self.replacing = Replacing(self)
+        self.administering = Administering(self)
         if registry is None:
             registry = LinkRegistry(NoLinkStore(), MemoryUnsettledStore())
         self.links = Links(self, registry)
@@ -186,8 +194,14 @@ class Broker:
         arguments = terms_of(detail_of(queue)).arguments
         dispatch = QueueDispatch(queue.name, is_kept=is_kept, arguments=arguments)
         self.queues[queue.name] = dispatch
+        self.definitions[queue.name] = queue
         self.destinations.addresses.add(queue.name)
         return dispatch
+
+    def redefine(self, queue: Queue) -> None:
+        """A queue that is there is as this definition says from now on; the store is to know."""
+        self.definitions[queue.name] = queue
+        self.queues[queue.name].alter(terms_of(detail_of(queue)).arguments)
 
     def subscribe(self, queue: Queue, node: ExchangeNode, on_done: OnComplete) -> None:
         """Create a queue and bind it to an exchange."""
@@ -216,6 +230,7 @@ class Broker:
         if self.queues.pop(name, None) is None:
             self.destroying.when_gone(name, partial(on_done, None))
             return
+        del self.definitions[name]
         self.router.unbind_queue(name)
         self.destinations.addresses.remove(name)
         self.links.queue_gone(name)

@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from broker_shim.embedded.backlog import Cursor
+from broker_shim.embedded.conditions import queue_deleted
 from broker_shim.embedded.header_reader import Found
 from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.scanning import BatchSize, headers_of
@@ -80,6 +81,10 @@ class BrowsingLink:
             self._wire.drop()
         for taken in self._line.clear():
             taken.release()
+
+    def queue_deleted(self) -> None:
+        """End the link."""
+        self._connection.lose(self._link, queue_deleted(self._queue.name))
 
     def on_flow(self) -> None:
         """The peer gave credit, or asks to drain it, or there is room to write again."""

@@ -16,6 +16,7 @@ from broker_shim.errors import (
     Unavailable,
 )
 from broker_shim.transactions.refusals import TransactionRefused
+from sparkstore.queue_names import shown
 
 NOT_FOUND = "amqp:not-found"
 UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
@@ -26,6 +27,7 @@ INTERNAL_ERROR = "amqp:internal-error"
 PRECONDITION_FAILED = "amqp:precondition-failed"
 RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 RESOURCE_LOCKED = "amqp:resource-locked"
+RESOURCE_DELETED = "amqp:resource-deleted"
 STOLEN = "amqp:link:stolen"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 CONNECTION_FORCED = "amqp:connection:forced"
@@ -60,6 +62,11 @@ def refusal_of(error: StoreError) -> Refusal:
         if isinstance(error, kind):
             return Refusal(condition, str(error))
     return Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+
+
+def queue_deleted(queue: str) -> Refusal:
+    """What the clients of a queue are told when an administrator deletes it."""
+    return Refusal(RESOURCE_DELETED, f"queue {shown(queue)} was deleted by an administrator")
 
 
 def error_of(refusal: Refusal) -> Error:

@@ -47,6 +47,7 @@ class Connection:
 
     Attributes:
         access: How the peer got in.
+        began_at_us: When it came, UTC µs.
         login: Who it is.
         unfinished_bytes: Of messages of all its links that have not come whole.
         transactions: Of this peer.
@@ -61,6 +62,7 @@ class Connection:
         self.broker = broker
         self.now_us = now_us
         self.number = next(_numbers)
+        self.began_at_us = now_us()
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
         self.unfinished_bytes = 0
@@ -75,11 +77,20 @@ class Connection:
         )
 
     @property
+    def container_id(self) -> str:
+        """What the peer calls itself; empty if it said nothing, or not yet."""
+        remote = self._machine.remote
+        return (remote.container_id if remote else "") or ""
+
+    @property
     def container(self) -> str:
         """The peer's container id, or a name of ours if it gave none; see `owners`."""
-        remote = self._machine.remote
-        said = (remote.container_id if remote else "") or f"connection-{self.number}"
-        return owned(said, self.login.principal.name)
+        return owned(self.container_id or f"connection-{self.number}", self.login.principal.name)
+
+    @property
+    def link_count(self) -> int:
+        """Links that are served."""
+        return len(self._served)
 
     @property
     def is_open(self) -> bool:

@@ -11,13 +11,15 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from broker_shim.embedded.broker import Broker
+from broker_shim.embedded.connection import Connection
+from broker_shim.embedded.control_orders import Asker, ControlOrders
 from broker_shim.embedded.loop import Loop
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.security.audit import Audit, AuditEvent, write_audit
@@ -45,6 +47,7 @@ class ControlServer:
         folder: Path,
         root_id: str,
         audit: Audit = write_audit,
+        connections: Callable[[], Iterable[Connection]] = tuple,
     ) -> None:
         """Bind `<root>/control.sock`; what a killed broker left there is replaced.
 
@@ -59,6 +62,7 @@ class ControlServer:
         self._requests: deque[tuple[_Client, Callable[[_Client], None]]] = deque()
         self._is_busy = False
         self._audit = audit
+        self._orders = ControlOrders(broker, audit, connections)
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)
         try:
@@ -150,6 +154,9 @@ class ControlServer:
             return lambda client: self._broker.bulk.put(
                 queue, messages, self._audited(client, "put", queue, len(messages))
             )
+        order = self._orders.call(content)
+        if order is not None:
+            return lambda client: order(self._asker(client))
         if "holders" in content:
             return partial(self._tell_holders, wire.holders_limit(content))
         request = wire.request_of(content)
@@ -170,6 +177,17 @@ class ControlServer:
     def _tell_holders(self, limit: int, client: _Client) -> None:
         self._is_busy = False
         self._say(client, wire.held_line(_held(self._broker, limit)))
+
+    def _asker(self, client: _Client) -> Asker:
+        def answer(line: bytes) -> None:
+            self._is_busy = False
+            self._say(client, line)
+            self._loop.wake()  # what was ended is told so, and what changed is dispatched
+            self._next()
+
+        return Asker(
+            client.name, partial(self._say, client), answer, lambda: client in self._clients
+        )
 
     def _audited(
         self, client: _Client, act: str, queue: str, count: int, to: str | None = None

@@ -86,6 +86,10 @@ class Listener:
                 text = f"{shown(peer.connection.login.principal.name)} may not connect any more"
                 peer.connection.close(Refusal(UNAUTHORIZED_ACCESS, text))
 
+    def connections(self) -> list[Connection]:
+        """Those that are there, in no order."""
+        return [peer.connection for peer in self._peers]
+
     def run(self) -> None:
         """Serve; returns after `stop` or `end`."""
         self._loop.run()

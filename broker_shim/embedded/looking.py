@@ -47,6 +47,9 @@ class Consumer(Protocol):
     def caught_up(self) -> None:
         """All that waits now was looked at for you, and nothing is left that you want."""
 
+    def queue_deleted(self) -> None:
+        """An administrator deletes the queue: end your link."""
+
 
 class Found(NamedTuple):
     """A message that somebody wants; the order of the tuple is the order of the queue."""
@@ -61,13 +64,14 @@ class Looker:
 
     Attributes:
         consumer: Who wants.
+        selector: What it wants; None: everything.
     """
 
     def __init__(
         self, consumer: Consumer, selector: Selector | None, groups: Groups | None
     ) -> None:
         self.consumer = consumer
-        self._selector = selector
+        self.selector = selector
         self._groups = groups
         self._cursor = Cursor()
         self._again: dict[int, int] = {}
@@ -117,9 +121,9 @@ class Looker:
             if header is None:
                 continue
             steps.left -= 1 + header.steps
-            if self._selector is not None:
-                steps.left -= self._selector.steps
-                if not self._selector.fits(header.get):
+            if self.selector is not None:
+                steps.left -= self.selector.steps
+                if not self.selector.fits(header.get):
                     continue
             group = self._group_of(header)
             if self._groups is None or self._groups.may_have(group, self):

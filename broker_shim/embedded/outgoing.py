@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.completion import OnComplete
-from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal, refusal_of
+from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal, queue_deleted, refusal_of
 from broker_shim.embedded.deciding import DECISIONS, broken_off, released
 from broker_shim.embedded.delivering import Delivering
 from broker_shim.embedded.links import Held
@@ -105,6 +105,10 @@ class OutgoingLink:
             held[delivery.tag] = Held(taken.message_id, self.queue.name)
         self._unsettled = {}
         self.broker.links.end_holding(self.terminus, held)
+
+    def queue_deleted(self) -> None:
+        """End the link: what it held is given back, and goes with its queue."""
+        self._connection.lose(self.link, queue_deleted(self.queue.name))
 
     @property
     def room_bytes(self) -> int:

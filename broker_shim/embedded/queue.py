@@ -27,6 +27,9 @@ class Browser(Protocol):
     def look(self) -> None:
         """Something may be new on the queue."""
 
+    def queue_deleted(self) -> None:
+        """An administrator deletes the queue: end your link."""
+
 
 class Withdrawn(NamedTuple):
     """What became of messages that were to be taken out of dispatch.
@@ -100,6 +103,31 @@ class QueueDispatch:
     def consumer_count(self) -> int:
         """Consumers attached."""
         return len(self._consumers) + len(self._lookers)
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        """Those that are attached."""
+        return [*self._consumers, *(looker.consumer for looker in self._lookers)]
+
+    def alter(self, arguments: QueueArguments) -> None:
+        """The queue asks for other things from now on.
+
+        Whose last values change has nothing on it that is known, and a consumer that is there when
+        message groups change takes its place anew (see `sparkstore.queue_alteration`).
+        """
+        there, self.arguments = self.arguments, arguments
+        key = arguments.last_value_key
+        if key != there.last_value_key:
+            self.last_values = None if key is None else LastValues(key)
+        if arguments.message_groups != there.message_groups:
+            attached: list[tuple[Consumer, Selector | None]]
+            attached = [(each, None) for each in self._consumers]
+            attached += [(looker.consumer, looker.selector) for looker in self._lookers]
+            self._groups = Groups() if arguments.message_groups else None
+            self._consumers.clear()
+            self._lookers.clear()
+            for consumer, selector in attached:
+                self.add(consumer, selector)
 
     def recovered(self, entries: Iterable[tuple[int, int, int]]) -> None:
         """Take what survived: (message id, priority, delivery count) in queue order, once."""

@@ -13,9 +13,12 @@ from broker_shim.embedded.links import Held, now_ms
 from broker_shim.embedded.recovering_links import recover_own_queues, wait_for
 from broker_shim.embedded.resuming import tag_of
 from broker_shim.embedded.routing import DEFAULT_EXCHANGES
-from broker_shim.errors import StoreError
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkKey, holder_of
 from broker_shim.store.interface import Entry, Exchange, MessageStore, Queue
+from sparkstore.administration import DURABILITIES
+from sparkstore.queue_alteration import Standing, check_alteration, definition
+from sparkstore.queue_names import shown
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +31,8 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
     what a link of tier 2 acquired it holds until it is attached again.
 
     Raises:
-        StoreError: The store refused; a configured queue exists with other arguments.
+        StoreError: The store refused; what the settings say of a queue or an exchange cannot be
+            made of what is there, and the message names the command that helps.
     """
     recovered = store.recover()
     termini = broker.links.registry.recover(now_ms(), _log_failure)
@@ -38,10 +42,10 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
         if each.durability is TerminusDurability.UNSETTLED_STATE
     }
     acquired: list[_Acquired] = []
-    for definition in recovered.queues:
-        entries = recovered.entries.get(definition.name, {})
-        dispatch = broker.serve(definition)
-        dispatch.recovered(_survivors(definition.name, entries, keepers, acquired))
+    for kept in recovered.queues:
+        entries = recovered.entries.get(kept.name, {})
+        dispatch = broker.serve(kept)
+        dispatch.recovered(_survivors(kept.name, entries, keepers, acquired))
     for exchange in recovered.exchanges:
         broker.router.add_exchange(exchange.name, exchange.type)
     for key in recovered.bindings:
@@ -109,17 +113,58 @@ def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
     settings = broker.settings
     exchanges = [Exchange(name, kind) for name, kind in DEFAULT_EXCHANGES.items()]
     exchanges += settings.exchanges
+    _check_exchanges(broker, exchanges)
+    altered = [each for each in settings.queues if _is_to_alter(broker, each)]
     for exchange in exchanges:
         broker.router.add_exchange(exchange.name, exchange.type)
-    wiring: list[Queue | Exchange] = [*exchanges, *settings.queues]
-    wait_for((partial(store.create, item) for item in wiring), timeout_s)
-    for queue in settings.queues:
-        if queue.name not in broker.queues:
-            broker.serve(queue)
+    wait_for((partial(store.create, exchange) for exchange in exchanges), timeout_s)
+    new = [queue for queue in settings.queues if queue.name not in broker.queues]
+    wait_for((partial(store.create, queue) for queue in new), timeout_s)
+    for queue in new:
+        broker.serve(queue)
+    wait_for((partial(store.alter, queue) for queue in altered), timeout_s)
+    for queue in altered:
+        broker.redefine(queue)
+        _log.info("queue %r altered, as the settings say: %s", queue.name, dict(queue.arguments))
     bindings = [broker.destinations.bound(key) for key in settings.bindings]
     wait_for((partial(store.bind, key, {}) for key in bindings), timeout_s)
     for key in bindings:
         broker.router.bind(key.exchange, key.binding_key, key.queue)
+
+
+def _check_exchanges(broker: Broker, exchanges: Iterable[Exchange]) -> None:
+    for each in exchanges:
+        there = broker.router.type_of(each.name)
+        if there not in {None, each.type}:
+            name = shown(each.name)
+            message = f"exchange {name} is there with type {there}, the settings say {each.type}:"
+            message += f" change them, or delete it first: sparkstore exchange delete ROOT {name}"
+            raise InvalidRequest(message)
+
+
+def _is_to_alter(broker: Broker, queue: Queue) -> bool:
+    """True if the settings give a queue that is there other arguments, and it may have them.
+
+    Settings that give none leave a queue with those it has: `--queue orders` names it, no more.
+
+    Raises:
+        InvalidRequest: It may not have them now.
+    """
+    there = broker.definitions.get(queue.name)
+    if there is None:
+        return False
+    name = shown(queue.name)
+    if there.durability is not queue.durability:
+        tiers = [DURABILITIES[each.durability] for each in (there, queue)]
+        message = f"queue {name} is there with durability {tiers[0]}, the settings say {tiers[1]}:"
+        message += f" change them, or delete it first: sparkstore queue delete ROOT {name}"
+        raise InvalidRequest(message)
+    if not queue.arguments or queue.arguments == there.arguments:
+        return False
+    detail, wanted = (definition(each.arguments, int(each.durability)) for each in (there, queue))
+    depth = len(broker.queues[queue.name])
+    check_alteration(queue.name, detail, wanted, Standing(depth))
+    return True
 
 
 def _log_failure(error: StoreError | None) -> None:

@@ -50,6 +50,10 @@ class Replacing:
         self._broker = broker
         self._waiting: dict[Value, list[Callable[[], None]]] = {}
 
+    def count(self, queue: str) -> int:
+        """Values of a queue of which a publish is under way."""
+        return sum(name == queue for name, _value in self._waiting)
+
     def values(self, header: MessageHeader, names: Iterable[str]) -> list[Value]:
         """The value of a new message for each last-value queue among these."""
         found = []

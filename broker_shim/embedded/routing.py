@@ -6,6 +6,7 @@ from typing import Protocol
 
 from broker_shim.addressing.topics import TopicBindings
 from broker_shim.errors import InvalidRequest
+from sparkstore.records import BindingKey
 
 DEFAULT_EXCHANGES = {"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic"}
 """Exchanges of every broker, by name: their type."""
@@ -97,6 +98,29 @@ class Router:
         self._exchanges.setdefault(name, _KINDS[kind]())
         self._kinds.setdefault(name, kind)
 
+    def remove_exchange(self, name: str) -> None:
+        """Take an exchange and its bindings away; one that is not there changes nothing."""
+        self._exchanges.pop(name, None)
+        self._kinds.pop(name, None)
+        for queue, keys in [*self._keys.items()]:
+            left = {each for each in keys if each[0] != name}
+            if left:
+                self._keys[queue] = left
+            else:
+                del self._keys[queue]
+
+    def type_of(self, exchange: str) -> str | None:
+        """Type of an exchange; None: there is none."""
+        return self._kinds.get(exchange)
+
+    def bindings(self) -> set[BindingKey]:
+        """All bindings."""
+        return {
+            BindingKey(exchange, queue, key)
+            for queue, keys in self._keys.items()
+            for exchange, key in keys
+        }
+
     def needs_key(self, exchange: str) -> bool:
         """True if a subscription to this exchange must say which routing key it wants."""
         return self._kinds.get(exchange) == "direct"
@@ -106,12 +130,16 @@ class Router:
         return self._kinds.get(exchange) == "topic"
 
     def bind(self, exchange: str, binding_key: str, queue: str) -> None:
-        """Bind a queue to an exchange that is there."""
+        """Bind a queue to an exchange; one that is gone meanwhile changes nothing."""
+        if exchange not in self._exchanges:
+            return
         self._exchanges[exchange].bind(binding_key, queue)
         self._keys.setdefault(queue, set()).add((exchange, binding_key))
 
     def unbind(self, exchange: str, binding_key: str, queue: str) -> None:
-        """Take a binding of an exchange that is there away."""
+        """Take a binding away; one that is not there changes nothing."""
+        if exchange not in self._exchanges:
+            return
         self._exchanges[exchange].unbind(binding_key, queue)
         self._keys.get(queue, set()).discard((exchange, binding_key))
 

@@ -126,7 +126,7 @@ def serve(
     _handle_signals(loop, listener, metrics, lambda: _reload(entrance, listener, options))
     _show(reporter, loop, listener, broker, store)
     _probe(loop, calls)
-    control = _control(options, loop, broker)
+    control = _control(options, loop, broker, listener)
     keeps = {"keeps": store.durability.word}
     announce([url], entrance.in_force | keeps, options, reporter.url)
     listener.run()
@@ -153,15 +153,18 @@ def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
     return EXIT_OK
 
 
-def _control(options: argparse.Namespace, loop: Loop, broker: Broker) -> ControlServer | None:
-    """Listen for bulk operations; AMQP is served even if that is not possible."""
+def _control(
+    options: argparse.Namespace, loop: Loop, broker: Broker, listener: Listener
+) -> ControlServer | None:
+    """Listen for administrators; AMQP is served even if that is not possible."""
     if not options.root:
         return None
     try:
         root = open_root(options.root)
-        return ControlServer(loop, broker, root.path, root.identity.root_id)
+        root_id = root.identity.root_id
+        return ControlServer(loop, broker, root.path, root_id, connections=listener.connections)
     except (OSError, StoreError) as reason:
-        _log.warning("no control socket, so no bulk operations while this runs: %s", reason)
+        _log.warning("no control socket, so no administration while this runs: %s", reason)
         return None
 
 

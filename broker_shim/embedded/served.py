@@ -34,6 +34,10 @@ class Served:
         self._links = connection.broker.links
         self._endpoints: dict[Link, LinkEndpoint] = {}
 
+    def __len__(self) -> int:
+        """Links that are served, or will be."""
+        return len(self._endpoints)
+
     def get(self, link: Link) -> LinkEndpoint | None:
         """What serves a link, or will; None if nothing does any more."""
         return self._endpoints.get(link)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -78,6 +78,10 @@ class StoreCalls:
         if not isinstance(entries, Entries) or (oldest := entries.oldest()) is None:
             return 0, None
         return entries.message_bytes, oldest.at
+
+    def message_ids(self, queue: str) -> Collection[int]:
+        """What the store has on a queue now, in its order, also what has not arrived yet."""
+        return self._entries.get(queue, {}).keys()
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
         """Headers of messages, without their content; None for one that is on no queue.
@@ -182,13 +186,21 @@ class StoreCalls:
         """See `MessageStore.create`."""
         self.call(on_done, self._store.create, wiring)
 
-    def destroy(self, queue: Queue, on_done: OnComplete) -> None:
+    def alter(self, queue: Queue, on_done: OnComplete) -> None:
+        """See `MessageStore.alter`."""
+        self.call(on_done, self._store.alter, queue)
+
+    def destroy(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
         """See `MessageStore.destroy`."""
-        self.call(on_done, self._store.destroy, queue)
+        self.call(on_done, self._store.destroy, wiring)
 
     def bind(self, key: BindingKey, on_done: OnComplete) -> None:
         """See `MessageStore.bind`."""
         self.call(on_done, self._store.bind, key, {})
+
+    def unbind(self, key: BindingKey, on_done: OnComplete) -> None:
+        """See `MessageStore.unbind`."""
+        self.call(on_done, self._store.unbind, key)
 
     def flush(self, on_done: OnComplete) -> None:
         """See `MessageStore.flush`."""

@@ -1,0 +1,217 @@
+"""What an administrator's orders promise: to a running broker, and to a root at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkstore.administration import Act, Order
+from sparkstore.bulk import Answer
+from sparkstore.errors import InvalidRequest
+from sparkstore.queue_arguments import arguments_of
+from tests.controls import Place
+
+FOX = "prices.eu::🦊"
+
+
+@pytest.fixture(params=["served", "at rest"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    it = Place(tmp_path / "root", is_served=request.param == "served")
+    it.create("q", max_delivery_count=7)
+    it.create("dead")
+    it.create(FOX)
+    yield it
+    it.close()
+
+
+def create(queue: str, **arguments: Any) -> Order:
+    return Order(Act.CREATE_QUEUE, queue, arguments=arguments)
+
+
+def alter(queue: str, **arguments: Any) -> Order:
+    return Order(Act.ALTER_QUEUE, queue, arguments=arguments)
+
+
+def delete(queue: str, *, force: bool = False) -> Order:
+    return Order(Act.DELETE_QUEUE, queue, force=force)
+
+
+def exchange(name: str, kind: str = "topic") -> Order:
+    return Order(Act.CREATE_EXCHANGE, exchange=name, type=kind)
+
+
+def binding(act: Act, queue: str, key: str = "#", name: str = "news") -> Order:
+    return Order(act, queue, name, key)
+
+
+def definitions(place: Place) -> dict[str, Any]:
+    return {name: arguments_of(q.detail) for name, q in place.after().state.queues.items()}
+
+
+def test_a_queue_is_created_once_with_what_it_was_said_to_have(place: Place) -> None:
+    wanted = create("orders::late", message_ttl_ms=5, dead_letter_queue="dead", exclusive=None)
+    told = place.control.order(wanted)
+    arguments = {"message_ttl_ms": 5, "dead_letter_queue": "dead"}
+    assert told == {
+        "act": "create-queue",
+        "queue": "orders::late",
+        "arguments": arguments,
+        "changed": True,
+    }
+    assert place.control.order(wanted) == {**told, "changed": False}
+    assert definitions(place)["orders::late"] == arguments
+
+
+REFUSED = [
+    (create(""), "at least one character"),
+    (create("q"), "is there as .*see sparkstore queue alter"),
+    (create("a::b::c"), "more than one"),
+    (create("half \ud800"), "not valid Unicode"),
+    (create("x" * 10_001), "at most 10000 characters"),
+    (create("." * 256), "256 words"),
+    (create("temporary"), "the broker's"),
+    (create("a::temporary-1"), "the broker's"),
+    (create("amq.topic"), "an exchange's name"),
+    (create("news::q"), "an exchange's name"),
+    (create("new", mesage_ttl_ms=5), "did you mean 'message_ttl_ms'"),
+    (create("new", message_ttl_ms="5"), "say an integer"),
+    (create("new", dead_letter_queue="new"), "another queue's name"),
+    (alter("absent", exclusive=True), "unknown queue 'absent'"),
+    (alter("q"), "say what to alter"),
+    (alter("q", exclsive=True), "did you mean 'exclusive'"),
+    (alter("q", max_delivery_count=-1), "say an integer"),
+    (delete("absent"), "unknown queue 'absent'"),
+    (delete("dead"), "where the dead letters of 'lettered' go: --force"),
+    (exchange("news", "fanout"), "is there as topic: delete it"),
+    (exchange("new", "tree"), "say one of direct"),
+    (exchange(""), "at least one character"),
+    (exchange("amq.new"), "the broker's"),
+    (exchange("a/b"), "no /"),
+    (exchange("q"), "a queue has this name"),
+    (Order(Act.DELETE_EXCHANGE, exchange="absent"), "unknown exchange"),
+    (Order(Act.DELETE_EXCHANGE, exchange="amq.topic", force=True), "unknown|every broker's"),
+    (Order(Act.DELETE_EXCHANGE, exchange="news"), "has 1 bindings: --force"),
+    (binding(Act.ADD_BINDING, "q", name="absent"), "unknown exchange"),
+    (binding(Act.ADD_BINDING, "absent"), "unknown queue"),
+    (binding(Act.REMOVE_BINDING, "q", "b.#"), "its keys are 'a.#'"),
+    (binding(Act.REMOVE_BINDING, "dead"), "is not bound to 'news'"),
+]
+
+
+def test_what_cannot_be_is_refused_and_changes_nothing(place: Place) -> None:
+    place.create("lettered", dead_letter_queue="dead")
+    place.control.order(exchange("news"))
+    place.control.order(binding(Act.ADD_BINDING, "q", "a.#"))
+    for order, why in REFUSED:
+        with pytest.raises(InvalidRequest, match=why):
+            place.control.order(order)
+    state = place.after().state
+    assert {*state.queues} == {"q", "dead", FOX, "lettered"}
+    assert arguments_of(state.queues["q"].detail) == {"max_delivery_count": 7}
+    assert [tuple(key) for key in state.bindings] == [("news", "q", "a.#")]
+    assert "new" not in state.exchanges
+
+
+def test_an_alteration_changes_what_it_names_and_keeps_the_rest_and_the_messages(
+    place: Place,
+) -> None:
+    ids = place.put("q", count=3)
+    told = place.control.order(alter("q", dead_letter_queue="dead", message_ttl_ms=60_000))
+    assert told["arguments"] == {
+        "max_delivery_count": 7,
+        "dead_letter_queue": "dead",
+        "message_ttl_ms": 60_000,
+    }
+    told = place.control.order(alter("q", max_delivery_count=None))
+    assert told["changed"]
+    assert not place.control.order(alter("q", max_delivery_count=None))["changed"]
+    after = place.after()
+    assert arguments_of(after.state.queues["q"].detail) == {
+        "dead_letter_queue": "dead",
+        "message_ttl_ms": 60_000,
+    }
+    assert after.ids("q") == ids
+
+
+def test_the_key_of_last_values_changes_only_while_the_queue_is_empty(place: Place) -> None:
+    place.put("q")
+    with pytest.raises(InvalidRequest, match=r"has 1 messages.*sparkstore queue purge"):
+        place.control.order(alter("q", last_value_key="color"))
+    assert place.control.purge("q", lambda _: None) == Answer(done=1)
+    assert place.control.order(alter("q", last_value_key="color"))["changed"]
+    assert definitions(place)["q"] == {"max_delivery_count": 7, "last_value_key": "color"}
+
+
+def test_a_queue_with_messages_is_deleted_by_force_alone_with_its_bindings(place: Place) -> None:
+    ids = place.put(FOX, "dead", count=2)
+    place.control.order(exchange("news"))
+    place.control.order(binding(Act.ADD_BINDING, "🦊"))
+    with pytest.raises(InvalidRequest, match="has 2 messages: --force deletes it"):
+        place.control.order(delete("🦊"))
+    told = place.control.order(delete("🦊", force=True))
+    assert told == {
+        "act": "delete-queue",
+        "queue": FOX,
+        "messages_lost": 2,
+        "consumers_ended": 0,
+        "bindings_removed": 1,
+        "changed": True,
+    }
+    after = place.after()
+    assert {*after.state.queues} == {"q", "dead"}
+    assert not after.state.bindings
+    assert after.ids("dead") == ids, "they are on another queue, too"
+
+
+def test_a_deleted_queue_is_made_anew_without_what_it_had(place: Place) -> None:
+    place.put("q")
+    place.control.order(delete("q", force=True))
+    place.control.order(create("q"))
+    after = place.after()
+    assert (after.ids("q"), arguments_of(after.state.queues["q"].detail)) == ([], {})
+
+
+def test_an_exchange_and_its_bindings_come_and_go(place: Place) -> None:
+    assert place.control.order(exchange("news"))["changed"]
+    assert not place.control.order(exchange("news"))["changed"]
+    for key in ("a.#", "", "a.#"):
+        place.control.order(binding(Act.ADD_BINDING, "🦊", key))
+    assert place.control.order(binding(Act.REMOVE_BINDING, FOX, ""))["changed"]
+    told = place.control.order(Order(Act.DELETE_EXCHANGE, exchange="news", force=True))
+    assert told["bindings_removed"] == 1
+    after = place.after().state
+    assert "news" not in after.exchanges
+    assert not after.bindings
+
+
+def test_a_purge_takes_what_is_there_but_what_is_held_in_steps(place: Place) -> None:
+    ids = place.put("q", count=1001)
+    place.hold("q", ids[500])
+    told: list[Answer] = []
+    assert place.control.purge("q", told.append) == Answer(done=1000, left=1)
+    assert [answer.done for answer in told] == sorted({answer.done for answer in told})
+    assert len(told) >= 2
+    assert place.control.purge("q", told.append) == Answer(left=1)
+    assert place.after().ids("q") == [ids[500]]
+
+
+def test_a_purge_of_a_queue_that_is_not_there_is_refused(place: Place) -> None:
+    with pytest.raises(InvalidRequest, match="unknown queue 'absent'"):
+        place.control.purge("absent", lambda _: None)
+
+
+def test_what_is_made_is_defined_alike_whoever_makes_it(tmp_path: Path) -> None:
+    made = []
+    for is_served in (True, False):
+        place = Place(tmp_path / str(is_served), is_served=is_served)
+        place.create("q")
+        for order in (create("new", exclusive=True), exchange("news"), alter("q", exclusive=True)):
+            place.control.order(order)
+        place.control.order(binding(Act.ADD_BINDING, "new"))
+        state = place.after().state
+        queues = {name: queue.detail for name, queue in state.queues.items()}
+        made.append((queues, state.exchanges["news"], state.bindings))
+    assert made[0] == made[1]
