@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from sparkstore import cli_bulk, cli_jobs, cli_reconcile, cli_replicas
+from sparkstore import cli_admin, cli_bulk, cli_jobs, cli_reconcile, cli_replicas
 from sparkstore import cli_commands as commands
 from sparkstore.cli_output import printable
 from sparkstore.cli_parsing import at_least_0, command
@@ -97,6 +97,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         _queues,
         _browse,
         _sql,
+        cli_admin.add,
         cli_bulk.add,
         cli_jobs.add,
         cli_replicas.add,

@@ -19,8 +19,9 @@ def command(
     more: str,
     *,
     positional: Sequence[tuple[str, str]] = (ROOT,),
+    name: str | None = None,
 ) -> argparse.ArgumentParser:
-    """Add a command that is called as its function.
+    """Add a command that is called as its function, or by another `name`.
 
     Args:
         subparsers: Where to.
@@ -28,9 +29,10 @@ def command(
         summary: One line, small letters.
         more: The rest of its help; ends with an example.
         positional: Name and help of each positional argument.
+        name: What it is called.
     """
     parser = subparsers.add_parser(
-        run.__name__,
+        name or run.__name__,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
         epilog=more,
@@ -38,8 +40,8 @@ def command(
     )
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for machines")
-    for name, what in positional:
-        parser.add_argument(name, help=what)
+    for argument, what in positional:
+        parser.add_argument(argument, help=what)
     return parser
 
 
