@@ -11,6 +11,7 @@ import pytest
 from broker_shim.addressing.bindings import Routing
 from broker_shim.amqp_1_0.composites import (
     Accepted,
+    Attach,
     Coordinator,
     Declare,
     DeleteOnClose,
@@ -24,10 +25,12 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
     Transfer,
 )
+from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded import routing
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.protocol_1_0.values import Described
 from broker_shim.protocol_1_0.writing import write
 from broker_shim.store.interface import BindingKey, Exchange, Queue
 from sparkstore import administration
@@ -39,7 +42,6 @@ from tests.stores import RecordedMessageStore
 SETTINGS = BrokerSettings(addresses=(AddressSettings("news.#", Routing.MULTICAST),))
 DELETED, LOCKED = "amqp:resource-deleted", "amqp:resource-locked"
 VALUE = b"\0\x53\x77"
-FULL = Unavailable("no room")
 
 
 @pytest.fixture
@@ -142,19 +144,27 @@ def test_message_groups_begin_and_end_only_without_consumers(house: House) -> No
         first.dispose(1, Accepted())
 
 
-def test_a_consumer_that_attaches_while_groups_begin_is_served_by_them(house: House) -> None:
-    publish(house, "q", "a")
+def test_a_consumer_that_attaches_while_groups_are_refused_still_gets_what_it_selects(
+    house: House,
+) -> None:
+    publish(house, "q", "of no colour")
+    assert isinstance(house.store, RecordedMessageStore)
     told: list[StoreError | None] = []
+    selector = Described(Symbol("apache.org:selector-filter:string"), "colour = 'red'")
     with house.store_that_does_not_answer():
+        house.store.sink.is_full = True
         house.broker.administering.order(
             alter("q", message_groups=True), lambda error, _told: told.append(error)
         )
+        house.store.sink.is_full = False
         client = Client(house)
-        client.attach("in", source=Source("q"))
-    house.run()
+        client.send(Attach("in", 0, True, source=Source("q", filter={Symbol("s"): selector})))
+    [refusal] = told
+    assert isinstance(refusal, Unavailable)
+    assert house.broker.queues["q"].consumer_count == 1
     client.credit(1)
-    assert told == [None]
-    assert bodies(client) == ["a"]
+    assert bodies(client) == []
+    assert bodies(consumer(house, credit=1, name="of all")) == ["of no colour"]
 
 
 def test_last_values_begin_on_an_empty_queue_and_hold_for_what_is_under_way(house: House) -> None:
@@ -313,11 +323,11 @@ def test_an_exchange_that_goes_takes_its_routes_with_it(house: House) -> None:
     assert len(entries(house)) == 1
     told = ask(house, Order(Act.DELETE_EXCHANGE, exchange="news", force=True))
     assert told["bindings_removed"] == 1
+    assert house.broker.router.bindings() == set()
     ask(house, Order(Act.CREATE_EXCHANGE, exchange="news", type="topic"))
     publish(house, "news/a", "two")
     assert len(entries(house)) == 1, "the new exchange has none of the old bindings"
     ask(house, delete("q", force=True))
-    assert house.broker.router.bindings() == set()
 
 
 def test_two_that_delete_and_create_the_same_queue_at_once_both_get_an_answer(
