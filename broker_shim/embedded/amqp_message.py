@@ -29,6 +29,7 @@ from broker_shim.embedded.amqp_sections import (
     VALUE,
     LongContent,
     Section,
+    check_header,
     lead_in_end,
     sections_of,
 )
@@ -47,6 +48,7 @@ from sparkstore.records import MessageHeader
 PROTOCOL = "amqp-1.0"
 DEFAULT_PRIORITY = 4
 MAX_PRIORITY = 9
+_ANY_SIZE = 1 << 62
 
 _DEFAULTS: list[object] = [*MessageHeader(PROTOCOL, durable=False)]
 _REST, _DURABLE, _PRIORITY, _CREATED_AT, _EXPIRES_AT, _MESSAGE_TYPE, _GROUP_ID = map(
@@ -68,35 +70,46 @@ _LEAST_AT_US, _MOST_AT_US = -62_135_596_800_000_000, 253_402_300_799_000_000
 """Years 1 to 9999: what a timestamp column can show."""
 
 
-def parse(encoded: bytes, *, now_us: int) -> tuple[MessageHeader, bytes]:
+def parse(
+    encoded: bytes, *, now_us: int, most_header_bytes: int = _ANY_SIZE
+) -> tuple[MessageHeader, bytes]:
     """The header and the body of a message as it came from the wire.
 
     Args:
         encoded: The whole message.
         now_us: When it came, UTC µs: a time to live counts from here.
+        most_header_bytes: Of all sections but the body's.
 
     Raises:
         DecodeError: It is not an AMQP 1.0 message, or strict readers would choke on it.
+        TooLarge: Its header is.
     """
     sections = sections_of(encoded)
     message_type, first, end = _body(encoded, sections)
+    check_header(encoded, sections, most_header_bytes)
     rest = encoded[:first] + encoded[end:]
     columns = _columns(encoded, sections, now_us)
     return _header(rest, message_type, end - first, columns), encoded[first:end]
 
 
-def parse_around(rest: bytes, content: LongContent, *, now_us: int) -> MessageHeader:
+def parse_around(
+    rest: bytes, content: LongContent, *, now_us: int, most_header_bytes: int = _ANY_SIZE
+) -> MessageHeader:
     """The header of a message whose content comes, or came, by itself.
 
     Args:
         rest: Everything but the content: what came before it and, once it has come, after it.
         content: What `long_content` found.
         now_us: As for `parse`.
+        most_header_bytes: As for `parse`.
 
     Raises:
         DecodeError: It is not an AMQP 1.0 message.
+        TooLarge: Its header is.
     """
-    columns = _columns(rest, sections_of(rest, is_cut=True), now_us)
+    sections = sections_of(rest, is_cut=True)
+    check_header(rest, sections, most_header_bytes)
+    columns = _columns(rest, sections, now_us)
     return _header(rest, content.message_type, content.length, columns)
 
 

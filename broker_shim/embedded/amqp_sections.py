@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker_shim.embedded.amqp_types import DecodeError, skip, value_at
+from broker_shim.embedded.amqp_types import DecodeError, TooLarge, skip, value_at
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
 PROPERTIES, APPLICATION_PROPERTIES = 0x73, 0x74
@@ -22,6 +23,10 @@ _NAMES = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": FOOTER,
 }
+MOST_SECTIONS = 4_096
+"""Of one message: a body may be of many, each of no bytes."""
+_ENTRY_BYTES = 64
+_COUNT_1, _COUNT_4 = frozenset({0xC0, 0xC1}), frozenset({0xD0, 0xD1})
 _USUAL = b"\x00\x53"
 """How a section begins: described, and a small number says as what."""
 _LONG_TYPES = {(DATA, 0xB0): "data", (VALUE, 0xB0): "binary", (VALUE, 0xB1): "text"}
@@ -59,7 +64,53 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[Section]:
         else:
             sections.append(Section(code, at, value, skip(encoded, value)))
         at, last = sections[-1].end, code
+        if len(sections) > MOST_SECTIONS:
+            message = f"a message of more than {MOST_SECTIONS} sections"
+            raise TooLarge(message)
     return sections
+
+
+def check_header(encoded: bytes, sections: Sequence[Section], most_bytes: int) -> None:
+    """See that the sections around the body of a message have no more bytes than that.
+
+    A key counts as 64 bytes at least, and a value: to read one takes as long as to read so many.
+
+    Raises:
+        TooLarge: They have.
+    """
+    around = [each for each in sections if each.code not in BODY]
+    header_bytes = sum(each.end - each.start for each in around)
+    entries = sum(_count_of(encoded, each.value) for each in around)
+    size = max(header_bytes, entries * _ENTRY_BYTES)
+    if size > most_bytes:
+        message = f"header sections of {header_bytes} bytes and {entries // 2} entries: a message"
+        message += f" has at most {most_bytes} bytes around its body (an entry counts as 128)"
+        raise TooLarge(message)
+
+
+def check_begun(prefix: bytes) -> None:
+    """See that the body of a message begins within its first bytes.
+
+    Raises:
+        TooLarge: It does not.
+    """
+    at = 0
+    try:
+        code, value = _descriptor(prefix, at)
+        while code not in BODY:
+            at = skip(prefix, value)
+            code, value = _descriptor(prefix, at)
+    except (DecodeError, IndexError) as reason:
+        message = f"header sections that do not end within {len(prefix)} bytes"
+        raise TooLarge(message) from reason
+
+
+def _count_of(encoded: bytes, start: int) -> int:
+    """How many items a list or a map says it has; 0 for anything else."""
+    code = encoded[start]
+    if code in _COUNT_1:
+        return encoded[start + 2]
+    return int.from_bytes(encoded[start + 5 : start + 9], "big") if code in _COUNT_4 else 0
 
 
 class LongContent(NamedTuple):

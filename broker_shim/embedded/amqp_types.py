@@ -22,6 +22,10 @@ class DecodeError(ValueError):
     """The peer's bytes are not AMQP 1.0: refuse the message."""
 
 
+class TooLarge(DecodeError):
+    """There is more of it than is taken: refuse the message."""
+
+
 class Timestamp(int):
     """Milliseconds since 1970 UTC."""
 

@@ -9,7 +9,7 @@ from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node, described
 from broker_shim.embedded.allowing import may, refusal_of_act
-from broker_shim.embedded.amqp_types import DecodeError
+from broker_shim.embedded.amqp_types import DecodeError, TooLarge
 from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
@@ -110,7 +110,7 @@ class IncomingLink:
         try:
             receiving.add(piece.payload, self._read_on)
         except DecodeError as reason:
-            self._end_link(Refusal(DECODE_ERROR, str(reason)))
+            self._end_link(_undecodable(reason))
             return
         except StoreError as error:
             self._end_link(refusal_of(error))
@@ -183,7 +183,7 @@ class IncomingLink:
         try:
             header, enqueue = receiving.finish()
         except DecodeError as reason:
-            self._refuse(delivery, Refusal(DECODE_ERROR, str(reason)), transaction)
+            self._refuse(delivery, _undecodable(reason), transaction)
             return
         if header.durable and self._takes_no_durable:
             self._refuse_durable(delivery, transaction)
@@ -318,3 +318,9 @@ class IncomingLink:
             if self._answering is not None:
                 self._answering.granted(credit + more)
             self._link.flow(credit + more)
+
+
+def _undecodable(reason: DecodeError) -> Refusal:
+    """Why a message is not taken."""
+    is_large = isinstance(reason, TooLarge)
+    return Refusal(RESOURCE_LIMIT_EXCEEDED if is_large else DECODE_ERROR, str(reason))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node
 from broker_shim.embedded.amqp_message import parse, parse_around
-from broker_shim.embedded.amqp_sections import LongContent, long_content
+from broker_shim.embedded.amqp_sections import LongContent, check_begun, long_content
 from broker_shim.embedded.amqp_types import DecodeError
 from broker_shim.embedded.store_puts import STAGED_BYTES, Staged
 from broker_shim.errors import StoreError
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_TAIL_BYTES = 1 << 20
 """After large content: the footer, or more sections of data."""
+_LEAD_BYTES = 64
+"""Of a body, as much as tells that it begins."""
 
 
 class Publish(Protocol):
@@ -71,7 +73,9 @@ class Receiving:
         """
         self._broker, self._node, self._now_us = broker, node, now_us
         self._may_write = may_write
-        self._pieces: list[bytes] = []
+        self._most_header_bytes = broker.settings.max_header_bytes
+        self._came: bytes | bytearray = b""
+        self._has_begun = False  # its body, within the bytes that a header may have
         self._large: _Large | None = None
         self._is_whole = False  # decided: it will not be staged
         self.byte_count = 0
@@ -80,14 +84,23 @@ class Receiving:
         """The next bytes of it.
 
         Raises:
-            DecodeError: They are not AMQP 1.0; too much comes after large content.
+            DecodeError: They are not AMQP 1.0; too much comes before the body, or after large
+                content.
             StoreError: The store takes no content now.
         """
         self.byte_count += len(piece)
         if self._large is not None:
             self._large.add(piece)
             return
-        self._pieces.append(piece)
+        if not self._came:
+            self._came = piece
+        elif piece:  # put together at once: a list of little pieces is twenty times as large
+            if isinstance(self._came, bytes):
+                self._came = bytearray(self._came)
+            self._came += piece
+        if self.byte_count > self._most_header_bytes and not self._has_begun:
+            check_begun(bytes(self._came[: self._most_header_bytes + _LEAD_BYTES]))
+            self._has_begun = True
         if self.byte_count > STAGED_BYTES and not self._is_whole:
             self._stage_if_large(on_room)
 
@@ -109,20 +122,25 @@ class Receiving:
         """
         if self._large is not None:
             return self._large.header(self._now_us()), self._large.enqueue
-        encoded = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
-        header, body = parse(encoded, now_us=self._now_us())
+        encoded, self._came = bytes(self._came), b""
+        header, body = parse(
+            encoded, now_us=self._now_us(), most_header_bytes=self._most_header_bytes
+        )
         return header, lambda queues, done, publish: publish(header, body, queues, done)
 
     def _stage_if_large(self, on_room: Callable[[], None]) -> None:
         """Decide, once, by what came first."""
         self._is_whole = True
-        prefix = b"".join(self._pieces)
-        self._pieces = [prefix]
+        prefix = bytes(self._came)
         content = long_content(prefix)
         if content is None or content.length <= STAGED_BYTES:
             return
-        header = parse_around(prefix[: content.start], content, now_us=self._now_us())
+        header = parse_around(
+            prefix[: content.start],
+            content,
+            now_us=self._now_us(),
+            most_header_bytes=self._most_header_bytes,
+        )
         queues = self._broker.queues_for(self._node, header)
         if not queues or not header.durable or not self._broker.all_keep(queues):
             return
@@ -131,7 +149,7 @@ class Receiving:
             return
         staged = self._broker.calls.puts.stage(header)
         self._large = _Large(self._broker, staged, content, prefix[: content.start], on_room)
-        self._pieces.clear()
+        self._came = b""
         self._large.add(prefix[content.start :])
 
 
@@ -149,6 +167,7 @@ class _Large:
         self._broker, self._staged, self._shape, self._lead = broker, staged, shape, lead
         self.content = NewMessage(staged.add, broker.calls.flush, on_room)
         self._tail = b""
+        self._most_header_bytes = broker.settings.max_header_bytes
         self._header: MessageHeader | None = None
         self._text: IncrementalDecoder | None = None
         if shape.message_type == "text":
@@ -170,7 +189,12 @@ class _Large:
             message = f"content of {self._shape.length} bytes ends at {self.content.byte_count}"
             raise DecodeError(message)
         self._check_text(b"", final=True)
-        self._header = parse_around(self._lead + self._tail, self._shape, now_us=now_us)
+        self._header = parse_around(
+            self._lead + self._tail,
+            self._shape,
+            now_us=now_us,
+            most_header_bytes=self._most_header_bytes,
+        )
         return self._header
 
     def enqueue(self, queues: set[str], on_done: OnComplete, publish: Publish) -> None:

@@ -77,6 +77,8 @@ class BrokerSettings:
         credit: Messages one sending link may have under way, at least 1.
         max_message_bytes: A link that sends a larger one is detached. Set from the store's limit.
         durable_messages: What becomes of durable messages. Set from the command line.
+        max_header_bytes: Of a message, all but its body, where an entry counts as 128 at least; a
+            larger one is refused.
         max_frame_bytes: Largest frame we take, at least 512.
         session_bytes: How much of a session's incoming bytes may wait in memory.
         max_unfinished_bytes: Of messages that have not come whole, in memory, of one connection; at
@@ -108,6 +110,7 @@ class BrokerSettings:
     credit: int = 1000
     max_message_bytes: int = 128 * _MIB
     durable_messages: DurableMessages = DurableMessages.KEPT
+    max_header_bytes: int = 256 * 1024
     max_frame_bytes: int = 32 * 1024
     session_bytes: int = 8 * _MIB
     max_unfinished_bytes: int = 256 * _MIB
@@ -131,6 +134,7 @@ class BrokerSettings:
     def __post_init__(self) -> None:
         for name, least, most in (
             ("credit", 1, 1_000_000),
+            ("max_header_bytes", 1_024, 1 << 30),
             ("max_frame_bytes", 512, 1 << 30),
             ("max_links", 1, 1 << 20),
             ("max_termini", 1, 1 << 30),

@@ -16,7 +16,7 @@ class Budget:
     at a time bound work: a frame of thirty bytes may tell a state of all deliveries.
 
     Attributes:
-        used_bytes: Encoded bytes: what becomes of them here is some ten times as large.
+        used_bytes: Of memory, by what was decoded: a byte on the wire may be seventy here.
         work_left: Until the peer has to wait for its next turn; a piece of work is some 20 µs, and
             what was begun with one left is ended.
     """
@@ -33,7 +33,7 @@ class Budget:
             ProtocolViolation: resource-limit-exceeded, of the session: that is too much.
         """
         if self.used_bytes + byte_count > self._limit_bytes:
-            text = f"links and sessions of more than {self._limit_bytes} bytes in all"
+            text = f"links and sessions that take more than {self._limit_bytes} bytes in all"
             raise ProtocolViolation(AmqpError.RESOURCE_LIMIT_EXCEEDED, text, Scope.SESSION)
         self.used_bytes += byte_count
 

@@ -67,7 +67,7 @@ class Channels:
         if isinstance(performative, End):
             del self._sessions[frame.channel]
         try:
-            session.receive(performative, payload, frame.end - frame.start)
+            session.receive(performative, payload)
             self._unfinished = session if session.is_unfinished else None
         except ProtocolViolation as violation:
             if violation.scope is Scope.CONNECTION or not self._output.is_opened:
@@ -95,7 +95,6 @@ class Channels:
         session = self._sessions[channel] = Session(
             begin,
             remote_channel=channel,
-            byte_count=frame.end - frame.start,
             channels=self._numbers,
             budget=self.budget,
             output=self._output,

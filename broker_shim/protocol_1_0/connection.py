@@ -39,6 +39,7 @@ from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.sasl import Mechanisms
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.sizes import decoded_bytes
 from broker_shim.protocol_1_0.states import (
     CONNECTION,
     ConnectionState,
@@ -235,6 +236,7 @@ class Connection:
             self._channels.receive(frame, performative, payload)
 
     def _received_open(self, remote: Open) -> None:
+        self._budget.take(decoded_bytes(remote))
         if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
             text = f"max-frame-size {remote.max_frame_size}: {MIN_MAX_FRAME_SIZE} is least"
             raise ProtocolViolation(AmqpError.INVALID_FIELD, text)

@@ -19,6 +19,7 @@ from broker_shim.protocol_1_0.events import DeliveryAborted, FlowReceived, Trans
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.port import SessionPort
 from broker_shim.protocol_1_0.resumption import is_outcome
+from broker_shim.protocol_1_0.sizes import kept_state
 from broker_shim.protocol_1_0.states import (
     ENDPOINT,
     EndpointState,
@@ -119,7 +120,7 @@ class ReceiverLink(Link):
 
     def _take(self, delivery: Delivery, transfer: Transfer, payload: bytes) -> None:
         if transfer.state is not None:
-            delivery.remote_state = transfer.state
+            delivery.remote_state = kept_state(transfer.state)
         if transfer.aborted:
             self._abort(delivery)
             return

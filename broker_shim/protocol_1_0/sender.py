@@ -14,6 +14,7 @@ from broker_shim.protocol_1_0.events import FlowReceived
 from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.port import SessionPort
 from broker_shim.protocol_1_0.sending import Outgoing
+from broker_shim.protocol_1_0.sizes import kept_properties
 from broker_shim.protocol_1_0.states import EndpointStep
 from broker_shim.protocol_1_0.writing import write
 
@@ -28,7 +29,7 @@ class SenderLink(Link):
     can be handed over, the caller bounds what waits.
 
     Attributes:
-        flow_properties: Of the peer's last flow.
+        flow_properties: Of the peer's last flow, those that mean something.
     """
 
     is_receiver = False
@@ -184,7 +185,7 @@ class SenderLink(Link):
 
     def received_flow(self, flow: Flow) -> None:
         """The peer gave credit."""
-        self.flow_properties = flow.properties
+        self.flow_properties = kept_properties(flow.properties)
         if flow.link_credit is not None:
             self._credit.told(flow.delivery_count, flow.link_credit, drain=flow.drain)
         self.port.tell(FlowReceived(self))

@@ -40,6 +40,7 @@ from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.protocol_1_0.serial import FreeNumbers
 from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.sizes import decoded_bytes, kept_state
 from broker_shim.protocol_1_0.states import (
     ENDPOINT,
     EndpointState,
@@ -63,7 +64,6 @@ class Session:
         remote: Begin,
         *,
         remote_channel: int,
-        byte_count: int,
         channels: FreeNumbers,
         budget: Budget,
         output: Output,
@@ -75,6 +75,8 @@ class Session:
         self.channel = channels.take()
         self._channels = channels
         self._budget = budget
+        remote.properties = None  # nobody reads them
+        byte_count = decoded_bytes(remote)
         budget.take(byte_count)
         self._state_bytes = {_BEGIN: byte_count}
         self._output = output
@@ -141,8 +143,8 @@ class Session:
         """Its connection is over."""
         self._port.close()
 
-    def receive(self, performative: Composite, payload: bytes, byte_count: int) -> None:
-        """A frame of the peer's on this session's channel, of `byte_count` bytes in all.
+    def receive(self, performative: Composite, payload: bytes) -> None:
+        """A frame of the peer's on this session's channel.
 
         Raises:
             ProtocolViolation: What it breaks ends the session or the connection; what ends a link
@@ -152,6 +154,8 @@ class Session:
             return  # sent before the peer saw our end (2.5.5, DISCARDING)
         if isinstance(performative, Attach):
             self._check(performative)
+            performative.properties = None  # nobody reads them
+            byte_count = decoded_bytes(performative)
             self._budget.take(byte_count)
             self._state_bytes[performative.handle] = byte_count
         _RECEIVE[type(performative)](self, performative, payload)
@@ -233,6 +237,7 @@ class Session:
 
     def _disposition(self, disposition: Disposition, _payload: bytes) -> None:
         """As much of its range as there is work left; see `go_on`."""
+        disposition.state = kept_state(disposition.state)
         first = disposition.first
         last = first if disposition.last is None else disposition.last
         changed, found, rest = self._port.disposed(

@@ -17,7 +17,7 @@ class Settings:
         max_frame_bytes: Of a frame, its header with it, both ways; at least 512.
         max_sessions: At a time, at most 65,536.
         max_links: Of one session at a time.
-        max_state_bytes: Encoded begins and attaches of one connection that are remembered.
+        max_state_bytes: What a connection's open, begins and attaches take in memory.
         session_window: Transfer frames that a session takes before it tells of more.
         idle_timeout_s: A peer that is silent for so long is gone; the half is what it is told.
         handshake_timeout_s: From the first byte to the peer's open.
@@ -28,7 +28,7 @@ class Settings:
     max_frame_bytes: int = 65_536
     max_sessions: int = 256
     max_links: int = 1_024
-    max_state_bytes: int = 1_048_576
+    max_state_bytes: int = 16_777_216
     session_window: int = 2_048
     idle_timeout_s: float = 60.0
     handshake_timeout_s: float = 10.0

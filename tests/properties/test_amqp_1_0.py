@@ -200,7 +200,7 @@ SETTINGS = Settings(
     max_frame_bytes=2_048,
     max_sessions=3,
     max_links=4,
-    max_state_bytes=8_192,
+    max_state_bytes=65_536,
     session_window=8,
     requires_sasl=False,
 )

@@ -16,6 +16,7 @@ from broker_shim.amqp_1_0.composites import (
     Error,
     Open,
     SaslInit,
+    Source,
     Transfer,
 )
 from broker_shim.amqp_1_0.definitions import Role
@@ -399,15 +400,19 @@ def test_a_link_name_that_cannot_be_answered_ends_the_session(client: Client) ->
     assert client.take(events.SessionFailed).error.condition == "amqp:frame-size-too-small"
 
 
+def large(size: int) -> Source:
+    return Source("q", filter={Symbol("p"): b"x" * size})
+
+
 def test_what_a_peer_makes_us_remember_is_bounded_and_forgotten() -> None:
-    client = Client(server(Settings("b", max_state_bytes=10_000, requires_sasl=False))).opened()
+    client = Client(server(Settings("b", max_state_bytes=20_000, requires_sasl=False))).opened()
     for _ in range(3):
         session = client.begun()
         for handle in range(4):
-            client.receiving(handle, properties={Symbol("p"): b"x" * 2_000})
+            client.receiving(handle, source=large(2_000))
         client.send(Detach(0))
         client.take(events.LinkDetached).link.detach()
-        again = attach(0, is_receiver=True, properties={Symbol("p"): b"x" * 2_000})
+        again = attach(0, is_receiver=True, source=large(2_000))
         client.write(EMPTY_FRAME * 500 + encoded_frame(again))  # only the attach counts
         client.take(events.LinkAttached)
         client.send(End())
@@ -416,11 +421,11 @@ def test_what_a_peer_makes_us_remember_is_bounded_and_forgotten() -> None:
     client.begun()
     client.begun(1)
     for handle in range(3):
-        client.receiving(handle, properties={Symbol("p"): b"x" * 3_000})
-    client.send(attach(3, properties={Symbol("p"): b"x" * 3_000}))
+        client.receiving(handle, source=large(4_000))
+    client.send(attach(3, source=large(4_000)))
     failed = client.take(events.SessionFailed)
     assert failed.error.condition == "amqp:resource-limit-exceeded"
-    client.send(Begin(None, 0, 1, 1, properties={Symbol("p"): b"x" * 3_000}), channel=2)
+    client.send(Begin(None, 0, 1, 1, offered_capabilities=(Symbol("x" * 4_000),)), channel=2)
     ends_with(client, "amqp:resource-limit-exceeded")
 
 
