@@ -8,6 +8,7 @@ from broker_shim.addressing.fqqn import key_of
 from broker_shim.embedded.address import (
     AddressNode,
     AmbiguousNode,
+    AnonymousNode,
     ExchangeNode,
     Node,
     QueueNode,
@@ -124,10 +125,12 @@ def _denied(connection: Connection, act: Act, node: Node) -> tuple[Act, Place] |
         some = node.ambiguous.candidates[:_MOST_CANDIDATES]
         denied = [_denied(connection, act, QueueNode(queue)) for queue in some]
         return None if None in denied else denied[0]
+    guard, principal = connection.access.guard, connection.login.principal
+    if isinstance(node, AnonymousNode) and not guard.allows_anywhere(principal, act):
+        return act, Place("")  # what its messages say is looked at one by one, if it has any place
     place = place_of(node)
     if place is None:
         return None
     if _is_anothers(connection, act, node):
         act = Act.ADMIN
-    guard, principal = connection.access.guard, connection.login.principal
     return None if guard.allows(principal, act, place) else (act, place)

@@ -28,6 +28,7 @@ from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.settlement import Later, Settlement
 from broker_shim.embedded.store_calls import Operation, StoreCalls
 from broker_shim.embedded.store_puts import Staged
+from broker_shim.embedded.unfinished import Unfinished
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore, NoLinkStore
 from broker_shim.store.interface import (
@@ -84,6 +85,7 @@ class Broker:
         self._to_dispatch: set[str] = set()
         self._before_dispatch: list[Callable[[], None]] = []
         self.is_stopping = False
+        self.unfinished = Unfinished()
         self.settlement = Settlement(self)
         self.destroying = Destroying(self)
         self.bulk = BulkOperations(self)

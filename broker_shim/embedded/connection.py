@@ -49,7 +49,6 @@ class Connection:
         access: How the peer got in.
         began_at_us: When it came, UTC µs.
         login: Who it is.
-        unfinished_bytes: Of messages of all its links that have not come whole.
         transactions: Of this peer.
     """
 
@@ -65,7 +64,6 @@ class Connection:
         self.began_at_us = now_us()
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
-        self.unfinished_bytes = 0
         self._unsent_bytes = 0
         self._has_output = has_output
         self.transactions = Transactions(broker)

@@ -148,13 +148,20 @@ class IncomingLink:
 
     def _count(self, held_bytes: int) -> None:
         """So much of a message waits for its end; a peer may not begin any number of them."""
-        self._connection.unfinished_bytes += held_bytes - self._held_bytes
+        unfinished, settings = self._broker.unfinished, self._broker.settings
         self._held_bytes = held_bytes
-        settings = self._broker.settings
+        of_connection = unfinished.hold(self._connection, self, held_bytes)
         most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
-        if self._connection.unfinished_bytes > most:
-            text = f"messages of this connection that are not whole: {most} bytes is most"
-            self._end_link(Refusal(RESOURCE_LIMIT_EXCEEDED, text))
+        most_in_all = max(settings.max_unfinished_bytes_in_all, settings.max_message_bytes)
+        if of_connection > most:
+            self.give_up_unfinished(f"of this connection that are not whole: {most} bytes is most")
+        elif unfinished.total_bytes > most_in_all:
+            text = f"of all connections that are not whole: {most_in_all} bytes is most"
+            unfinished.largest().give_up_unfinished(text)
+
+    def give_up_unfinished(self, reason: str) -> None:
+        """End the link: of what has not come whole there is too much."""
+        self._end_link(Refusal(RESOURCE_LIMIT_EXCEEDED, f"messages {reason}"))
 
     def _hold_back(self, *, is_full: bool) -> None:
         """Shut the session's window while the store has to catch up, or open it again."""

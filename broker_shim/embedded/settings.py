@@ -83,6 +83,7 @@ class BrokerSettings:
         session_bytes: How much of a session's incoming bytes may wait in memory.
         max_unfinished_bytes: Of messages that have not come whole, in memory, of one connection; at
             least one message of `max_message_bytes` may be.
+        max_unfinished_bytes_in_all: The same of all connections; whoever has most gives it up.
         max_links: Links of one session.
         max_termini: Links in all, attached or living on without a connection; more are refused.
         max_termini_per_user: Of one user; not where all are anonymous.
@@ -114,6 +115,7 @@ class BrokerSettings:
     max_frame_bytes: int = 32 * 1024
     session_bytes: int = 8 * _MIB
     max_unfinished_bytes: int = 256 * _MIB
+    max_unfinished_bytes_in_all: int = 512 * _MIB
     max_links: int = 1024
     max_termini: int = 100_000
     max_termini_per_user: int = 10_000
@@ -149,6 +151,7 @@ class BrokerSettings:
             ("transaction_timeout_s", 1, 1 << 31),
             ("session_bytes", 1, 1 << 40),
             ("max_unfinished_bytes", 1, 1 << 40),
+            ("max_unfinished_bytes_in_all", 1, 1 << 40),
             ("idle_timeout_s", 0.001, 1 << 22),
             ("handshake_timeout_s", 0.001, 1 << 22),
             ("buffered_bytes", 1, 1 << 40),

@@ -184,6 +184,10 @@ class Guard:
         """True if this is allowed; nothing is written down."""
         return self._permissions.allow(principal, act, place)
 
+    def allows_anywhere(self, principal: Principal, act: Act) -> bool:
+        """True if there is a place where this is allowed."""
+        return self._permissions.allow_anywhere(principal, act)
+
     def refused(
         self, remote: Remote, principal: Principal, act: Act, place: Place, *, is_told: bool = False
     ) -> None:

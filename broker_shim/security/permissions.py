@@ -115,6 +115,13 @@ class Permissions:
         """False if there is no rule, and everything is allowed."""
         return bool(self._rules)
 
+    def allow_anywhere(self, principal: Principal, act: Act) -> bool:
+        """True if there is a place where somebody may do this."""
+        return not self or any(
+            not rule.allow.isdisjoint({act, Act.ADMIN}) and principal.is_one_of(rule.who)
+            for rule in self._rules
+        )
+
     def allow(self, principal: Principal, act: Act, place: Place) -> bool:
         """True if somebody may do this there."""
         if not self:

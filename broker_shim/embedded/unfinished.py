@@ -1,0 +1,50 @@
+"""What waits in memory of messages that have not come whole: of each link, each connection, in all.
+
+Where it is too much in all, whoever has the most gives it up, and not who came last: a client that
+begins messages and never ends them does not keep others from sending. On the loop's thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol
+
+
+class Link(Protocol):
+    """A link on which messages come."""
+
+    def give_up_unfinished(self, reason: str) -> None:
+        """End, and let go of what has not come whole."""
+
+
+class Unfinished:
+    """Bytes by connection and link.
+
+    Attributes:
+        total_bytes: In all.
+    """
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+        self._of: dict[Hashable, dict[Link, int]] = {}
+        self._sums: dict[Hashable, int] = {}
+
+    def hold(self, connection: Hashable, link: Link, byte_count: int) -> int:
+        """So much of a link waits now; what its connection has with that."""
+        links = self._of.setdefault(connection, {})
+        more = byte_count - links.get(link, 0)
+        self.total_bytes += more
+        self._sums[connection] = total = self._sums.get(connection, 0) + more
+        if byte_count:
+            links[link] = byte_count
+        else:
+            links.pop(link, None)
+        if not links:
+            del self._of[connection], self._sums[connection]
+        return total
+
+    def largest(self) -> Link:
+        """The link with the most of the connection that has the most; there is one."""
+        connection = max(self._sums, key=self._sums.__getitem__)
+        links = self._of[connection]
+        return max(links, key=links.__getitem__)
