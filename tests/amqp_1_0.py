@@ -5,7 +5,9 @@ No socket and no clock: `now_s` is whatever the test says.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from proton import Collector, Connection, Endpoint, Transport
@@ -36,7 +38,10 @@ def server(settings: Settings = SETTINGS) -> machine.Connection:
 
 
 class Client:
-    """Writes frames and reads what comes back; it keeps no rule of the protocol by itself."""
+    """Writes frames and reads what comes back; it keeps no rule of the protocol by itself.
+
+    But it counts transfers: what a flow says of the next one is filled in by `send`.
+    """
 
     def __init__(self, peer: machine.Connection) -> None:
         self.peer = peer
@@ -44,15 +49,23 @@ class Client:
         self.events: list[events.Event] = []
         self._decoder = FrameDecoder(1 << 30)
         self._has_header = False
+        self._transfers: Counter[int] = Counter()
 
     def write(self, encoded: bytes) -> None:
         self.peer.receive_data(encoded, now_s=self.now_s)
         self.events += self.peer.events()
 
     def send(self, *performatives: Composite, channel: int = 0) -> None:
-        self.write(b"".join(encoded_frame(each, channel) for each in performatives))
+        encoded = b""
+        for each in performatives:
+            is_flow = isinstance(each, Flow)
+            told = replace(each, next_outgoing_id=self._transfers[channel]) if is_flow else each
+            encoded += encoded_frame(told, channel)
+            self._transfers[channel] += isinstance(each, TransferFrame)
+        self.write(encoded)
 
     def transfer(self, transfer: TransferFrame, payload: bytes, *, channel: int = 0) -> None:
+        self._transfers[channel] += 1
         self.write(transfer_frame(channel, transfer, len(payload)) + payload)
 
     def read(self) -> list[tuple[int, Any, bytes]]:
@@ -80,6 +93,10 @@ class Client:
         assert isinstance(event, kind), event
         return event
 
+    def take_last(self, kind: type[E]) -> E:
+        """The newest event of this kind."""
+        return next(each for each in reversed(self.events) if isinstance(each, kind))
+
     def opened(self, **fields: Any) -> Client:
         self._decoder.max_frame_bytes = fields.get("max_frame_size", 1 << 30)
         self.write(AMQP_HEADER.encoded())
@@ -89,6 +106,7 @@ class Client:
         return self
 
     def begun(self, channel: int = 0, window: int = 2048, **fields: Any) -> Session:
+        self._transfers[channel] = 0
         self.send(
             Begin(next_outgoing_id=0, incoming_window=window, outgoing_window=window, **fields),
             channel=channel,

@@ -85,6 +85,8 @@ def parse(
         TooLarge: Its header is.
     """
     sections = sections_of(encoded)
+    if not sections:
+        raise DecodeError("a message has at least one section: this one has no byte")
     message_type, first, end = _body(encoded, sections)
     check_header(encoded, sections, most_header_bytes)
     rest = encoded[:first] + encoded[end:]

@@ -33,7 +33,13 @@ from broker_shim.embedded.own_queue import (
 )
 from broker_shim.embedded.resuming import forget_settled, told_by_receiver
 from broker_shim.embedded.settings import DurableMessages
-from broker_shim.embedded.termini import as_source, as_target, granted_target, peers_source
+from broker_shim.embedded.termini import (
+    as_source,
+    as_target,
+    granted_target,
+    peers_source,
+    wrong_with,
+)
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.protocol_1_0.sender import SenderLink
@@ -50,7 +56,7 @@ def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
     if isinstance(link, ReceiverLink) and isinstance(link.remote.target, Coordinator):
         attach_coordinator(connection, link)  # it ends with its session, and is no terminus
         return
-    refusal = _refusal_of_new(connection, link)
+    refusal = _refusal_of_new(connection, link) or _refusal_of_node(link)
     if refusal is not None:
         refuse(connection, link, refusal)
     elif isinstance(link, SenderLink):
@@ -78,6 +84,13 @@ def _refusal_of_new(connection: Connection, link: AnyLink) -> Refusal | None:
         return None
     text += " are attached or live on: close some that are not used"
     return Refusal(RESOURCE_LIMIT_EXCEEDED, text)
+
+
+def _refusal_of_node(link: AnyLink) -> Refusal | None:
+    """Why what an attach asks of its node cannot be; None if it can."""
+    asked = link.remote.target if isinstance(link, ReceiverLink) else link.remote.source
+    wrong = None if asked is None else wrong_with(asked)
+    return None if wrong is None else Refusal(INVALID_FIELD, wrong)
 
 
 def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:

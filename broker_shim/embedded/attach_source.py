@@ -44,7 +44,7 @@ from broker_shim.embedded.own_queue import (
 )
 from broker_shim.embedded.resuming import Resumed, give_back_lost, resumed_sender
 from broker_shim.embedded.subscribing import subscribe
-from broker_shim.embedded.termini import as_source, as_target, granted_source, peers_target
+from broker_shim.embedded.termini import as_target, granted_source, peers_target, served_source
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.security.permissions import Act
@@ -206,6 +206,8 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
         text = f"queue {shown(wanted.queue)} is exclusive, and has a consumer: try again later"
         refuse(connection, link, Refusal(RESOURCE_LOCKED, text))
         return
+    source = wanted.terms.source
+    assert source is not None
     endpoint: BrowsingLink | OutgoingLink
     selector = wanted.filters.selector
     resumed = _resumed(connection, link, wanted)
@@ -227,7 +229,7 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
         connection,
         link,
         endpoint,
-        source=as_source(wanted.terms.source),
+        source=served_source(source, link.remote.source),
         target=as_target(wanted.terms.target),
         unsettled=None if resumed is None else resumed.told,
     )

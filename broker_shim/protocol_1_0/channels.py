@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_shim.amqp_1_0.composites import Begin, Composite, End
+from broker_shim.amqp_1_0.composites import Begin, Composite, End, Error
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
 from broker_shim.protocol_1_0.budget import Budget
@@ -34,6 +34,7 @@ class Channels:
         self._numbers = FreeNumbers()
         self._sessions: dict[int, Session] = {}
         self._unfinished: Session | None = None
+        self._failed: list[tuple[Session, Error]] = []
 
     @property
     def sessions(self) -> list[Session]:
@@ -57,6 +58,9 @@ class Channels:
         Raises:
             ProtocolViolation: What it breaks ends the connection; what ends a session was done.
         """
+        if frame.channel >= self._settings.max_sessions:
+            text = f"channel {frame.channel}: {self._settings.max_sessions - 1} is most"
+            raise ProtocolViolation(Condition.FRAMING_ERROR, text)
         if isinstance(performative, Begin):
             self._begin(frame, performative)
             return
@@ -70,10 +74,24 @@ class Channels:
             session.receive(performative, payload)
             self._unfinished = session if session.is_unfinished else None
         except ProtocolViolation as violation:
-            if violation.scope is Scope.CONNECTION or not self._output.is_opened:
-                raise  # before our open nothing else can be told
-            session.end(violation.error)
-            self._tell(SessionFailed(session, violation.error))
+            if violation.scope is Scope.CONNECTION:
+                raise
+            if self._output.is_opened:
+                self._fail(session, violation.error)
+            else:
+                session.discard()
+                self._failed.append((session, violation.error))
+
+    def opened(self) -> None:
+        """Our open is written: what sessions failed by before can be told."""
+        failed, self._failed = self._failed, []
+        for session, error in failed:
+            if session in self._sessions.values():
+                self._fail(session, error)
+
+    def _fail(self, session: Session, error: Error) -> None:
+        session.end(error)
+        self._tell(SessionFailed(session, error))
 
     def go_on(self) -> None:
         """Do more of what the last frame asks for, if that was too much for one turn."""
@@ -84,9 +102,6 @@ class Channels:
 
     def _begin(self, frame: Frame, begin: Begin) -> None:
         channel = frame.channel
-        if channel >= self._settings.max_sessions:
-            text = f"channel {channel}: {self._settings.max_sessions - 1} is most"
-            raise ProtocolViolation(Condition.FRAMING_ERROR, text)
         if channel in self._sessions:
             text = f"begin on channel {channel}, which is begun already"
             raise ProtocolViolation(AmqpError.ILLEGAL_STATE, text)

@@ -181,6 +181,7 @@ class Connection:
         state = after_sent(CONNECTION, self._state, ConnectionStep.OPEN_SENT)
         self._say_open(fields)
         self._state = state
+        self._channels.opened()
 
     def close(self, error: Error | None = None) -> None:
         """Close, sessions and links with it; or answer the peer's close.
@@ -224,6 +225,9 @@ class Connection:
         if kind not in _FRAMES:
             text = f"{performative.NAME} is no frame"
             raise ProtocolViolation(AmqpError.NOT_ALLOWED, text)
+        if kind is Open and frame.channel:
+            text = f"open on channel {frame.channel}: it goes on channel 0"
+            raise ProtocolViolation(Condition.FRAMING_ERROR, text)
         payload = frame.encoded[at : frame.end] if kind is Transfer else b""
         receive = _RECEIVE.get(kind)
         if receive is None and self._state is ConnectionState.OPENED:
@@ -239,7 +243,7 @@ class Connection:
         self._budget.take(decoded_bytes(remote))
         if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
             text = f"max-frame-size {remote.max_frame_size}: {MIN_MAX_FRAME_SIZE} is least"
-            raise ProtocolViolation(AmqpError.INVALID_FIELD, text)
+            raise ProtocolViolation(Condition.FRAMING_ERROR, text)
         self._output.max_frame_bytes = min(remote.max_frame_size, self._settings.max_frame_bytes)
         self._heartbeat.peer_wants(remote.idle_time_out)
         self._channels.max_channel = remote.channel_max

@@ -20,12 +20,7 @@ from broker_shim.protocol_1_0.link import Link
 from broker_shim.protocol_1_0.port import SessionPort
 from broker_shim.protocol_1_0.resumption import is_outcome
 from broker_shim.protocol_1_0.sizes import kept_state
-from broker_shim.protocol_1_0.states import (
-    ENDPOINT,
-    EndpointState,
-    EndpointStep,
-    after_received,
-)
+from broker_shim.protocol_1_0.states import EndpointState, EndpointStep
 
 
 class ReceiverLink(Link):
@@ -108,8 +103,9 @@ class ReceiverLink(Link):
         Raises:
             ProtocolViolation: With what ends by it.
         """
-        if self._state is not EndpointState.ACTIVE:  # else the table says that it stays so
-            self._state = after_received(ENDPOINT, self._state, EndpointStep.USED, Scope.LINK)
+        if self._state is EndpointState.BEGUN:  # else it is active: what is gone is read past
+            text = "a transfer before the attach was answered, so without credit"
+            raise _violation(LinkError.TRANSFER_LIMIT_EXCEEDED, text)
         delivery = self._current
         if delivery is None:
             delivery = self._begin(transfer)
@@ -149,6 +145,7 @@ class ReceiverLink(Link):
         if (
             transfer.rcv_settle_mode == ReceiverSettleMode.SECOND
             and self.rcv_settle_mode == ReceiverSettleMode.FIRST
+            and not transfer.settled  # of one that is sent settled the mode is ignored (2.7.5)
         ):
             raise _violation(AmqpError.INVALID_FIELD, "rcv-settle-mode second on a link of first")
         if transfer.resume:
@@ -183,6 +180,8 @@ class ReceiverLink(Link):
             raise _violation(AmqpError.INVALID_FIELD, text)
         if transfer.delivery_tag not in {None, delivery.tag}:
             raise _violation(AmqpError.INVALID_FIELD, "another tag within a delivery")
+        if transfer.message_format not in {None, delivery.message_format}:
+            raise _violation(AmqpError.INVALID_FIELD, "another message-format within a delivery")
 
     def _complete(self, delivery: Delivery) -> None:
         mode, is_settled = self.snd_settle_mode, self._current_is_settled

@@ -87,6 +87,8 @@ class Session:
         self._links: dict[int, ReceiverLink | SenderLink] = {}
         self._freed: set[int] = set()
         self._rest: Disposition | None = None
+        self._failed: dict[ReceiverLink | SenderLink, Error] = {}
+        self._is_discarding = False
 
     @property
     def links(self) -> list[ReceiverLink | SenderLink]:
@@ -112,6 +114,14 @@ class Session:
         state = after_sent(ENDPOINT, self._state, EndpointStep.ANSWER_SENT)
         self._answer(fields)
         self._state = state
+        failed, self._failed = self._failed, {}
+        for link, error in failed.items():
+            if not link.is_gone:
+                self._fail(link, error)
+
+    def discard(self) -> None:
+        """The peer broke it before that can be told: read past all until it is ended."""
+        self._is_discarding = True
 
     def end(self, error: Error | None = None) -> None:
         """End it, its links with it; or answer the peer's end.
@@ -150,7 +160,8 @@ class Session:
             ProtocolViolation: What it breaks ends the session or the connection; what ends a link
                 was done.
         """
-        if self._state is EndpointState.END_SENT and not isinstance(performative, End):
+        is_ending = self._is_discarding or self._state is EndpointState.END_SENT
+        if is_ending and not isinstance(performative, End):
             return  # sent before the peer saw our end (2.5.5, DISCARDING)
         if isinstance(performative, Attach):
             self._check(performative)
@@ -209,11 +220,15 @@ class Session:
             self._fail(link, Error(AmqpError.INVALID_FIELD, wrong))
 
     def _flow(self, flow: Flow, _payload: bytes) -> None:
+        self._port.incoming.told(flow.next_outgoing_id)
         self._port.outgoing.told(flow.next_incoming_id, flow.incoming_window)
         if flow.handle is not None:
             link = self._link(flow.handle)
-            if not link.is_gone:
+            if not (link.is_gone or link in self._failed):
                 link.received_flow(flow)
+        elif _says_of_link(flow):
+            text = "a flow without a handle that tells of a link"
+            raise ProtocolViolation(AmqpError.INVALID_FIELD, text, Scope.SESSION)
         elif flow.echo and self._port.is_answered:
             self._port.flow()
         self._port.pump()
@@ -221,6 +236,8 @@ class Session:
     def _transfer(self, transfer: Transfer, payload: bytes) -> None:
         self._port.incoming.take()
         link = self._link(transfer.handle)
+        if link in self._failed:
+            return
         if link.is_gone:
             if link.is_errant():
                 text = "transfers on a link that was detached"
@@ -280,8 +297,9 @@ class Session:
         return link
 
     def _fail(self, link: ReceiverLink | SenderLink, error: Error) -> None:
-        if not self._port.is_answered:  # before our begin the link's end cannot be told
-            raise ProtocolViolation(error.condition, error.description or "", Scope.SESSION)
+        if not self._port.is_answered:
+            self._failed[link] = error  # told after our begin; until then the link is read past
+            return
         link.fail(error)
         self._tell(LinkFailed(link, error))
 
@@ -291,6 +309,12 @@ _BEGIN = -1
 
 _ANSWER_BYTES = 128
 """What an attach without termini takes beside its name, at most."""
+
+
+def _says_of_link(flow: Flow) -> bool:
+    """Whether a flow has a field that must not be set without a handle (2.7.4)."""
+    told = (flow.delivery_count, flow.link_credit, flow.available, flow.properties)
+    return flow.drain or any(each is not None for each in told)
 
 
 def _wrong_with(attach: Attach) -> str | None:

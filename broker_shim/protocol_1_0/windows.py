@@ -38,6 +38,20 @@ class IncomingWindow:
         self.left -= 1
         self.next_id = (self.next_id + 1) % WRAP
 
+    def told(self, next_id: int) -> None:
+        """The peer told of which transfer frame it sends next.
+
+        Raises:
+            ProtocolViolation: window-violation: of one that came already, or the frames that it
+                has passed over since are more than there was room for (2.5.6).
+        """
+        passed_over = distance(self.next_id, next_id)
+        if not 0 <= passed_over <= self.left:
+            text = f"next-outgoing-id {next_id}, where {self.next_id} is next"
+            raise ProtocolViolation(SessionError.WINDOW_VIOLATION, text, Scope.SESSION)
+        self.left -= passed_over
+        self.next_id = next_id
+
     def reopen(self) -> None:
         """All of it is free again, as the peer was told."""
         self.left = self.size

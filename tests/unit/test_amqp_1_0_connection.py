@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker_shim.amqp_1_0.composites import (
@@ -14,6 +16,7 @@ from broker_shim.amqp_1_0.composites import (
     Disposition,
     End,
     Error,
+    Flow,
     Open,
     SaslInit,
     Source,
@@ -196,7 +199,7 @@ def test_a_connection_works_the_same_byte_by_byte(client: Client) -> None:
         ([Open("c"), BEGIN, End(), End()], "amqp:illegal-state"),
         ([Open("c"), BEGIN, End(), attach()], "amqp:illegal-state"),
         ([Open("c"), Begin(5, 0, 1, 1)], "amqp:invalid-field"),
-        ([Open("c", max_frame_size=511)], "amqp:invalid-field"),
+        ([Open("c", max_frame_size=511)], "amqp:connection:framing-error"),
         ([Open("c"), Accepted()], "amqp:not-allowed"),
         ([Open("c"), SaslInit("PLAIN")], "amqp:not-allowed"),
         ([Open("c"), BEGIN, attach(16)], "amqp:connection:framing-error"),
@@ -262,21 +265,48 @@ def test_nothing_is_written_before_what_it_follows(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "frames",
-    [[attach(0, source=None, target=None)], [attach(0), Transfer(0, 0, b"t")], [Detach(3)]],
-    ids=["no terminus", "out of turn", "unattached"],
+    ("frames", "ended"),
+    [
+        ([attach(0, source=None, target=None)], [Attach, Detach]),
+        ([attach(0), Transfer(0, 0, b"t"), Transfer(0, 1, b"u"), flow(0)], [Attach, Detach]),
+        ([Detach(3), Detach(3)], [End]),
+    ],
+    ids=["no terminus", "no credit", "unattached"],
 )
 @pytest.mark.parametrize("is_open", [True, False])
-def test_what_breaks_before_our_answer_ends_what_can_be_told_of(
-    client: Client, frames: list[Composite], *, is_open: bool
+def test_what_breaks_before_our_answer_ends_itself_and_no_more(
+    client: Client, frames: list[Composite], ended: list[type], *, is_open: bool
 ) -> None:
     client.write(AMQP_HEADER.encoded() + encoded_frame(Open("c")))
     if is_open:
         client.peer.open()
     client.send(BEGIN, *frames)
-    ended = [Open, Begin, End] if is_open else [Open, Close]
-    assert [type(each) for each in client.performatives()] == ended
-    assert client.peer.is_over is not is_open
+    if not is_open:
+        client.peer.open()
+    session = client.take_last(events.SessionBegun).session
+    if not session.is_gone:
+        session.begin()
+    told = client.performatives()
+    assert [type(each) for each in told] == [Open, Begin, *ended]
+    assert told[-1].error is not None
+    client.events += client.peer.events()
+    kind = events.SessionFailed if ended == [End] else events.LinkFailed
+    assert isinstance(client.events[-1], kind)
+    assert not client.peer.is_over
+
+
+def test_what_broke_before_our_answer_and_ended_by_itself_is_answered_once(client: Client) -> None:
+    client.write(AMQP_HEADER.encoded() + encoded_frame(Open("c")))
+    client.send(BEGIN, attach(0), Transfer(0, 0, b"t"), Detach(0))
+    client.send(BEGIN, Detach(3), End(), channel=1)
+    client.peer.open()
+    begun = [each.session for each in client.events if isinstance(each, events.SessionBegun)]
+    begun[0].begin()
+    (detached,) = [each for each in client.events if isinstance(each, events.LinkDetached)]
+    detached.link.detach()
+    begun[1].end()
+    told = [type(each) for each in client.performatives()]
+    assert told == [Open, Begin, Attach, Detach, Begin, End]
 
 
 def test_a_clock_is_not_asked_for_again_and_again_once_we_closed(client: Client) -> None:
@@ -285,6 +315,59 @@ def test_a_clock_is_not_asked_for_again_and_again_once_we_closed(client: Client)
     assert client.peer.tick(now_s=5.0) == 6.0
     client.peer.tick(now_s=60.0)
     assert client.peer.is_over
+
+
+def test_open_goes_on_channel_0(client: Client) -> None:
+    client.write(AMQP_HEADER.encoded())
+    client.send(Open("c"), channel=1)
+    ends_with(client, "amqp:connection:framing-error")
+
+
+@pytest.mark.parametrize("frame", [End(), flow(), attach()])
+def test_no_frame_may_come_on_a_channel_beyond_the_limit(client: Client, frame: Composite) -> None:
+    client.opened()
+    client.send(frame, channel=8)
+    ends_with(client, "amqp:connection:framing-error")
+
+
+@pytest.mark.parametrize(
+    ("next_id", "condition"),
+    [
+        (0, "window-violation"),
+        (1, ""),
+        (3, ""),
+        (2**31, "window-violation"),
+        (2050, "window-violation"),
+    ],
+)
+def test_a_flow_tells_of_the_next_transfer_and_not_of_one_that_came(
+    client: Client, next_id: int, condition: str
+) -> None:
+    """What it passes over, the session may know lost; it takes room as if it had come (2.5.6)."""
+    client.opened()
+    session = client.begun()
+    client.sending()
+    client.transfer(Transfer(0, 0, b"t", settled=True), b"x")
+    client.events.clear()
+    client.write(encoded_frame(Flow(0, 2048, next_id, 2048, handle=0, delivery_count=1)))
+    if not condition:
+        client.take(events.FlowReceived)
+        client.write(encoded_frame(Flow(0, 2048, next_id, 2048, echo=True)))
+        assert client.performatives()[-1].next_incoming_id == next_id
+        return
+    failed = client.take(events.SessionFailed)
+    assert failed.session is session
+    assert failed.error.condition == f"amqp:session:{condition}"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"credit": 1}, {"delivery_count": 1}, {"available": 1}, {"drain": True}]
+)
+def test_a_flow_without_a_handle_tells_of_no_link(client: Client, fields: dict[str, Any]) -> None:
+    client.opened()
+    client.begun()
+    client.send(flow(**fields))
+    assert client.take(events.SessionFailed).error.condition == "amqp:invalid-field"
 
 
 @pytest.mark.parametrize("channel", [8, 9, 65_535])

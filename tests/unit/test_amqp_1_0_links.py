@@ -294,6 +294,7 @@ def test_a_state_told_with_a_transfer_is_kept(client: Client) -> None:
         ([Transfer(0, 0, b"t"), Transfer(0, 1, b"t")], "amqp:invalid-field", {}),
         ([first(0, more=True), Transfer(0, 1)], "amqp:invalid-field", {}),
         ([first(0, more=True), Transfer(0, 0, b"u")], "amqp:invalid-field", {}),
+        ([first(0, more=True), Transfer(0, message_format=1)], "amqp:invalid-field", {}),
         ([first(0, rcv_settle_mode=1)], "amqp:invalid-field", {}),
         ([first(0, settled=True)], "amqp:invalid-field", {"snd_settle_mode": 0}),
         ([first(0)], "amqp:invalid-field", {"snd_settle_mode": 1}),
@@ -345,10 +346,23 @@ def test_the_format_of_a_message_is_told(client: Client) -> None:
     assert client.performatives()[-1].message_format == 9
 
 
-def test_transfers_before_our_attach_are_out_of_turn(client: Client) -> None:
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_transfer_before_our_attach_has_no_credit(client: Client, *, settled: bool) -> None:
+    """A link begins without any (2.6.7), and nothing says that settled deliveries need none."""
     client.send(attach(0))
-    client.transfer(first(0), b"x")
-    failed(client, "amqp:illegal-state")
+    client.transfer(first(0, settled=settled), b"x")
+    failed(client, "amqp:link:transfer-limit-exceeded")
+
+
+def test_the_format_may_be_said_again_and_the_mode_of_what_comes_settled_is_ignored(
+    client: Client,
+) -> None:
+    client.sending()
+    told = first(0, more=True, settled=True, rcv_settle_mode=1)
+    client.transfer(told, b"x")
+    client.transfer(Transfer(0, message_format=0), b"y")
+    assert client.take(events.TransferPiece).delivery.message_format == 0
+    assert client.take(events.TransferPiece).is_last
 
 
 def test_transfers_of_a_receiver_are_not_allowed(client: Client) -> None:

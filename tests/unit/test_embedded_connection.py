@@ -31,15 +31,21 @@ WINDOW = 2_048
 
 
 class Raw:
-    """A client that writes frames, and reads what comes back."""
+    """A client that writes frames, and reads what comes back.
 
-    def __init__(self, bench: Bench, **fields: Any) -> None:
+    Attributes:
+        greeted: The answers to its open and begin, and to what it wrote behind them.
+    """
+
+    def __init__(self, bench: Bench, *more: Any, **fields: Any) -> None:
         self.bench = bench
         self._decoder = FrameDecoder(1 << 30)
         bench.ours.receive(AMQP_HEADER.encoded())
         begin = Begin(next_outgoing_id=0, incoming_window=WINDOW, outgoing_window=WINDOW)
-        self.send(Open("raw", **fields), begin)
-        assert self._bytes().startswith(AMQP_HEADER.encoded())
+        self.send(Open("raw", **fields), begin, *more)
+        encoded = self._bytes()
+        assert encoded.startswith(AMQP_HEADER.encoded())
+        self.greeted = self._frames(encoded[8:])
 
     def send(self, *performatives: Any) -> None:
         """In one piece, as one read of a socket would bring them."""
@@ -48,7 +54,10 @@ class Raw:
 
     def read(self) -> list[Any]:
         """The performatives that came since."""
-        self._decoder.feed(self._bytes())
+        return self._frames(self._bytes())
+
+    def _frames(self, encoded: bytes) -> list[Any]:
+        self._decoder.feed(encoded)
         found = []
         while (frame := self._decoder.next_frame()) is not None:
             found.append(read_performative(frame.encoded, frame.start, frame.end)[0])

@@ -368,7 +368,7 @@ def test_receiving_in_a_transaction_is_refused(client: Client) -> None:
     client.publish(1, 10)
     receiver = client.receiver()
     txn_id = client.declare()
-    flow = Flow(0, 100, 0, 100, 2, 0, 1, properties={Symbol("txn-id"): txn_id})
+    flow = Flow(0, 100, 2, 100, 2, 0, 1, properties={Symbol("txn-id"): txn_id})
     client.ours.receive(encoded_frame(flow, 0))
     client.exchange()
     assert receiver.remote_condition.name == "amqp:not-implemented"
