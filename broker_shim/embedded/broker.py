@@ -16,6 +16,7 @@ from broker_shim.embedded.address import ExchangeNode, Node, QueueNode
 from broker_shim.embedded.administering import Administering
 from broker_shim.embedded.bulk import BulkOperations
 from broker_shim.embedded.compiling import Compiling
+from broker_shim.embedded.containers import Containers
 from broker_shim.embedded.destinations import Destinations
 from broker_shim.embedded.destroying import Destroying
 from broker_shim.embedded.headers import HEADERS
@@ -84,6 +85,8 @@ class Broker:
         self.router = self.destinations.router
         self._to_dispatch: set[str] = set()
         self._before_dispatch: list[Callable[[], None]] = []
+        self._creating: dict[str, list[OnComplete]] = {}
+        self.containers = Containers()
         self.is_stopping = False
         self.unfinished = Unfinished()
         self.settlement = Settlement(self)
@@ -168,16 +171,29 @@ class Broker:
         return all(name in self.queues and self.queues[name].is_kept for name in queues)
 
     def ensure_queue(self, name: str, on_done: OnComplete) -> None:
-        """Have a queue of this name, created on demand if the settings say so."""
+        """Have a queue of this name, created on demand if the settings say so.
+
+        Who asks for one that is being created is told in turn: messages that wait for their queue
+        keep their order.
+        """
         if name in self.queues:
             on_done(None)
+            return
+        if name in self._creating:
+            self._creating[name].append(on_done)
             return
         try:
             queue = self.destinations.on_demand(name)
         except InvalidRequest as refusal:
             on_done(refusal)
             return
-        self.create_queue(queue, on_done)
+        self._creating[name] = [on_done]
+
+        def created(error: StoreError | None) -> None:
+            for done in self._creating.pop(name):
+                done(error)
+
+        self.create_queue(queue, created)
 
     def create_queue(self, queue: Queue, on_done: OnComplete) -> None:
         """Create a queue; it is used when that has completed."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Error
+from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.errors import (
     Closed,
     CorruptData,
@@ -41,10 +43,17 @@ everything. What cannot be *read* is one message's trouble, not the log's."""
 
 
 class Refusal(NamedTuple):
-    """What a client is told: a condition of the protocol and one line for people."""
+    """What a client is told.
+
+    Attributes:
+        condition: Of the protocol.
+        description: One line for people.
+        info: What the client's library is told beside.
+    """
 
     condition: str
     description: str
+    info: Mapping[str, Any] | None = None
 
 
 _CONDITIONS: tuple[tuple[type[StoreError], str], ...] = (
@@ -72,8 +81,9 @@ def queue_deleted(queue: str) -> Refusal:
 def error_of(refusal: Refusal) -> Error:
     """The same as the protocol carries it: cut so that it fits the least frame a peer may take."""
     description = refusal.description.encode()[:_MOST_DESCRIPTION_BYTES]
-    return Error(refusal.condition, description.decode(errors="ignore"))
+    info = {Symbol(name): value for name, value in (refusal.info or {}).items()} or None
+    return Error(refusal.condition, description.decode(errors="ignore"), info)
 
 
-_MOST_DESCRIPTION_BYTES = 384
-"""A frame has at least 512; around a description are some 80."""
+_MOST_DESCRIPTION_BYTES = 320
+"""A frame has at least 512; around a description are some 80, and an `info` has some 60."""

@@ -16,6 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 from broker_shim.embedded.access import LOOPBACK, Access
 from broker_shim.embedded.attach import attach
 from broker_shim.embedded.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
+from broker_shim.embedded.containers import (
+    DETECTION,
+    NOT_ESTABLISHED,
+    SOLE,
+    TAKEN_OVER,
+    asked,
+)
 from broker_shim.embedded.endpoints import LinkEndpoint, ReceivingEndpoint
 from broker_shim.embedded.login import Login
 from broker_shim.embedded.owners import owned
@@ -33,8 +40,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _numbers = count(1)
 
-_OFFERED = ("SHARED-SUBS",)
-"""What Qpid JMS asks for before it makes shared subscriptions."""
+_OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE)
+"""A target without an address takes messages for every `to`; Qpid JMS asks for all of them."""
 
 
 def now_us() -> int:
@@ -210,6 +217,7 @@ class Connection:
         """All links are gone, as far as the broker goes; the peer may still be told."""
         self._served.lost()
         self._waiting_for_room.clear()
+        self.broker.containers.leave(self)
         self.login.gone(self._machine.given_up)
 
     def close(self, refusal: Refusal | None = None) -> None:
@@ -224,15 +232,23 @@ class Connection:
         """End it because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
-    def _opened(self, _event: events.Opened) -> None:
+    def _opened(self, event: events.Opened) -> None:
         if self._machine.is_closed:
             return
         refusal = self.login.opens(self.broker.settings.max_connections_per_user)
         if refusal is not None:
             self.close(refusal)
             return
+        policy = asked(event.open)
+        entered = self.broker.containers.enter(self, policy)
+        properties = NOT_ESTABLISHED if entered.refusal else None if policy is None else DETECTION
+        for other in entered.to_close:
+            other.close(TAKEN_OVER)
+            other.lost()
         with suppress(InvalidCommand):  # closed by the peer since: `_closed` answers both
-            self._machine.open(offered_capabilities=_OFFERED)
+            self._machine.open(offered_capabilities=_OFFERED, properties=properties)
+            if entered.refusal is not None:
+                self.close(entered.refusal)
 
     def _session_begun(self, event: events.SessionBegun) -> None:
         if not event.session.is_gone:

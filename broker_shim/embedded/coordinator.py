@@ -24,7 +24,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.amqp_1_0.definitions import AmqpError, ReceiverSettleMode, TxnCapability
 from broker_shim.embedded.attaching import grant
 from broker_shim.embedded.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
-from broker_shim.embedded.outcomes import ACCEPTED
+from broker_shim.embedded.outcomes import ACCEPTED, may_reject
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import DecodeError
@@ -148,16 +148,10 @@ class CoordinatorLink:
     def _reject(self, delivery: Delivery, refusal: TransactionRefused) -> None:
         """Tell why not; one that takes no such outcome is told by the end of the link (4.3)."""
         told = refusal_of(refusal)
-        if self._takes_rejected():
+        if may_reject(self._link):
             self._answer(delivery, Rejected(error_of(told)))
         else:
             self._detach(told)
-
-    def _takes_rejected(self) -> bool:
-        """Most clients say nothing of outcomes, and take all."""
-        remote = self._link.remote.source
-        outcomes = None if remote is None else remote.outcomes
-        return not outcomes or Rejected.DESCRIPTOR in outcomes
 
     def _answer(self, delivery: Delivery, state: Any) -> None:
         if not self.is_gone:

@@ -14,9 +14,20 @@ from broker_shim.amqp_1_0.composites import (
 
 if TYPE_CHECKING:
     from broker_shim.embedded.local_transaction import LocalTransaction
+    from broker_shim.protocol_1_0.receiver import ReceiverLink
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = Accepted(), Rejected(), Released(), Modified()
 """One object each: dispositions of the same object are the quickest to put together."""
+
+
+def may_reject(link: ReceiverLink) -> bool:
+    """Whether a sender's source allows for rejected (3.5.3).
+
+    Most clients say nothing of outcomes, and take all.
+    """
+    remote = link.remote.source
+    outcomes = None if remote is None else remote.outcomes
+    return not outcomes or Rejected.DESCRIPTOR in outcomes
 
 
 def rejection(outcome: Rejected) -> dict[str, str]:

@@ -1,6 +1,8 @@
 """Described lists (performatives, termini, outcomes, sections) ↔ bytes, by the generated table.
 
 00 53 code · list of the fields in order; fields at the end that say nothing are left out
+
+A default that is not at the end is said, too: not every peer assumes it.
 """
 
 from __future__ import annotations
@@ -96,17 +98,16 @@ def encoded_composite(value: Composite) -> bytes:
 
 def _written(value: Composite) -> bytes:
     items: list[bytes] = []
+    said = 0
     for get, writer, default, is_mandatory in _LAYOUTS[type(value)].fields:
         field = get(value)
         if field is None and is_mandatory:
             message = f"{value.NAME} without a mandatory field"
             raise TypeError(message)
-        items.append(
-            NULL if field is None or (field == default and not is_mandatory) else writer(field)
-        )
-    while items and items[-1] is NULL:
-        items.pop()
-    return described(value.CODE, listed(items))
+        items.append(NULL if field is None else writer(field))
+        if field is not None and (field != default or is_mandatory):
+            said = len(items)
+    return described(value.CODE, listed(items[:said]))
 
 
 def _reader(cls: type[Composite]) -> Reader:

@@ -193,7 +193,7 @@ class Link:
             initial_delivery_count=None if self.is_receiver else 0,
             **fields,
         )
-        if unsettled:
+        if unsettled or self.remote.unsettled is not None:  # null says that nothing is resumed
             attach.unsettled = fitting(attach, unsettled, self.port.max_frame_bytes)
             attach.incomplete_unsettled = len(attach.unsettled) < len(unsettled)
             self.is_incomplete |= attach.incomplete_unsettled

@@ -268,5 +268,7 @@ def test_an_anonymous_sender_is_routed_by_to(broker: BrokerProcess) -> None:
         sender = connection.create_sender(None)
         sender.send(Message(id=1, address="q"))
         with pytest.raises(SendException):
-            sender.send(Message(id=2, address="nowhere"))
+            sender.send(Message(id=2, address="amq.nowhere"))
+        sender.send(Message(id=3, address="made.by.a.message"))
     assert [m.id for m in take(broker.url, "q", 1)] == [1]
+    assert [m.id for m in take(broker.url, "made.by.a.message", 1)] == [3]

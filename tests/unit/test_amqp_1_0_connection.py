@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -561,6 +562,18 @@ def test_a_silent_peer_is_closed_and_a_beating_one_is_not(client: Client) -> Non
     client.peer.tick(now_s=119.0)
     client.events += client.peer.events()
     ends_with(client, "amqp:resource-limit-exceeded")
+
+
+def test_what_is_announced_leaves_a_peer_time_before_it_is_cut() -> None:
+    """Half of it (2.4.5), so that a beat that is late a little ends nobody."""
+    settings = replace(SETTINGS, idle_timeout_s=7.0)
+    client = Client(server(settings)).opened()
+    announced_ms = client.performatives()[0].idle_time_out
+    assert announced_ms == 3_500
+    client.peer.tick(now_s=6.9)
+    assert not client.peer.is_over
+    client.peer.tick(now_s=7.0)
+    assert client.peer.is_over
 
 
 def test_we_beat_when_nothing_else_was_written(client: Client) -> None:

@@ -265,6 +265,15 @@ def test_a_delivery_may_be_aborted_at_once(client: Client) -> None:
     assert client.events == []
 
 
+def test_settled_is_said_where_it_is_false(client: Client) -> None:
+    """Not every peer assumes the default of a field that was left out."""
+    client.sending(rcv_settle_mode=1)
+    client.transfer(first(0), b"x")
+    client.take(events.TransferPiece).delivery.dispose(Accepted(), settled=False)
+    (encoded,) = client.peer.data_to_send(now_s=0.0)
+    assert bytes(encoded).endswith(b"\x41\x43\x40\x42\0\x53\x24\x45")  # role, first, last, settled
+
+
 def test_second_settle_mode_waits_for_the_sender(client: Client) -> None:
     link = client.sending(rcv_settle_mode=1)
     assert link.rcv_settle_mode is ReceiverSettleMode.SECOND

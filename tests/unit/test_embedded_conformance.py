@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,16 +11,21 @@ import pytest
 from broker_shim.amqp_1_0.composites import (
     Accepted,
     Attach,
+    Close,
     DeleteOnClose,
     DeleteOnNoLinks,
     Detach,
     Disposition,
+    Open,
+    Rejected,
     Released,
     Source,
     Target,
     Transfer,
 )
-from broker_shim.amqp_1_0.primitives import Symbol
+from broker_shim.amqp_1_0.primitives import Symbol, UInt
+from broker_shim.embedded.backlog import Cursor
+from broker_shim.embedded.connection import Connection
 from broker_shim.protocol_1_0.frames import transfer_frame
 from broker_shim.protocol_1_0.values import Array
 from broker_shim.store.memory import MemoryMessageStore
@@ -152,4 +158,133 @@ def test_a_transfer_behind_its_attach_ends_the_link_and_no_more(bench: Bench) ->
     assert detach.error.condition == "amqp:link:transfer-limit-exceeded"
     answer = deliver(client, Transfer(1, 1, b"u", 0, settled=False))
     assert [each.state for each in answer if isinstance(each, Disposition)] == [Accepted()]
+    assert waiting(bench) == 1
+
+
+def test_a_refusal_is_told_by_the_end_of_a_link_whose_source_does_not_allow_for_it(
+    bench: Bench, client: Raw
+) -> None:
+    outcomes = ("amqp:accepted:list", "amqp:released:list")
+    attached(client, is_receiver=False, source=Source("mine", outcomes=outcomes))
+    told = deliver(client, Transfer(0, 0, b"t", 0, settled=False), b"")
+    assert [type(each) for each in told] == [Detach]
+    assert told[0].error.condition == "amqp:decode-error"
+    assert waiting(bench) == 0
+
+
+@pytest.mark.parametrize("asked", [None, {}, {b"mine": None}])
+def test_an_unsettled_map_is_answered_by_one(client: Raw, asked: Any) -> None:
+    """A map says that the link is resumed, null that it is attached anew (2.7.3)."""
+    (told, *_) = attached(client, is_receiver=True, unsettled=asked)
+    assert told.unsettled == (None if asked is None else {})
+
+
+# ------------------------------------------------------------------------------------------ relay
+
+
+def to(address: str) -> bytes:
+    """A message for an address."""
+    name = address.encode()
+    items = b"\x40\x40\xb1" + len(name).to_bytes(4, "big") + name
+    size = (len(items) + 4).to_bytes(4, "big")
+    return b"\0\x53\x73\xd0" + size + (3).to_bytes(4, "big") + items + MESSAGE
+
+
+def outcomes_of(told: list[Any]) -> list[Any]:
+    return [each.state for each in told if isinstance(each, Disposition)]
+
+
+def test_a_relay_is_offered_and_makes_queues_as_an_attach_would(bench: Bench, client: Raw) -> None:
+    assert "ANONYMOUS-RELAY" in client.greeted[0].offered_capabilities
+    attached(client, is_receiver=False, target=Target())
+    payload = to("made")
+    frames = [Transfer(0, n, b"t%d" % n, 0, settled=False) for n in range(3)]
+    encoded = b"".join(transfer_frame(0, each, len(payload)) + payload for each in frames)
+    bench.ours.receive(encoded)
+    bench.run()
+    (answer,) = (each for each in client.read() if isinstance(each, Disposition))
+    assert (answer.first, answer.last, answer.state) == (0, 2, Accepted())
+    assert len(bench.broker.queues["made"].browse(Cursor(), 99)) == 3
+
+
+@pytest.mark.parametrize(
+    ("address", "condition"),
+    [("amq.nowhere", "not-found"), ("amq.topic", "not-found"), ("." * 9_000, "invalid-field")],
+)
+@pytest.mark.parametrize("settled", [True, False])
+def test_what_a_relay_cannot_route_is_told_with_its_tag(
+    client: Raw, address: str, condition: str, *, settled: bool
+) -> None:
+    attached(client, is_receiver=False, target=Target())
+    told = deliver(client, Transfer(0, 0, b"tag", 0, settled=settled), to(address))
+    if settled:
+        (detach,) = (each for each in told if isinstance(each, Detach))
+        error = detach.error
+    else:
+        (state,) = outcomes_of(told)
+        assert isinstance(state, Rejected)
+        error = state.error
+    assert error.condition == f"amqp:{condition}"
+    assert error.info == {"delivery-tag": b"tag"}
+
+
+# ---------------------------------------------------------------------- the only one of a container
+
+
+SOLE = "sole-connection-for-container"
+POLICY = Symbol("sole-connection-enforcement-policy")
+
+
+def another(bench: Bench, **fields: Any) -> Raw:
+    ours = Connection(bench.broker, lambda: None)
+    second: Any = SimpleNamespace(ours=ours, run=bench.run)
+    return Raw(second, **fields)
+
+
+def refusal(client: Raw) -> Any:
+    """Why a connection was refused as it opened; None if it was not."""
+    opened, *more = client.greeted
+    assert isinstance(opened, Open)
+    failed = (opened.properties or {}).get("amqp:connection-establishment-failed")
+    closes = [each for each in more if isinstance(each, Close)]
+    assert bool(closes) is (failed is True)
+    return closes[0].error if closes else None
+
+
+@pytest.mark.parametrize("asks", [(True, False), (False, True), (True, True)])
+def test_the_only_connection_of_a_container_stays_that(
+    bench: Bench, asks: tuple[bool, bool]
+) -> None:
+    first, second = ((SOLE,) if each else () for each in asks)
+    one = Raw(bench, desired_capabilities=first)
+    assert SOLE in one.greeted[0].offered_capabilities
+    told = one.greeted[0].properties or {}
+    assert told == ({"sole-connection-detection-policy": 0} if first else {})
+    error = refusal(another(bench, desired_capabilities=second))
+    assert error.condition == "amqp:invalid-field"
+    assert error.info == {"invalid-field": "container-id"}
+    one.receiver(1)
+    assert [type(each) for each in one.read()] == [Attach]
+    one.send(Close())
+    assert refusal(another(bench, desired_capabilities=second)) is None
+
+
+def test_without_a_wish_a_container_has_any_number_of_connections(bench: Bench) -> None:
+    Raw(bench)
+    assert refusal(another(bench)) is None
+
+
+def test_a_connection_may_ask_that_the_others_of_its_container_end(bench: Bench) -> None:
+    """What they held is there for it at once, not when they have hung up."""
+    one = Raw(bench)
+    one.receiver(1)
+    bench.publish(1, 10)
+    bench.run()
+    assert waiting(bench) == 0
+    two = another(bench, desired_capabilities=(SOLE,), properties={POLICY: UInt(1)})
+    assert refusal(two) is None
+    closed = one.read()[-1]
+    assert isinstance(closed, Close)
+    assert closed.error.condition == "amqp:resource-locked"
+    bench.run()
     assert waiting(bench) == 1

@@ -116,7 +116,7 @@ def test_what_was_not_stored_is_not_known_as_stored(kept: House) -> None:
     with kept.store_that_does_not_answer():
         client.deliver(b"1", "a")
         client.vanish()
-    assert attach_sender(Client(kept), {b"1": None}).unsettled is None
+    assert attach_sender(Client(kept), {b"1": None}).unsettled == {}
     assert kept.store.recover().unsettled == {}
 
 
@@ -167,7 +167,7 @@ def test_what_is_known_of_a_delivery_is_not_told_of_another_of_its_tag(
         client.begin_delivery(b"T", aborted=ends == "by an abort")
     client.vanish()
     back = Client(kept.restarted() if is_killed else kept)
-    assert attach_sender(back, {b"T": None}, rcv_settle_mode=mode).unsettled is None
+    assert attach_sender(back, {b"T": None}, rcv_settle_mode=mode).unsettled == {}
 
 
 def holding(kept: House, count: int) -> list[bytes]:
