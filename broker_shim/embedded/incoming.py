@@ -7,32 +7,29 @@ from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.completion import OnComplete
-from broker_shim.embedded.address import AnonymousNode, MalformedNode, Node, QueueNode, described
-from broker_shim.embedded.allowing import may, refusal_of_act
+from broker_shim.embedded.address import Node
+from broker_shim.embedded.allowing import may
 from broker_shim.embedded.amqp_types import DecodeError, TooLarge
 from broker_shim.embedded.answering import Answering
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
-    INVALID_FIELD,
-    NOT_FOUND,
     PRECONDITION_FAILED,
     RESOURCE_LIMIT_EXCEEDED,
-    UNAUTHORIZED_ACCESS,
     Refusal,
     error_of,
     refusal_of,
 )
 from broker_shim.embedded.credit import CreditWindow
+from broker_shim.embedded.link_route import Route
 from broker_shim.embedded.local_transaction import LocalTransaction
 from broker_shim.embedded.outcomes import ACCEPTED, may_reject, within
 from broker_shim.embedded.receiving import Enqueue, Publish, Receiving
 from broker_shim.embedded.settings import DurableMessages
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.security.permissions import Act
-from broker_shim.store.interface import MessageHeader
 from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
@@ -40,9 +37,6 @@ if TYPE_CHECKING:
 
 
 NOT_KEPT = "this broker keeps messages in memory only, so it takes none that is durable"
-
-_OF_ROUTING = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, INVALID_FIELD})
-"""What an attach to a message's `to` would be refused by."""
 
 
 class IncomingLink:
@@ -63,7 +57,7 @@ class IncomingLink:
         self._connection = connection
         self._broker = connection.broker
         self._link = link
-        self._node = node
+        self._route = Route(connection, node)
         self._answering = answering
         may_write = partial(may, connection, Act.WRITE)
         self._begin = partial(Receiving, self._broker, node, connection.now_us, may_write)
@@ -74,7 +68,6 @@ class IncomingLink:
         self._is_refused = False
         self._holds_back = False
         self._held_bytes = 0
-        self._is_refusal_told = False
         self._is_credit_due = False
         self.is_gone = False
 
@@ -201,7 +194,7 @@ class IncomingLink:
         if header.durable and self._takes_no_durable:
             self._refuse_durable(delivery, transaction)
             return
-        routed = self._routed(header, enqueue)
+        routed = self._route.of(header, enqueue)
         if isinstance(routed, Refusal):
             self._refuse(delivery, routed, transaction)
             return
@@ -210,55 +203,6 @@ class IncomingLink:
             self._store(delivery, queues, enqueue)
         else:
             self._publish_within(transaction, delivery, receiving.held_bytes, queues, enqueue)
-
-    def _routed(
-        self, header: MessageHeader, enqueue: Enqueue
-    ) -> tuple[set[str], Enqueue] | Refusal:
-        """The queues that a message goes to, and what puts it there; or why it cannot go."""
-        node = self._broker.destinations.said_by(self._node, header)
-        if node is not self._node:  # what the link itself names was looked at when it was attached
-            told = self._is_refusal_told
-            denial = refusal_of_act(self._connection, Act.WRITE, node, header.to, is_told=told)
-            if denial is not None:
-                self._is_refusal_told = True
-                return denial
-        queues = self._broker.queues_for(self._node, header)
-        if queues:
-            return queues, enqueue
-        if isinstance(self._node, AnonymousNode) and isinstance(node, QueueNode):
-            return self._created_for(node, header, enqueue)
-        self._broker.metrics.unroutable += 1
-        condition = INVALID_FIELD if isinstance(node, MalformedNode) else NOT_FOUND
-        return Refusal(condition, f"no queue for this message: {described(node)}")
-
-    def _created_for(
-        self, node: QueueNode, header: MessageHeader, enqueue: Enqueue
-    ) -> tuple[set[str], Enqueue] | Refusal:
-        """The queue that an attach to the message's `to` would create; or what it is refused by.
-
-        Such an attach and such a message fare alike (Anonymous Terminus 2.2.2).
-        """
-        told = self._is_refusal_told
-        denial = refusal_of_act(self._connection, Act.CREATE, node, header.to, is_told=told)
-        if denial is not None:
-            self._is_refusal_told = True
-            return denial
-        try:
-            self._broker.destinations.on_demand(node.queue)
-        except InvalidRequest as reason:
-            self._broker.metrics.unroutable += 1
-            return Refusal(NOT_FOUND, str(reason))
-
-        def create_and_enqueue(queues: set[str], on_done: OnComplete, publish: Publish) -> None:
-            def created(error: StoreError | None) -> None:
-                if error is None:
-                    enqueue(queues, on_done, publish)
-                else:
-                    on_done(error)
-
-            self._broker.ensure_queue(node.queue, created)
-
-        return {node.queue}, create_and_enqueue
 
     def _refuse_durable(self, delivery: Delivery, transaction: LocalTransaction | None) -> None:
         """AMQP 1.0 section 3.2.1: rejected, or the link ends where that cannot be told."""
@@ -352,7 +296,7 @@ class IncomingLink:
         self._broker.metrics.refused += 1
         if self.is_gone:
             return
-        is_relay = isinstance(self._node, AnonymousNode) and refusal.condition in _OF_ROUTING
+        is_relay = self._route.is_of_relay(refusal)
         if is_relay:
             refusal = refusal._replace(info={"delivery-tag": delivery.tag})
         if (is_relay and delivery.is_settled) or not may_reject(self._link):
