@@ -13,7 +13,7 @@ from broker_shim.embedded.address import (
     Node,
     QueueNode,
 )
-from broker_shim.embedded.conditions import UNAUTHORIZED_ACCESS, Refusal
+from broker_shim.embedded.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.embedded.owners import shared
 from broker_shim.embedded.subscriptions import PREFIX as SUBSCRIPTION
 from broker_shim.security.permissions import Act, Place
@@ -53,6 +53,26 @@ def refusal_of_link(
     if refusal is None and (is_durable or _is_missing(connection, node)):
         refusal = refusal_of_act(connection, Act.CREATE, node, said)
     return refusal
+
+
+def refusal_of_consumer(connection: Connection, node: Node) -> Refusal | None:
+    """Why the peer may not consume there, though it is allowed to; None if it may.
+
+    A queue that the broker made for a connection, for answers, is consumed by that connection alone
+    (JMS 2.0 section 6.2.2), or by its user's where the settings say so. Administrators, where there
+    are permissions, look at everything.
+    """
+    queue = connection.broker.queues.get(node.queue) if isinstance(node, QueueNode) else None
+    if queue is None or queue.maker in {None, connection.number}:
+        return None
+    guard, place = connection.access.guard, place_of(node)
+    is_admin = guard.has_permissions and guard.allows(
+        connection.login.principal, Act.ADMIN, place or Place("")
+    )
+    if is_admin or connection.broker.settings.temporary_queues == "user":
+        return None
+    text = f"queue {shown(queue.name)} is consumed by the connection that had it made alone"
+    return Refusal(RESOURCE_LOCKED, text)
 
 
 def _is_anothers(connection: Connection, act: Act, node: Node) -> bool:

@@ -122,7 +122,7 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
         steps.append(partial(broker.ensure_queue, node.queue))
     steps.append(partial(broker.links.grant, endpoint, terms))
     if own is not None:
-        steps.append(dynamic_queue(broker, endpoint.terminus, terms))
+        steps.append(dynamic_queue(connection, endpoint.terminus, terms))
     steps.append(partial(forget_settled, broker.links, endpoint, link))
     go_through(connection, link, steps, partial(_ready, connection, link, endpoint, node))
 

@@ -17,7 +17,7 @@ from broker_shim.embedded.address import (
     Node,
     QueueNode,
 )
-from broker_shim.embedded.allowing import refusal_of_link
+from broker_shim.embedded.allowing import refusal_of_consumer, refusal_of_link
 from broker_shim.embedded.attaching import (
     Step,
     go_through,
@@ -122,6 +122,8 @@ def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
     refusal = refusal_of_link(connection, Act.READ, node, remote.address, is_durable=stays)
     if isinstance(node, AnonymousNode):
         refusal = Refusal(INVALID_FIELD, "a source needs an address")
+    if refusal is None and not remote.dynamic:
+        refusal = refusal_of_consumer(connection, node)
     if refusal is not None:
         refuse(connection, link, refusal)
         return None
@@ -177,7 +179,7 @@ def _attach_to_queue(
         steps.append(partial(broker.ensure_queue, queue))
     steps.append(partial(broker.links.grant, endpoint, terms))
     if own is not None:
-        steps.append(dynamic_queue(broker, endpoint.terminus, terms))
+        steps.append(dynamic_queue(connection, endpoint.terminus, terms))
     wanted = Wanted(endpoint, terms, queue, filters, is_browser=is_browser)
     _go_through(connection, link, steps, wanted)
 

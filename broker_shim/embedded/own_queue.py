@@ -24,6 +24,7 @@ from sparkstore.queue_names import parts_of
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
+    from broker_shim.embedded.connection import Connection
 
 
 def name_on(node: AddressNode | ExchangeNode, queue: str) -> str:
@@ -47,8 +48,9 @@ def end_queue_of_before(broker: Broker, terminus: Terminus, own: str | None) -> 
     return [] if before in {None, own} else [partial(broker.links.end_own, terminus)]
 
 
-def dynamic_queue(broker: Broker, terminus: Terminus, terms: LinkTerms) -> Step:
-    """Has the queue of a dynamic node."""
+def dynamic_queue(connection: Connection, terminus: Terminus, terms: LinkTerms) -> Step:
+    """Has the queue of a dynamic node: from now on it is this connection's."""
+    broker = connection.broker
 
     def step(on_done: OnComplete) -> None:
         queue = queue_of_terms(broker, terms)
@@ -57,6 +59,7 @@ def dynamic_queue(broker: Broker, terminus: Terminus, terms: LinkTerms) -> Step:
         def owned(error: StoreError | None) -> None:
             if error is None:
                 own(broker, terminus)
+                broker.queues[queue.name].maker = connection.number
             made(error)
 
         broker.create_queue(queue, owned)

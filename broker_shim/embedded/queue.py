@@ -59,6 +59,7 @@ class QueueDispatch:
         redelivered: Failed deliveries of its messages, since the start.
         dead_lettered: Messages that went from it to its dead letters, since the start.
         owner: Whose client had the broker make and name it (`owners.shared`); None: nobody's.
+        maker: The number of the connection that did; None: nobody, or before a restart.
         only: What is not so is not routed here (a subscription with a selector).
     """
 
@@ -84,6 +85,7 @@ class QueueDispatch:
         self.last_values = None if key is None else LastValues(key)
         self.only: Selector | None = None
         self.owner: str | None = None
+        self.maker: int | None = None
         self.redelivered = self.dead_lettered = 0
 
     def __len__(self) -> int:

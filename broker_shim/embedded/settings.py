@@ -74,6 +74,8 @@ class BrokerSettings:
         exchanges: Beside amq.direct, amq.fanout and amq.topic.
         bindings: Of these queues to these exchanges.
         addresses: Settings of addresses; the first that matches an address holds.
+        temporary_queues: Who consumes from a queue that the broker made for a client: the
+            "connection" that had it made, or any connection of its "user".
         credit: Messages one sending link may have under way, at least 1.
         max_message_bytes: A link that sends a larger one is detached. Set from the store's limit.
         durable_messages: What becomes of durable messages. Set from the command line.
@@ -108,6 +110,7 @@ class BrokerSettings:
     exchanges: tuple[Exchange, ...] = ()
     bindings: tuple[BindingKey, ...] = ()
     addresses: tuple[AddressSettings, ...] = ()
+    temporary_queues: str = "connection"
     credit: int = 1000
     max_message_bytes: int = 128 * _MIB
     durable_messages: DurableMessages = DurableMessages.KEPT
@@ -134,6 +137,9 @@ class BrokerSettings:
     stop_timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
+        if self.temporary_queues not in {"connection", "user"}:
+            message = f"[broker] temporary_queues is {self.temporary_queues!r}: connection or user"
+            raise InvalidRequest(message)
         for name, least, most in (
             ("credit", 1, 1_000_000),
             ("max_header_bytes", 1_024, 1 << 30),

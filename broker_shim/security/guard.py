@@ -107,6 +107,11 @@ class Guard:
         return self._names != ("ANONYMOUS",)
 
     @property
+    def has_permissions(self) -> bool:
+        """False if everything is allowed to everybody."""
+        return bool(self._permissions)
+
+    @property
     def users(self) -> Users:
         """Users as the file has them now."""
         return {} if self._file is None else self._file.users

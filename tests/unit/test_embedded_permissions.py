@@ -35,6 +35,7 @@ RULES = (
     {"who": ["*"], "address": "temporary", "allow": ["read", "write", "create"]},
 )
 """As in the README, but for root."""
+LOCKED = "amqp:resource-locked"
 NOT_FOUND, UNAUTHORIZED = "amqp:not-found", "amqp:unauthorized-access"
 LIMIT = "amqp:resource-limit-exceeded"
 User = Callable[..., Client]
@@ -126,8 +127,30 @@ def test_answers_are_read_by_whom_they_are_for_and_written_by_anybody(
     assert refusal(user("anonymous"), source=Source(name)) == UNAUTHORIZED
     assert refusal(user("bob"), target=Target(name), is_receiver=False) is None
     assert refusal(ann, source=Source(name)) is None
-    assert refusal(user("ann"), source=Source(name)) is None
+    assert refusal(user("ann"), source=Source(name)) == LOCKED
+    assert refusal(user("ann"), source=Source(name, distribution_mode="copy")) == LOCKED
     assert refusal(user("root"), source=Source(name)) is None
+
+
+@pytest.mark.parametrize("whose", ["connection", "user"])
+def test_where_all_are_anonymous_too_a_reply_queue_is_its_connections_unless_said_else(
+    tmp_path: Path, whose: str
+) -> None:
+    house = House(Place("memory", tmp_path), BrokerSettings(temporary_queues=whose))
+    first, other = Client(house, "first"), Client(house, "other")
+    name = reply_queue(first, 1)
+    assert refusal(other, source=Source(name)) == (LOCKED if whose == "connection" else None)
+    assert refusal(first, source=Source(name)) is None
+
+
+def test_a_reply_queue_is_the_connections_that_took_its_link_over(house: House, user: User) -> None:
+    before = user("ann")
+    name = reply_queue(before, 1, expiry_policy="never")
+    before.vanish()
+    after, third = user("ann"), user("ann")
+    assert reply_queue(after, 1, expiry_policy="never") == name
+    assert refusal(after, source=Source(name)) is None
+    assert refusal(third, source=Source(name)) == LOCKED
 
 
 def test_a_reply_queue_is_its_users_after_a_restart(tmp_path: Path, user: User) -> None:
