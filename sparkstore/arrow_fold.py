@@ -6,7 +6,8 @@ Entries are folded by columns, never one by one. Per queue and message:
   `destroyed` of its queue. An earlier `enqueued` of the same message on the same queue always has
   one of the two after it, so each `enqueued` is judged alone;
 * it is acquired by the holder of the last `acquired` after that `enqueued`, unless a `released`
-  came after; the delivery count is that of the last `released` after it.
+  came after; the delivery count is that of the last `released` after it; its annotations are the
+  last that one of these, or that `enqueued` itself, brought.
 
 Wiring, links, refusals and meta records are few: they go through `fold.apply` itself, on a state
 without entries; unsettled deliveries are `arrow_links`.
@@ -35,7 +36,7 @@ from sparkstore.rows import to_records
 from sparkstore.schema import STATE
 
 _ENTRY_COLUMNS = ["queue", "message_id", "position", "at", "priority", "expires_at"]
-_HELD_COLUMNS = ["message_bytes", "acquired_by", "delivery_count"]
+_HELD_COLUMNS = ["message_bytes", "acquired_by", "delivery_count", "detail"]
 _ENTRIES = pa.schema([STATE.field(name) for name in (*_ENTRY_COLUMNS, *_HELD_COLUMNS)])
 _MANY = {*ENTRY_KINDS, Kind.CONTENT, Kind.STAGING_ABORTED, Kind.UNSETTLED, Kind.SETTLED}
 _FEW = [kind for kind in Kind if kind not in _MANY]
@@ -183,7 +184,7 @@ def _of_kind(rows: pa.Table, *kinds: Kind) -> pa.Table:
 
 
 def _enqueued(rows: pa.Table) -> pa.Table:
-    needed = [*_ENTRY_COLUMNS, "kind", "header_bytes", "body_bytes"]
+    needed = [*_ENTRY_COLUMNS, "kind", "header_bytes", "body_bytes", "detail"]
     enqueued = _of_kind(rows.select(needed), Kind.ENQUEUED)
     count = enqueued.num_rows
     length = pc.add(
@@ -191,7 +192,7 @@ def _enqueued(rows: pa.Table) -> pa.Table:
     )
     columns = [enqueued[name] for name in _ENTRY_COLUMNS]
     nobody, never = pa.nulls(count, pa.string()), pa.repeat(pa.scalar(0, pa.int32()), count)
-    return pa.table([*columns, length, nobody, never], _ENTRIES)
+    return pa.table([*columns, length, nobody, never, enqueued["detail"]], _ENTRIES)
 
 
 def _still_there(entries: pa.Table, rows: pa.Table, destroyed: dict[str, int]) -> pa.Table:
@@ -228,23 +229,27 @@ def _holders(entries: pa.Table, rows: pa.Table) -> pa.Table:
             "entry": of_entry,
             "holder": moved["holder"],
             "delivery_count": moved["delivery_count"],
+            "detail": moved["detail"],
         }
     ).filter(pc.fill_null(pc.greater(moved["position"], since), fill_value=False))
     last = moves.group_by("entry", use_threads=False).aggregate(
         [
             ("holder", "last", pc.ScalarAggregateOptions(skip_nulls=False)),
             ("delivery_count", "last"),
+            ("detail", "last"),
         ]
     )
     row = pc.index_in(pa.array(range(entries.num_rows), pa.int32()), last["entry"].combine_chunks())
     holder = pc.if_else(pc.is_valid(row), pc.take(last["holder_last"], row), entries["acquired_by"])
-    count = pc.coalesce(pc.take(last["delivery_count_last"], row), entries["delivery_count"])
-    entries = entries.set_column(
-        entries.schema.get_field_index("acquired_by"), STATE.field("acquired_by"), holder
-    )
-    return entries.set_column(
-        entries.schema.get_field_index("delivery_count"), STATE.field("delivery_count"), count
-    )
+    entries = _with(entries, "acquired_by", holder)
+    for name in ("delivery_count", "detail"):
+        told = pc.take(last[f"{name}_last"], row)
+        entries = _with(entries, name, pc.coalesce(told, entries[name]))
+    return entries
+
+
+def _with(entries: pa.Table, name: str, column: Any) -> pa.Table:
+    return entries.set_column(entries.schema.get_field_index(name), STATE.field(name), column)
 
 
 def _keys(entries: pa.Table, events: pa.Table) -> tuple[Any, Any]:
@@ -300,10 +305,10 @@ def _fill(state: State, entries: pa.Table) -> None:
 
 def _pack(state: State, queue: Queue, entries: pa.Table) -> None:
     message_ids = as_list(entries["message_id"])
-    positions, ats, priorities, expires_at, sizes, holders, counts = (
+    positions, ats, priorities, expires_at, sizes, holders, counts, details = (
         as_list(entries[name]) for name in Entry.__dataclass_fields__
     )
-    columns = (positions, ats, priorities, expires_at, sizes, holders, counts)
+    columns = (positions, ats, priorities, expires_at, sizes, holders, counts, details)
     queue.entries.extend(message_ids, columns)
     for message_id in message_ids:
         state.messages.add(message_id)

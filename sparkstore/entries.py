@@ -101,16 +101,20 @@ class Entries(Mapping[int, Entry]):
             entry.acquired_by = holder
         else:
             chunk, index = self._place(message_id)
-            chunk.set_held(index, holder, chunk.held.get(index, NOBODY)[1])
+            chunk.set_held(index, (holder, *chunk.held.get(index, NOBODY)[1:]))
 
-    def give_back(self, message_id: int, delivery_count: int) -> None:
-        """It is available again; KeyError if it is not there."""
+    def give_back(self, message_id: int, delivery_count: int, detail: str | None = None) -> None:
+        """It is available again, with a new detail if not None; KeyError if it is not there."""
         entry = self._young.get(message_id)
         if entry is not None:
             entry.acquired_by, entry.delivery_count = None, delivery_count
+            if detail is not None:
+                entry.detail = detail
         else:
             chunk, index = self._place(message_id)
-            chunk.set_held(index, None, delivery_count)
+            before = chunk.held.get(index, NOBODY)[2]
+            kept = before if detail is None else detail
+            chunk.set_held(index, (None, delivery_count, kept))
 
     def __getitem__(self, message_id: int) -> Entry:
         """The entry as it is now."""
@@ -160,12 +164,12 @@ class Entries(Mapping[int, Entry]):
         yield from self._young.items()
 
     def marked(self) -> Iterator[tuple[int, Entry]]:
-        """Those that are acquired, or came back before: few of them, nearly always."""
+        """Those that are acquired, came back before, or are annotated: few, nearly always."""
         for chunk in [*self._chunks]:
             for index in sorted(chunk.held):
                 yield chunk.ids[index], chunk.entry(index)
         for message_id, entry in self._young.items():
-            if entry.acquired_by is not None or entry.delivery_count:
+            if (entry.acquired_by, entry.delivery_count, entry.detail) != NOBODY:
                 yield message_id, entry
 
     def __repr__(self) -> str:
@@ -218,6 +222,7 @@ class Entries(Mapping[int, Entry]):
                 [entry.message_bytes for entry in there],
                 [entry.acquired_by for entry in there],
                 [entry.delivery_count for entry in there],
+                [entry.detail for entry in there],
             ),
         )
 
@@ -261,7 +266,7 @@ class Entries(Mapping[int, Entry]):
 
 
 def _part(columns: Columns, part: slice) -> Columns:
-    positions, ats, priorities, expires_at, sizes, holders, counts = columns
+    positions, ats, priorities, expires_at, sizes, holders, counts, details = columns
     return (
         positions[part],
         ats[part],
@@ -270,6 +275,7 @@ def _part(columns: Columns, part: slice) -> Columns:
         sizes[part],
         holders[part],
         counts[part],
+        details[part],
     )
 
 

@@ -24,6 +24,8 @@ class Entry:
         message_bytes: Header and body.
         acquired_by: Who holds it; None while it is available.
         delivery_count: Failed deliveries so far.
+        detail: What it adds to its message's annotations (`annotations`, JSON); None also says that
+            it was never given back.
     """
 
     position: int
@@ -33,6 +35,7 @@ class Entry:
     message_bytes: int
     acquired_by: str | None = None
     delivery_count: int = 0
+    detail: str | None = None
 
 
 Columns = tuple[
@@ -43,12 +46,16 @@ Columns = tuple[
     Sequence[int],
     Sequence[str | None],
     Sequence[int],
+    Sequence[str | None],
 ]
 """One for each attribute of `Entry`, in its order."""
 
 
-NOBODY: tuple[str | None, int] = (None, 0)
-"""Holder and delivery count of nearly every entry."""
+Held = tuple[str | None, int, str | None]
+"""Holder, delivery count and detail."""
+
+NOBODY: Held = (None, 0, None)
+"""Of nearly every entry."""
 
 
 class Chunk:
@@ -57,7 +64,7 @@ class Chunk:
     Attributes:
         number: Of all chunks of its queue, they rise.
         is_there: 1 for each entry, 0 once it was removed.
-        held: Holder and delivery count by index, of those that have either.
+        held: What is not `NOBODY`, by index.
     """
 
     __slots__ = ("_columns", "_gone", "held", "ids", "is_there", "keys", "number")
@@ -65,7 +72,7 @@ class Chunk:
     def __init__(
         self, number: int, keys: Sequence[int], message_ids: Sequence[int], columns: Columns
     ) -> None:
-        positions, ats, priorities, expires_at, sizes, holders, counts = columns
+        positions, ats, priorities, expires_at, sizes, *held = columns
         self.number = number
         self.keys: Keys = pack_keys(keys)
         self.ids: Column = self.keys if keys is message_ids else pack(message_ids)
@@ -77,10 +84,11 @@ class Chunk:
             pack(sizes),
         )
         self.is_there = bytearray(repeat(1, len(message_ids)))
-        self.held = {
-            index: (holder, count)
-            for index, (holder, count) in enumerate(zip(holders, counts, strict=True))
-            if count or holder is not None
+        same: dict[Held, Held] = {}  # messages that died in one turn are annotated alike
+        self.held: dict[int, Held] = {
+            index: same.setdefault(each, each)
+            for index, each in enumerate(zip(*held, strict=True))
+            if each != NOBODY
         }
         self._gone = 0
 
@@ -92,7 +100,6 @@ class Chunk:
     def entry(self, index: int) -> Entry:
         """An entry as it is now."""
         positions, ats, priorities, ends, sizes = self._columns
-        holder, count = self.held.get(index, NOBODY)
         expires_at = None if (end := ends[index]) == _NEVER else end
         return Entry(
             positions[index],
@@ -100,20 +107,19 @@ class Chunk:
             priorities[index],
             expires_at,
             sizes[index],
-            holder,
-            count,
+            *self.held.get(index, NOBODY),
         )
 
     def message_bytes(self, index: int) -> int:
         """Header and body of an entry."""
         return self._columns[4][index]
 
-    def set_held(self, index: int, holder: str | None, count: int) -> None:
-        """Who holds it, and how often it came back."""
-        if holder is None and not count:
+    def set_held(self, index: int, held: Held) -> None:
+        """Who holds it, how often it came back, and what it adds to its message."""
+        if held == NOBODY:
             self.held.pop(index, None)
         else:
-            self.held[index] = (holder, count)
+            self.held[index] = held
 
     def remove(self, index: int) -> None:
         """It is gone."""
@@ -130,7 +136,18 @@ class Chunk:
         held = [self.held.get(index, NOBODY) for index in left]
         positions, ats, priorities, ends, sizes = columns
         expires_at = [None if at == _NEVER else at for at in ends]
-        holders, counts = [holder for holder, _ in held], [count for _, count in held]
         return Chunk(
-            self.number, keys, ids, (positions, ats, priorities, expires_at, sizes, holders, counts)
+            self.number,
+            keys,
+            ids,
+            (
+                positions,
+                ats,
+                priorities,
+                expires_at,
+                sizes,
+                [holder for holder, _, _ in held],
+                [count for _, count, _ in held],
+                [detail for _, _, detail in held],
+            ),
         )

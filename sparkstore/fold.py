@@ -210,7 +210,14 @@ def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> No
     message_bytes = header.header_bytes + header.body_bytes
     state.queues[record.queue].entries.add(
         message_id,
-        Entry(position, record.at, header.priority, header.expires_at, message_bytes),
+        Entry(
+            position,
+            record.at,
+            header.priority,
+            header.expires_at,
+            message_bytes,
+            detail=record.detail,
+        ),
     )
 
 
@@ -227,7 +234,7 @@ def _acquired(state: State, _position: int, record: Record, _epoch: int) -> None
 
 def _released(state: State, _position: int, record: Record, _epoch: int) -> None:
     entries, message_id = _entries(state, record)
-    entries.give_back(message_id, record.delivery_count or 0)
+    entries.give_back(message_id, record.delivery_count or 0, record.detail)
 
 
 def _attached(state: State, position: int, record: Record, _epoch: int) -> None:

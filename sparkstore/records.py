@@ -126,7 +126,8 @@ class Record(NamedTuple):
         binding_key: Pattern, in `bound` and `unbound`; key, in `configured` and `unconfigured`;
             delivery tag, in `unsettled` and `settled`.
         detail: JSON: definition of a queue, exchange or binding; a configured object; outcome of
-            a settlement; why a request was refused.
+            a settlement; why a request was refused; in `enqueued` and `released`, what the entry
+            adds to its message's annotations from now on (`annotations`), None: nothing new.
         member: Which broker instance asked (DESIGN 9). In the last record of a request, with
             `request`: so the highest number a member has in the journal is the last one decided.
         request: Its request number; of one member, they only rise.
@@ -264,10 +265,11 @@ def message_enqueued(
     body: bytes | None,
     transaction: int | None = None,
     asked: tuple[str | None, int | None] = (None, None),
+    detail: str | None = None,
 ) -> Record:
     """A message was put on a queue; first queue: whole header, and body unless staged."""
-    fields = (at, queue, message_id, None, None, transaction, message, body, None, None, None, None)
-    return Record(Kind.ENQUEUED, *fields, *asked)
+    fields = (at, queue, message_id, None, None, transaction, message, body, None, None, None)
+    return Record(Kind.ENQUEUED, *fields, detail, *asked)
 
 
 def message_dequeued(
@@ -295,6 +297,8 @@ def message_released(
     message_id: int,
     delivery_count: int,
     transaction: int | None = None,
+    detail: str | None = None,
 ) -> Record:
-    """A message was given back; `delivery_count` is the count from now on."""
-    return Record(Kind.RELEASED, at, queue, message_id, None, delivery_count, transaction)
+    """A message was given back; `delivery_count` is the count from now on, `detail` if not None."""
+    fields = (at, queue, message_id, None, delivery_count, transaction)
+    return Record(Kind.RELEASED, *fields, detail=detail)

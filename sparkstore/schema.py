@@ -5,7 +5,8 @@ partitioned by `part` and `block`:
 
     part     key                                values
     entry    queue, message_id                  position, at, acquired_by, delivery_count,
-                                                priority, expires_at, message_bytes
+                                                priority, expires_at, message_bytes, detail
+                                                (`annotations`)
     wiring   queue | exchange | exchange,       position, detail
              queue, binding_key |
              exchange (category),

@@ -28,6 +28,7 @@ ENTRY_VALUES = (
     "priority",
     "expires_at",
     "message_bytes",
+    "detail",
 )
 WIRING_KEY = ("queue", "exchange", "binding_key")
 WIRING_VALUES = ("detail",)

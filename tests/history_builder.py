@@ -220,8 +220,9 @@ class HistoryBuilder:
         for message_id in _pick(sorted(self.state.messages), a):
             for queue in self._queue(b):
                 if message_id not in self.state.queues[queue].entries:
-                    known = self._headers[message_id].known()
-                    self.add(message_enqueued(self.at(b), queue, message_id, known, None))
+                    known, told = self._headers[message_id].known(), _annotations(a + b)
+                    record = message_enqueued(self.at(b), queue, message_id, known, None)
+                    self.add(record._replace(detail=told))
 
     def acquire(self, a: int, b: int) -> None:
         """An available message is reserved."""
@@ -233,7 +234,8 @@ class HistoryBuilder:
         """An acquired message is given back."""
         for queue, message_id in self._entry(a, acquired=True):
             count = self.state.queues[queue].entries[message_id].delivery_count + b % 2
-            self.add(message_released(self.at(), queue, message_id, count))
+            told = _annotations(a + b // 2)
+            self.add(message_released(self.at(), queue, message_id, count, detail=told))
 
     def dequeue(self, a: int, b: int) -> None:
         """A message leaves a queue, acquired or not."""
@@ -248,7 +250,8 @@ class HistoryBuilder:
             known, number = self._headers[message_id].known(), self._transaction
             outcome = '{"outcome": "requeued"}'
             self.add(message_dequeued(self.at(), queue, message_id, None, outcome, number))
-            self.add(message_enqueued(self.at(b), queue, message_id, known, None, number))
+            record = message_enqueued(self.at(b), queue, message_id, known, None, number)
+            self.add(record._replace(detail=_annotations(a + b)))
 
     def _enqueue_new(self, queues: list[str], a: int, b: int, *, staged: bool) -> None:
         message_id, header, body = self._new_message(a, b)
@@ -302,6 +305,13 @@ class HistoryBuilder:
 
 def _pick(choices: list[T], number: int) -> list[T]:
     return [choices[number % len(choices)]] if choices else []
+
+
+def _annotations(number: int) -> str | None:
+    """What an entry adds to its message: often nothing new."""
+    return [None, "{}", f'{{"x-opt-n":["string","{number}"]}}', None, '{"ü":["uint","1"]}'][
+        number % 5
+    ]
 
 
 def _header(a: int, b: int) -> MessageHeader:

@@ -193,6 +193,11 @@ def object_of(detail: str) -> dict[str, Any]:
     return content
 
 
+def annotations_of(detail: str | None) -> dict[str, Any] | None:
+    """What an entry adds to its message; the ledger asks whether that is annotations."""
+    return None if detail is None else object_of(detail)
+
+
 def record_of(fields: Fields) -> Record:
     """A checked record of any kind but `enqueued`."""
     return Record._make((Kind(fields[0]), *fields[1:]))

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service.arrivals import (
     Fields,
+    annotations_of,
     binding_of,
     check_record,
     definition_of,
@@ -30,6 +32,7 @@ from sparkstore.link_records import LINK_KINDS
 from sparkstore.records import Kind, Record
 
 _WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
+_DETAIL = Record._fields.index("detail")
 _CONFIGURATION = {Kind.CONFIGURED, Kind.UNCONFIGURED}
 
 
@@ -59,7 +62,8 @@ class Decisions:
         """A single enqueue: the hottest call. Its record names who `asked`: member, request."""
         message = self._message(fields, {})
         try:
-            return self._ledger.enqueue(message, fields[2], asked=asked)
+            told = annotations_of(fields[_DETAIL])
+            return self._ledger.enqueue(message, fields[2], asked=asked, annotations=told)
         except StoreError:
             self._ledger.dismiss(message.message_id)
             raise
@@ -134,7 +138,8 @@ class Decisions:
             if fields[0] == Kind.ENQUEUED:
                 message = self._message(fields, opened.messages)
                 opened.messages.setdefault(message.message_id, message)
-                transactions.enqueue(self._ledger, opened.transaction, message, fields[2])
+                told = annotations_of(fields[_DETAIL])
+                transactions.enqueue(self._ledger, opened.transaction, message, fields[2], told)
                 return
             record = record_of(fields)
             if record.kind not in _LATER:
@@ -242,7 +247,9 @@ class Decisions:
     def released(self, record: Record) -> list[Step]:
         """See `MessageStore.release`."""
         target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
-        return [self._ledger.release(*target, self._holder(record), delivery_failed=failed)]
+        holder, told = self._holder(record), annotations_of(record.detail)
+        step = self._ledger.release(*target, holder, delivery_failed=failed, annotations=told)
+        return [step]
 
     def dequeue_later(self, transaction: Transaction, record: Record) -> None:
         """A dequeue in a transaction."""
@@ -258,8 +265,9 @@ class Decisions:
     def release_later(self, transaction: Transaction, record: Record) -> None:
         """A release in a transaction."""
         target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
-        holder = self._holder(record)
-        transactions.release(self._ledger, transaction, *target, holder, delivery_failed=failed)
+        holder, told = self._holder(record), annotations_of(record.detail)
+        release = partial(transactions.release, delivery_failed=failed, annotations=told)
+        release(self._ledger, transaction, *target, holder)
 
     def staging_aborted(self, record: Record) -> list[Step]:
         """Forget what was staged of a message with its header: it will not be enqueued."""

@@ -24,6 +24,7 @@ from broker_shim.service.requests import Requests
 from broker_shim.store.batch import Batch
 from broker_shim.store.transaction import Step
 from sparkstore import records
+from sparkstore.annotations import given_back
 from sparkstore.queue_names import shown
 
 _log = logging.getLogger(__name__)
@@ -181,7 +182,13 @@ def _releases(batch: Batch, member: str) -> list[Step]:
     prefix, ledger = member + "/", batch.ledger
     return [
         Step(
-            records.message_released(ledger.now_us(), queue, message_id, entry.delivery_count + 1),
+            records.message_released(
+                ledger.now_us(),
+                queue,
+                message_id,
+                entry.delivery_count + 1,
+                detail=given_back(entry.detail, None),
+            ),
             entry.position > 0,
         )
         for queue, there in ledger.state.queues.items()

@@ -39,6 +39,9 @@
               altered (20) is within version 2: a service that does not know it refuses that record
               alone, and no client is told of it: RECOVER has the definitions as they are now
 
+    detail    of enqueued and released: what the entry adds to its message's annotations from now on
+              (JSON, `sparkstore.annotations`); nil: nothing, or what it was
+
     link      the JSON array [container id, name, "sender" or "receiver"] without spaces, as text;
               in `holder` of the records about links, which no other field but these tells:
                 attached   detail: JSON object (see link_ledger)  by DO alone

@@ -14,7 +14,8 @@
       "deliveries"  rows: [link, tag, detail or nil]: of the links, unsettled
                     and then, in the order of each queue
       "queue"       name, then int64 each: ids, positions, ats, priorities, expires_at (-1: never),
-                    message_bytes; then acquired and counts as above
+                    message_bytes; then acquired and counts as above, and annotations
+                    [[message_id, detail], …]
 
 A holder of the member that asks is told without the member's name before it.
 """
@@ -45,7 +46,7 @@ def entries(store: DeltaMessageStore, member: str) -> Iterator[Section]:
         state = ledger.state
         found = [*_definitions(state), *_links(state)]
         found += [
-            ("queue", name, *_columns(part), *_held(part, member))
+            ("queue", name, *_columns(part), *_held(part, member), _annotated(part))
             for name, queue in state.queues.items()
             for part in _parts(queue.entries.items())
         ]
@@ -141,6 +142,10 @@ def _held(part: Sequence[tuple[int, Entry]], member: str) -> Section:
     ]
     counts = [(message_id, e.delivery_count) for message_id, e in part if e.delivery_count]
     return acquired, counts
+
+
+def _annotated(part: Sequence[tuple[int, Entry]]) -> list[tuple[int, str]]:
+    return [(message_id, entry.detail) for message_id, entry in part if entry.detail is not None]
 
 
 def _header_columns(found: Headers) -> Section:

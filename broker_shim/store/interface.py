@@ -19,11 +19,13 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.store.link_calls import LinkCalls
 from broker_shim.store.prefetch import OnLoaded
 from broker_shim.store.values import Exchange, Message, Queue, Recovered
+from sparkstore.annotations import Annotations
 from sparkstore.fold import Entry
 from sparkstore.link_records import LinkKey
 from sparkstore.records import BindingKey, MessageHeader
 
 __all__ = [
+    "Annotations",
     "BindingKey",
     "ContentWriter",
     "Entry",
@@ -150,12 +152,21 @@ class MessageStore(LinkCalls, Protocol):
         queue: str,
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
+        *,
+        annotations: Annotations | None = None,
     ) -> None:
         """Put a message on a queue: durably if message and queue are.
 
+        Args:
+            message: Which.
+            queue: Where.
+            on_complete: Called when it is durable.
+            transaction: At commit.
+            annotations: What the entry adds to those of its message.
+
         Completes with:
             InvalidRequest: Unknown queue; the message is on it already, or left its last queue
-                (make a new message); larger than `max_message_bytes`.
+                (make a new message); it, or its annotations, are too large.
             Unavailable: No room; nothing was done.
         """
 
@@ -207,6 +218,7 @@ class MessageStore(LinkCalls, Protocol):
         transaction: TransactionContext | None = None,
         *,
         delivery_failed: bool = False,
+        annotations: Annotations | None = None,
     ) -> None:
         """Give an acquired message back, to its old place in the queue.
 
@@ -217,9 +229,12 @@ class MessageStore(LinkCalls, Protocol):
             on_complete: Called when it is durable.
             transaction: At commit.
             delivery_failed: Counts in `delivery_count`.
+            annotations: All that the entry adds to those of its message from now on; None: as
+                before.
 
         Completes with:
-            InvalidRequest: Unknown queue; the message is not on it, or is not acquired.
+            InvalidRequest: Unknown queue; the message is not on it, or is not acquired; its
+                annotations are too large.
             NotAcquired: Another holder, or another transaction, has it.
         """
 

@@ -21,6 +21,7 @@ from broker_shim.store.interface import Message
 from broker_shim.store.link_ledger import LinkLedger
 from broker_shim.store.transaction import Step, Transaction
 from sparkstore import fold, records
+from sparkstore.annotations import Annotations, as_detail, given_back
 from sparkstore.queue_arguments import Terms, terms_of
 from sparkstore.records import Kind, MessageHeader
 
@@ -133,6 +134,7 @@ class Ledger(LinkLedger):
         brought: Set[int] = frozenset(),
         taken: Set[tuple[str, int]] = frozenset(),
         asked: tuple[str | None, int | None] = (None, None),
+        annotations: Annotations | None = None,
     ) -> Step:
         """The first record that is kept brings the content; the queue limits the time to live.
 
@@ -143,6 +145,7 @@ class Ledger(LinkLedger):
             brought: Messages whose content comes with an earlier step of the same call.
             taken: Entries that an earlier step of the same call dequeues.
             asked: Which member asked, and the number of its request.
+            annotations: What the entry adds to those of its message.
         """
         message_id, header, now_us = message.message_id, message.header, self.now_us()
         if message_id in self.queue(queue).entries and (queue, message_id) not in taken:
@@ -163,8 +166,9 @@ class Ledger(LinkLedger):
             header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
         header = header.known() if is_logged else header
         body = message.body if is_kept and not is_logged and not message.is_staged else None
+        detail = None if annotations is None else as_detail(annotations)
         record = records.message_enqueued(
-            now_us, queue, message_id, header, body, transaction, asked
+            now_us, queue, message_id, header, body, transaction, asked, detail
         )
         return Step(record, is_kept, message)
 
@@ -187,12 +191,21 @@ class Ledger(LinkLedger):
         record = records.message_acquired(self.now_us(), queue, message_id, holder)
         return Step(record, entry.position > 0)
 
-    def release(self, message_id: int, queue: str, holder: str, *, delivery_failed: bool) -> Step:
+    def release(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        *,
+        delivery_failed: bool,
+        annotations: Annotations | None = None,
+    ) -> Step:
         """Give an acquired entry back."""
         entry = self._unclaimed(queue, message_id)
         check_holder(queue, message_id, entry.acquired_by, holder)
         count = entry.delivery_count + delivery_failed
-        record = records.message_released(self.now_us(), queue, message_id, count)
+        detail = given_back(entry.detail, annotations)
+        record = records.message_released(self.now_us(), queue, message_id, count, detail=detail)
         return Step(record, entry.position > 0)
 
     def apply(self, steps: Sequence[Step], position: int) -> None:

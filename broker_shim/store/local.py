@@ -21,6 +21,7 @@ from broker_shim.errors import Closed, StoreError
 from broker_shim.store import transactions
 from broker_shim.store.content_writer import LocalContentWriter
 from broker_shim.store.interface import (
+    Annotations,
     BindingKey,
     ContentWriter,
     Exchange,
@@ -121,16 +122,18 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         queue: str,
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
+        *,
+        annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.enqueue`."""
         if transaction is not None:
-            self._later(on_complete, self._enqueue_later, transaction, message, queue)
+            self._later(on_complete, self._enqueue_later, transaction, message, queue, annotations)
             return
         with self._lock:  # the hottest call: `_decide` written out
             self._check_open()
             try:
                 check_size(message.header.body_bytes, self._max_message_bytes)
-                step = self._ledger.enqueue(message, queue)
+                step = self._ledger.enqueue(message, queue, annotations=annotations)
                 kept = (step.record,) if step.is_kept else ()
                 self._ledger.apply_enqueued(step, self._sink.append(kept, on_complete))
             except StoreError as refusal:
@@ -176,13 +179,18 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         transaction: TransactionContext | None = None,
         *,
         delivery_failed: bool = False,
+        annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.release`."""
         if transaction is None:
-            decide = partial(self._ledger.release, delivery_failed=delivery_failed)
+            decide = partial(
+                self._ledger.release, delivery_failed=delivery_failed, annotations=annotations
+            )
             self._decide(on_complete, decide, message_id, queue, holder)
         else:
-            later = partial(transactions.release, delivery_failed=delivery_failed)
+            later = partial(
+                transactions.release, delivery_failed=delivery_failed, annotations=annotations
+            )
             self._later(on_complete, later, transaction, message_id, queue, holder)
 
     def begin(self) -> TransactionContext:
@@ -253,10 +261,15 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         self._decide(on_complete, nothing_yet)
 
     def _enqueue_later(
-        self, ledger: Ledger, transaction: Transaction, message: Message, queue: str
+        self,
+        ledger: Ledger,
+        transaction: Transaction,
+        message: Message,
+        queue: str,
+        annotations: Annotations | None,
     ) -> None:
         check_size(message.header.body_bytes, self._max_message_bytes)
-        transactions.enqueue(ledger, transaction, message, queue)
+        transactions.enqueue(ledger, transaction, message, queue, annotations)
 
     def _committed(self, transaction: TransactionContext) -> list[Step]:
         return transactions.commit(self._ledger, transactions.own(self._ledger, transaction))

@@ -21,6 +21,7 @@ from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.store import wiring as definitions
 from broker_shim.store.interface import (
+    Annotations,
     BindingKey,
     ContentWriter,
     Exchange,
@@ -41,6 +42,7 @@ from broker_shim.store.remote_reads import Answer
 from broker_shim.store.remote_records import binding_record, definition_record
 from broker_shim.store.remote_recovery import recovered_of
 from broker_shim.store.remote_transaction import RemoteTransaction
+from sparkstore.annotations import as_detail
 from sparkstore.records import Kind, Record
 
 RETRY_S = 60.0
@@ -149,10 +151,13 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         queue: str,
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
+        *,
+        annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.enqueue`."""
         try:
-            record = self._messages.enqueued(message, queue)
+            detail = None if annotations is None else as_detail(annotations)
+            record = self._messages.enqueued(message, queue)._replace(detail=detail)
         except Closed:
             raise
         except StoreError as refusal:
@@ -203,10 +208,16 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         transaction: TransactionContext | None = None,
         *,
         delivery_failed: bool = False,
+        annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.release`."""
-        record = Record(Kind.RELEASED, 0, queue, message_id, holder, int(delivery_failed))
-        self._calls.do(record, on_complete, transaction)
+        try:
+            detail = None if annotations is None else as_detail(annotations)
+        except InvalidRequest as refusal:
+            self._calls.refuse(on_complete, refusal, transaction)
+            return
+        place = (queue, message_id, holder, int(delivery_failed))
+        self._calls.do(Record(Kind.RELEASED, 0, *place, detail=detail), on_complete, transaction)
 
     def begin(self) -> TransactionContext:
         """See `MessageStore.begin`."""

@@ -58,11 +58,12 @@ def _add_deliveries(found: Recovered, rows: Iterable[tuple[str, bytes, str | Non
 
 def _add_entries(entries: Entries, *columns: Any) -> None:
     ids, positions, ats, priorities, expires_at, message_bytes = map(_int64, columns[:6])
-    acquired, counts = dict(columns[6]), dict(columns[7])
+    acquired, counts, annotated = map(dict, columns[6:])
     ends = [None if expires < 0 else expires for expires in expires_at]
     holders = [acquired.get(message_id) for message_id in ids]
     failed = [counts.get(message_id, 0) for message_id in ids]
-    entries.extend(ids, (positions, ats, priorities, ends, message_bytes, holders, failed))
+    told = [annotated.get(message_id) for message_id in ids]
+    entries.extend(ids, (positions, ats, priorities, ends, message_bytes, holders, failed, told))
 
 
 def _int64(packed: bytes) -> array[int]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from broker_shim.store.interface import Message
 from sparkstore import fold
+from sparkstore.annotations import Annotations
 from sparkstore.records import Record
 
 
@@ -29,6 +30,7 @@ class Enqueue(NamedTuple):
 
     message: Message
     queue: str
+    annotations: Annotations | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +44,7 @@ class Transaction:
         claims: Entries by (queue, message id) that nobody else gets until the end, and who holds
             each as the transaction sees it.
         taken: The claimed entries that it dequeues.
-        counts: Delivery counts of the claimed entries that it released.
+        given_back: Delivery count and `detail` of the claimed entries that it released.
         queues: Those it uses, as they were: one that was destroyed and created anew is another.
         is_open: False after commit or abort.
         is_refused: An operation in it was refused, so it cannot be committed.
@@ -53,7 +55,7 @@ class Transaction:
     steps: list[Enqueue | Record] = field(default_factory=list)
     claims: dict[tuple[str, int], str | None] = field(default_factory=dict)
     taken: set[tuple[str, int]] = field(default_factory=set)
-    counts: dict[tuple[str, int], int] = field(default_factory=dict)
+    given_back: dict[tuple[str, int], tuple[int, str | None]] = field(default_factory=dict)
     queues: dict[str, fold.Queue] = field(default_factory=dict)
     is_open: bool = True
     is_refused: bool = False

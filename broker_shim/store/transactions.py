@@ -17,6 +17,7 @@ from broker_shim.store.link_ledger import DELIVERY_KINDS
 from broker_shim.store.transaction import Enqueue, Step, Transaction
 from broker_shim.store.wiring import as_json
 from sparkstore import records
+from sparkstore.annotations import Annotations, given_back
 from sparkstore.link_records import LinkKey
 from sparkstore.records import Record
 
@@ -33,16 +34,22 @@ def own(ledger: Ledger, transaction: TransactionContext) -> Transaction:
     return transaction
 
 
-def enqueue(ledger: Ledger, transaction: Transaction, message: Message, queue: str) -> None:
+def enqueue(
+    ledger: Ledger,
+    transaction: Transaction,
+    message: Message,
+    queue: str,
+    annotations: Annotations | None = None,
+) -> None:
     """Take an enqueue into a transaction: also of a message that it takes off the same queue.
 
     Raises:
         InvalidRequest: As the ledger's own.
     """
     check_open(transaction)
-    ledger.enqueue(message, queue, taken=transaction.taken)
+    ledger.enqueue(message, queue, taken=transaction.taken, annotations=annotations)
     transaction.queues.setdefault(queue, ledger.state.queues[queue])
-    transaction.steps.append(Enqueue(message, queue))
+    transaction.steps.append(Enqueue(message, queue, annotations))
 
 
 def dequeue(
@@ -86,15 +93,19 @@ def release(
     holder: str,
     *,
     delivery_failed: bool,
+    annotations: Annotations | None = None,
 ) -> None:
     """Take a release into a transaction; the entry is available after its commit."""
     acquired_by = _claimable(ledger, transaction, queue, message_id)
     check_holder(queue, message_id, acquired_by, holder)
     key = (queue, message_id)
-    count = transaction.counts.get(key, ledger.entry(*key).delivery_count) + delivery_failed
-    transaction.counts[key] = count
+    entry = ledger.entry(*key)
+    count, before = transaction.given_back.get(key, (entry.delivery_count, entry.detail))
+    count += delivery_failed
+    detail = given_back(before, annotations)
+    transaction.given_back[key] = count, before if detail is None else detail
     record = records.message_released(
-        ledger.now_us(), queue, message_id, count, transaction.transaction
+        ledger.now_us(), queue, message_id, count, transaction.transaction, detail
     )
     _claim(ledger, transaction, record, None)
 
@@ -150,9 +161,9 @@ def commit(ledger: Ledger, transaction: Transaction) -> list[Step]:
         if isinstance(planned, Record):
             steps.append(Step(planned, _is_kept_entry(ledger, planned)))
             continue
-        message, queue = planned
+        message, queue, annotations = planned
         number, taken = transaction.transaction, transaction.taken
-        step = ledger.enqueue(message, queue, number, brought, taken)
+        step = ledger.enqueue(message, queue, number, brought, taken, annotations=annotations)
         if (message.message_id, queue) in targets:
             refusal = f"message {message.message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)

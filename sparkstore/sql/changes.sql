@@ -17,6 +17,9 @@ SELECT
   max(position) FILTER (WHERE kind = 'released') AS released,
   max_by(holder, position) FILTER (WHERE kind IN ('acquired', 'released')) AS holder,
   max_by(delivery_count, position) FILTER (WHERE kind = 'released') AS delivery_count,
+  max(position) FILTER (WHERE kind IN ('enqueued', 'released') AND detail IS NOT NULL) AS annotated,
+  max_by(detail, position) FILTER (WHERE kind IN ('enqueued', 'released') AND detail IS NOT NULL)
+    AS annotations,
   max_by(at, position) FILTER (WHERE kind = 'enqueued') AS at,
   max_by(priority, position) FILTER (WHERE kind = 'enqueued') AS priority,
   max_by(expires_at, position) FILTER (WHERE kind = 'enqueued') AS expires_at,

@@ -8,10 +8,11 @@ SELECT {touchedhint}
   coalesce(touched.delivery_count, entry.delivery_count) AS delivery_count,
   entry.priority,
   entry.expires_at,
-  entry.message_bytes
+  entry.message_bytes,
+  coalesce(touched.detail, entry.detail) AS detail
 FROM {state} AS entry
 LEFT JOIN (
-  SELECT queue, message_id, change, acquired_by, delivery_count FROM folded WHERE was_there
+  SELECT queue, message_id, change, acquired_by, delivery_count, detail FROM folded WHERE was_there
 ) AS touched
   ON touched.message_id = entry.message_id
   -- Not as an equation: then the key of the join is one number, and a look-up three times as fast.
@@ -22,6 +23,7 @@ WHERE entry.part = 'entry'
   AND (touched.change IS NULL OR touched.change = 'hold')
 UNION ALL
 SELECT
-  queue, message_id, position, at, acquired_by, delivery_count, priority, expires_at, message_bytes
+  queue, message_id, position, at, acquired_by, delivery_count, priority, expires_at, message_bytes,
+  detail
 FROM folded
 WHERE change = 'put'

@@ -22,7 +22,8 @@ SELECT
   END AS delivery_count,
   priority,
   expires_at,
-  message_bytes
+  message_bytes,
+  IF(annotated >= coalesce(enqueued, 0), annotations, NULL) AS detail
 FROM changes
 LEFT JOIN dropped ON changes.queue = dropped.queue
 WHERE first IS NOT NULL

@@ -11,6 +11,7 @@ WHEN MATCHED AND s.change = 'drop' THEN DELETE
 WHEN MATCHED AND s.change = 'hold' THEN UPDATE SET
   acquired_by = s.acquired_by,
   at = coalesce(s.at, t.at),
-  delivery_count = coalesce(s.delivery_count, t.delivery_count)
+  delivery_count = coalesce(s.delivery_count, t.delivery_count),
+  detail = coalesce(s.detail, t.detail)
 WHEN MATCHED THEN UPDATE SET {set}
 WHEN NOT MATCHED AND s.change = 'put' THEN INSERT ({columns}) VALUES ({values})

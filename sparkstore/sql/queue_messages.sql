@@ -28,6 +28,9 @@ SELECT {entryhint}
   message.header_bytes,
   message.body_bytes,
   message.properties,
+  transform_values(
+    from_json(entry.detail, 'map<string,array<string>>'), (key, told) -> told[1]
+  ) AS annotations,
   message.header,
   coalesce(
     message.body,

@@ -20,6 +20,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.annotations import MAX_ANNOTATIONS_BYTES, annotations_of
 from tests.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
 
 NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability
@@ -85,6 +86,11 @@ def ids(store: MessageStore, queue: str = "q") -> list[int]:
 def acquired_by(store: MessageStore, message_id: int, queue: str = "q") -> str | None:
     """Who holds a message."""
     return store.recover().entries[queue][message_id].acquired_by
+
+
+def annotated(store: MessageStore, message_id: int) -> dict[str, tuple[str, str]]:
+    """What the entry of a message adds to its annotations."""
+    return annotations_of(store.recover().entries["q"][message_id].detail)
 
 
 @pytest.fixture
@@ -546,6 +552,66 @@ def test_only_failed_deliveries_are_counted(q: MessageStore) -> None:
         done(q.acquire, message_id, "q", "c1")
         done(q.release, message_id, "q", "c1", delivery_failed=delivery_failed)
     assert q.recover().entries["q"][message_id].delivery_count == 2
+
+
+def test_annotations_are_kept_by_the_entry_until_others_are_given(home: Home) -> None:
+    store = home.store
+    done(store.create, Queue("q"))
+    first = {"x-opt-a": ("string", "ü"), "x-opt-b": ("uint", "1")}
+    then = {"x-opt-c": ("boolean", "true")}
+    message = store.message(HEADER, b"body")
+    done(store.enqueue, message, "q", annotations=first)
+    assert annotated(store, message.message_id) == first
+    for given, expected in ((None, first), (then, then), (None, then)):
+        done(store.acquire, message.message_id, "q", "c1")
+        done(store.release, message.message_id, "q", "c1", annotations=given)
+        assert annotated(store, message.message_id) == expected
+    again = home.reopen()
+    if home.tier >= UNSETTLED_STATE:
+        assert annotated(again, message.message_id) == then
+
+
+def test_an_entry_tells_whether_it_was_ever_given_back(q: MessageStore) -> None:
+    message_id = put(q)
+    assert q.recover().entries["q"][message_id].detail is None
+    done(q.acquire, message_id, "q", "c1")
+    assert q.recover().entries["q"][message_id].detail is None
+    done(q.release, message_id, "q", "c1")
+    assert q.recover().entries["q"][message_id].detail == "{}"
+
+
+def test_annotations_given_in_a_transaction_are_true_at_its_commit(q: MessageStore) -> None:
+    message_id = put(q)
+    done(q.acquire, message_id, "q", "c1")
+    transaction = q.begin()
+    told = {"x-opt-a": ("string", "b")}
+    done(q.release, message_id, "q", "c1", transaction=transaction, annotations=told)
+    done(q.acquire, message_id, "q", "c2", transaction=transaction)
+    done(q.release, message_id, "q", "c2", transaction=transaction)
+    assert q.recover().entries["q"][message_id].detail is None
+    done(q.commit, transaction)
+    assert annotated(q, message_id) == told
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"x-opt-a": ("string", "b" * MAX_ANNOTATIONS_BYTES)},
+        {"x-opt-a": "b"},
+        {"x-opt-a": ("string", 1)},
+        {"x-opt-a": ("string", "\ud800")},
+        [("x-opt-a", "b")],
+    ],
+)
+def test_annotations_that_cannot_be_kept_are_refused_and_nothing_is_done(
+    q: MessageStore, bad: Any
+) -> None:
+    message_id = put(q)
+    done(q.acquire, message_id, "q", "c1")
+    refused(InvalidRequest, q.release, message_id, "q", "c1", annotations=bad)
+    refused(InvalidRequest, q.enqueue, q.message(HEADER, b"x"), "q", annotations=bad)
+    assert acquired_by(q, message_id) is not None
+    assert ids(q) == [message_id]
 
 
 def test_release_of_what_is_not_acquired_or_is_anothers_is_refused(q: MessageStore) -> None:

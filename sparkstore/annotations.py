@@ -1,0 +1,146 @@
+"""What an entry adds to its message: annotations, and how records keep them. Pure.
+
+A message is written once and never changed; what is said about it on the way (why it is in a
+dead-letter queue, what a consumer annotated) belongs to its entry, and goes with it to another
+queue. In an `enqueued` or a `released` record it is the column `detail`, an entry of `state` has it
+there, too: a JSON object
+
+    {"x-opt-death-queue": ["string", "orders"], "x-opt-death-attempts": ["uint", "3"], …}
+
+of all of them, by key: the name of an AMQP 1.0 type (part 1, section 1.6), and the value as text.
+`{}` says that there are none, and that the entry was given back before: its message was acquired
+by somebody already. Null, that nobody ever had it, as far as the queue knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from sparkstore.errors import InvalidRequest
+
+MAX_ANNOTATIONS_BYTES = 16 << 10
+"""The JSON of one entry's annotations, in bytes of UTF-8, inclusive."""
+
+NONE = "{}"
+"""No annotations, of an entry that was given back."""
+
+DEATH = "x-opt-death-"
+"""How the keys begin that only the store gives: nobody else may say how a message ended."""
+
+_MAX_TEXT = 1_000
+"""Characters of a condition or a description that are kept."""
+
+Annotations = Mapping[str, tuple[str, str]]
+"""Key → name of the type, value as text."""
+
+
+class Death(NamedTuple):
+    """Why a message left its queue for the dead letters.
+
+    Attributes:
+        queue: It left.
+        reason: `expired`, `over-delivered` or `rejected`.
+        attempts: Deliveries that failed, a rejected one included.
+        at: UTC µs.
+        condition: What a consumer that rejected it said, if it did.
+        description: Likewise.
+    """
+
+    queue: str
+    reason: str
+    attempts: int
+    at: int
+    condition: str | None = None
+    description: str | None = None
+
+
+def as_detail(annotations: Annotations) -> str:
+    """The JSON of annotations.
+
+    Raises:
+        InvalidRequest: They are not annotations, or too large.
+    """
+    if not isinstance(annotations, Mapping) or not all(map(_is_one, annotations.items())):
+        raise InvalidRequest("annotations are texts with a type and a text each")
+    detail = _packed(annotations)
+    if _bytes_of(detail) > MAX_ANNOTATIONS_BYTES:
+        message = f"annotations of {len(detail)} bytes: at most {MAX_ANNOTATIONS_BYTES} are kept"
+        raise InvalidRequest(message)
+    return detail
+
+
+def given_back(detail: str | None, annotations: Annotations | None) -> str | None:
+    """The new `detail` of an entry that is given back, None if it stays the same.
+
+    Raises:
+        InvalidRequest: As `as_detail`.
+    """
+    if annotations is not None:
+        return as_detail(annotations)
+    return NONE if detail is None else None
+
+
+def annotations_of(detail: str | None) -> dict[str, tuple[str, str]]:
+    """The annotations that a record or an entry has."""
+    if detail is None or detail == NONE:
+        return {}
+    return {key: (kind, text) for key, (kind, text) in json.loads(detail).items()}
+
+
+def merged(detail: str | None, more: Annotations) -> Annotations | None:
+    """An entry's annotations with more of them; None if together they are too large.
+
+    What begins with `DEATH` is not taken from others.
+    """
+    given = {key: value for key, value in more.items() if not key.startswith(DEATH)}
+    together = {**annotations_of(detail), **given}
+    fits = _bytes_of(_packed(together)) <= MAX_ANNOTATIONS_BYTES
+    return together if fits else None
+
+
+def with_death(detail: str | None, death: Death) -> Annotations:
+    """An entry's annotations on the dead-letter queue; an earlier death is not told any more.
+
+    Where both do not fit, those that consumers gave are left out.
+    """
+    told: dict[str, tuple[str, str]] = {
+        DEATH + "queue": ("string", death.queue),
+        DEATH + "reason": ("string", death.reason),
+        DEATH + "attempts": ("uint", str(death.attempts)),
+        DEATH + "time": ("timestamp", iso_of(death.at)),
+    }
+    for name in ("condition", "description"):
+        text = getattr(death, name)
+        if text:
+            told[DEATH + name] = ("string", text[:_MAX_TEXT])
+    before = annotations_of(detail)
+    kept = {key: value for key, value in before.items() if not key.startswith(DEATH)}
+    together = {**kept, **told}
+    return together if _bytes_of(_packed(together)) <= MAX_ANNOTATIONS_BYTES else told
+
+
+def iso_of(at: int) -> str:
+    """A time (UTC µs) as a `timestamp` says it: milliseconds, readable by SQL's CAST."""
+    seconds, us = divmod(at, 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{us // 1000:03}Z"
+
+
+def _is_one(item: tuple[object, object]) -> bool:
+    key, value = item
+    is_pair = isinstance(value, tuple | list) and len(value) == 2
+    return is_pair and all(isinstance(text, str) for text in (key, *value))  # type: ignore[misc]
+
+
+def _packed(annotations: Annotations) -> str:
+    return json.dumps(annotations, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _bytes_of(detail: str) -> int:
+    try:
+        return len(detail.encode())
+    except UnicodeEncodeError as reason:
+        message = f"annotations hold half a surrogate pair: {reason}"
+        raise InvalidRequest(message) from reason
