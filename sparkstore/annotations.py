@@ -7,7 +7,8 @@ there, too: a JSON object
 
     {"x-opt-death-queue": ["string", "orders"], "x-opt-death-attempts": ["uint", "3"], …}
 
-of all of them, by key: the name of an AMQP 1.0 type (part 1, section 1.6), and the value as text.
+of all of them, by key: the name of an AMQP 1.0 type (part 1, section 1.6), and the value as text; a
+timestamp is milliseconds since 1970 UTC.
 `{}` says that there are none, and that the entry was given back before: its message was acquired
 by somebody already. Null, that nobody ever had it, as far as the queue knows.
 """
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from sparkstore.errors import InvalidRequest
@@ -110,7 +110,7 @@ def with_death(detail: str | None, death: Death) -> Annotations:
         DEATH + "queue": ("string", death.queue),
         DEATH + "reason": ("string", death.reason),
         DEATH + "attempts": ("uint", str(death.attempts)),
-        DEATH + "time": ("timestamp", iso_of(death.at)),
+        DEATH + "time": ("timestamp", str(death.at // 1000)),
     }
     for name in ("condition", "description"):
         text = getattr(death, name)
@@ -120,12 +120,6 @@ def with_death(detail: str | None, death: Death) -> Annotations:
     kept = {key: value for key, value in before.items() if not key.startswith(DEATH)}
     together = {**kept, **told}
     return together if _bytes_of(_packed(together)) <= MAX_ANNOTATIONS_BYTES else told
-
-
-def iso_of(at: int) -> str:
-    """A time (UTC µs) as a `timestamp` says it: milliseconds, readable by SQL's CAST."""
-    seconds, us = divmod(at, 1_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{us // 1000:03}Z"
 
 
 def _is_one(item: tuple[object, object]) -> bool:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from sparkstore.annotations import Annotations, Death, annotations_of, given_back, with_death
 from sparkstore.errors import InvalidRequest
 from sparkstore.fold import Entry
 from sparkstore.queue_arguments import QueueArguments, Terms
@@ -93,18 +94,21 @@ class Put(NamedTuple):
         queue: Where.
         header: What an entry needs of it (`MessageHeader.known`), with the expiry it gets there.
         is_logged: The log has its content; else it is in the store's memory only.
+        annotations: What its entry there adds to those of the message; None: nothing.
     """
 
     queue: str
     header: MessageHeader
     is_logged: bool
+    annotations: Annotations | None
 
 
 class Take(NamedTuple):
-    """Dequeue an available message, with the outcome that its history shows."""
+    """Dequeue a message that is available, or is its holder's, with its outcome for history."""
 
     queue: str
     outcome: Mapping[str, str]
+    holder: str | None = None
 
 
 class GiveBack(NamedTuple):
@@ -112,6 +116,7 @@ class GiveBack(NamedTuple):
 
     queue: str
     delivery_count: int
+    detail: str | None
 
 
 Step = Put | Take | GiveBack
@@ -152,8 +157,7 @@ def check(request: Request, terms: Callable[[str], Terms | None]) -> str | None:
         message = f"unknown queue {request.queue!r}: see sparkstore queues"
         raise InvalidRequest(message)
     if request.action is Action.DEAD_LETTER:
-        target = source.arguments.dead_letter_queue
-        return None if target == request.queue else target
+        return source.arguments.dead_letter_queue_of(request.queue)
     if request.action is Action.MOVE:
         check_target(request.queue, request.to, terms)
         return request.to
@@ -206,20 +210,48 @@ def _requeued(request: Request, _target: str | None, facts: Facts) -> list[Step]
 def _released(request: Request, _target: str | None, facts: Facts) -> list[Step]:
     if facts.entry.acquired_by is None:
         return []
-    return [GiveBack(request.queue, facts.entry.delivery_count + 1)]
+    entry = facts.entry
+    count, detail = entry.delivery_count + 1, given_back(entry.detail, None)
+    return [GiveBack(request.queue, count, detail)]
 
 
 def _dead_lettered(request: Request, target: str | None, facts: Facts) -> list[Step]:
-    """An expired message is wanted in the dead-letter queue: there its own expiry says nothing."""
-    reason = facts.arguments.reason_to_end(facts.entry, facts.now_us)
-    if facts.entry.acquired_by is not None or reason is None:
+    entry = facts.entry
+    reason = facts.arguments.reason_to_end(entry, facts.now_us)
+    if entry.acquired_by is not None or reason is None:
         return []
+    death = Death(request.queue, reason, entry.delivery_count, facts.now_us)
+    return [*buried(death, target, entry, is_on_target=facts.is_on_target)]
+
+
+def buried(
+    death: Death,
+    target: str | None,
+    entry: Entry,
+    *,
+    is_on_target: bool,
+    holder: str | None = None,
+) -> list[Put | Take]:
+    """What is done to a message that may not stay on its queue.
+
+    An expired one is wanted among the dead letters: there its own expiry says nothing.
+
+    Args:
+        death: Why; it goes with the message, for whoever reads the dead letters.
+        target: Their queue; None if the message leaves the store.
+        entry: Of the message, where it is.
+        is_on_target: The target has it already: there it stays as it is.
+        holder: Who has the message; None if it is available.
+    """
+    told = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
     if target is None:
-        return [Take(request.queue, {"outcome": reason})]
-    take = Take(request.queue, {"outcome": "dead-lettered", "reason": reason, "to": target})
-    put = _put(target, facts.entry)
-    put = put._replace(header=put.header._replace(expires_at=None))
-    return [take] if facts.is_on_target else [put, take]
+        return [Take(death.queue, {"outcome": death.reason, **told}, holder)]
+    outcome = {"outcome": "dead-lettered", "reason": death.reason, "to": target, **told}
+    take = Take(death.queue, outcome, holder)
+    put = _put(target, entry)
+    header, annotations = put.header._replace(expires_at=None), with_death(entry.detail, death)
+    put = put._replace(header=header, annotations=annotations)
+    return [take] if is_on_target else [put, take]
 
 
 _DECISIONS: Mapping[Action, Callable[[Request, str | None, Facts], list[Step]]] = {
@@ -242,4 +274,5 @@ def _put(queue: str, entry: Entry) -> Put:
         expires_at=entry.expires_at,
         header_bytes=entry.message_bytes,
     )
-    return Put(queue, header, is_logged=entry.position > 0)
+    annotations = None if entry.detail is None else annotations_of(entry.detail)
+    return Put(queue, header, entry.position > 0, annotations)

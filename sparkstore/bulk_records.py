@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sparkstore import records
+from sparkstore.annotations import as_detail
 from sparkstore.bulk import Answer, Facts, GiveBack, NewMessage, Put, Request, Step, Take, decide
 from sparkstore.bulk import check as check_request
 from sparkstore.errors import InvalidRequest
@@ -111,12 +112,14 @@ def _records(
 ) -> Iterable[Record]:
     for step in steps:
         match step:
-            case Put(queue, header, _):
+            case Put(queue, header, _, annotations):
                 expires_at = to.expires_at(header.expires_at, now_us)
                 known = header._replace(expires_at=expires_at)
-                yield records.message_enqueued(now_us, queue, message_id, known, None, transaction)
-            case Take(queue, outcome):
+                put = records.message_enqueued(now_us, queue, message_id, known, None, transaction)
+                yield put if annotations is None else put._replace(detail=as_detail(annotations))
+            case Take(queue, outcome, _):
                 detail = json.dumps(outcome, sort_keys=True)
                 yield records.message_dequeued(now_us, queue, message_id, None, detail, transaction)
-            case GiveBack(queue, count):
-                yield records.message_released(now_us, queue, message_id, count, transaction)
+            case GiveBack(queue, count, detail):
+                place = (now_us, queue, message_id)
+                yield records.message_released(*place, count, transaction, detail)

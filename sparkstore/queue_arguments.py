@@ -2,8 +2,10 @@
 
     message_ttl_ms      the longest a message stays on the queue, in ms, from 0
     max_delivery_count  failed deliveries that a message may have, from 0; one more is too many
-    dead_letter_queue   where a message goes that stayed too long or failed too often; without it
-                        such a message leaves the store
+    dead_letter_queue   where a message goes that stayed too long, failed too often or was rejected;
+                        without it such a message leaves the store
+    on_reject           "dead_letter": a message that a consumer rejects goes there, too, as it does
+                        where this is not said; "drop": it leaves the store
     last_value_key      an application property or a header's name (`JMSType`, `amqp.subject`): of
                         waiting messages with the same value of it only the newest stays
     exclusive           true: one consumer at a time; another one that attaches is refused
@@ -23,9 +25,10 @@ from sparkstore.errors import InvalidRequest
 from sparkstore.fold import Entry
 from sparkstore.queue_names import canonical
 
-EXPIRED, OVER_DELIVERED = "expired", "over-delivered"
+EXPIRED, OVER_DELIVERED, REJECTED = "expired", "over-delivered", "rejected"
 """Why a message may not stay."""
 
+_ON_REJECT = ("dead_letter", "drop")
 _SWITCHES = ("exclusive", "message_groups")
 _MAX_NAME = 1000
 _KEPT_MESSAGES = 2
@@ -44,6 +47,7 @@ class QueueArguments(NamedTuple):
         last_value_key: Name of a property, not empty.
         exclusive: One consumer at a time.
         message_groups: A group goes to one consumer.
+        drops_rejected: What is rejected is no dead letter.
     """
 
     message_ttl_ms: int | None = None
@@ -52,6 +56,7 @@ class QueueArguments(NamedTuple):
     last_value_key: str | None = None
     exclusive: bool = False
     message_groups: bool = False
+    drops_rejected: bool = False
 
     def expires_at(self, wanted: int | None, now_us: int) -> int | None:
         """When a message that is enqueued now expires, UTC µs: the earlier of both wishes."""
@@ -66,6 +71,11 @@ class QueueArguments(NamedTuple):
             return EXPIRED
         limit = self.max_delivery_count
         return OVER_DELIVERED if limit is not None and entry.delivery_count > limit else None
+
+    def dead_letter_queue_of(self, queue: str, *, rejected: bool = False) -> str | None:
+        """Where a message goes that may not stay on `queue`; None if it leaves the store."""
+        is_dropped = rejected and self.drops_rejected
+        return None if is_dropped or self.dead_letter_queue == queue else self.dead_letter_queue
 
 
 class Terms(NamedTuple):
@@ -86,7 +96,7 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
     Raises:
         InvalidRequest: A time or count is no integer from 0; the dead-letter queue is no other
             queue's name, plain or `address::queue`; a switch is neither true nor false; the key of
-            last values is no name.
+            last values is no name; `on_reject` says neither of both.
     """
     for name, most in (("message_ttl_ms", _MAX_TTL_MS), ("max_delivery_count", (1 << 31) - 1)):
         value = arguments.get(name)
@@ -94,6 +104,10 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
             message = f"queue {queue!r}: {name} is {value!r}: say an integer from 0 to {most}"
             raise InvalidRequest(message)
     _check_dispatch(queue, arguments)
+    on_reject = arguments.get("on_reject")
+    if on_reject is not None and on_reject not in _ON_REJECT:
+        message = f'queue {queue!r}: on_reject is {on_reject!r}: say "dead_letter" or "drop"'
+        raise InvalidRequest(message)
     target = arguments.get("dead_letter_queue")
     if target is None:
         return
@@ -133,7 +147,9 @@ def terms_of(detail: str) -> Terms:
         limit if _is_number(limit, (1 << 31) - 1) else None,
         _target(target),
         given["last_value_key"] if _is_name(given.get("last_value_key")) else None,
-        *(given.get(name) is True for name in _SWITCHES),
+        exclusive=given.get("exclusive") is True,
+        message_groups=given.get("message_groups") is True,
+        drops_rejected=given.get("on_reject") == "drop",
     )
     return Terms(content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES, arguments)
 

@@ -16,6 +16,10 @@ whatever way of encoding the sender chose. SQL sees text and bytes as such where
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
+from broker_shim.embedded.amqp_annotations import annotated
 from broker_shim.embedded.amqp_fields import items_of
 from broker_shim.embedded.amqp_scan import ends_at
 from broker_shim.embedded.amqp_sections import (
@@ -25,6 +29,7 @@ from broker_shim.embedded.amqp_sections import (
     DELIVERY_ANNOTATIONS,
     FOOTER,
     HEADER,
+    MESSAGE_ANNOTATIONS,
     PROPERTIES,
     VALUE,
     LongContent,
@@ -43,6 +48,7 @@ from broker_shim.embedded.amqp_types import (
     value_at,
 )
 from broker_shim.messages.header import FramingHeader
+from sparkstore.annotations import NONE
 from sparkstore.records import MessageHeader
 
 PROTOCOL = "amqp-1.0"
@@ -153,31 +159,51 @@ def values_of(header: MessageHeader) -> dict[int, int]:
     return {section.code: section.value for section in _cut(header)[2]}
 
 
-def framing(header: MessageHeader, *, delivery_count: int, now_us: int) -> FramingHeader:
+def framing(
+    header: MessageHeader,
+    *,
+    delivery_count: int,
+    now_us: int,
+    is_first: bool = False,
+    detail: str | None = None,
+) -> FramingHeader:
     """What goes before and after the content on the wire: as it came, but for a few changes.
 
     What an intermediary has to change (AMQP 1.0 section 3.2.1): delivery-count rises by the failed
-    deliveries here, a time to live shrinks by the time it waited, first-acquirer is false once it
-    was delivered, and delivery annotations, which were meant for us, go no further. A message of
-    another protocol is wrapped in one data section.
+    deliveries here, a time to live shrinks by the time it waited, first-acquirer tells whether
+    nobody had it before, and delivery annotations, which were meant for us, go no further. What its
+    entry adds to the message annotations is among them. A message of another protocol is wrapped in
+    one data section.
+
+    Args:
+        header: Of the message.
+        delivery_count: Failed deliveries here.
+        now_us: UTC µs.
+        is_first: No link has acquired it before, as far as we know. It is not told where the
+            message came with first-acquirer false, or with failed deliveries: there somebody had.
+        detail: Of its entry (`sparkstore.annotations`).
     """
+    is_first = is_first and not delivery_count
     if header.protocol != PROTOCOL or header.header is None:
-        return FramingHeader(_wrapping(header, delivery_count), b"", header.body_bytes)
+        lead = _wrapping(header, delivery_count, detail, is_first=is_first)
+        return FramingHeader(lead, b"", header.body_bytes)
     first, rest, sections = _places(header)
-    kept = 0
-    lead = b""
+    kept, lead, ours = 0, b"", None
     for code, value, end in sections:
         if code == HEADER:
-            lead = rest[:end]
+            came = rest[:end]
+            lead = _told(header, came, value, delivery_count, now_us, is_first=is_first)
             kept = end
-            if delivery_count or not rest.startswith(_SHORT_HEADERS, value):
-                items = items_at(rest, value)[0]
-                if delivery_count or (len(items) > 2 and items[2] is not None):
-                    lead = _header_section(header, items, delivery_count, now_us)
         elif code == DELIVERY_ANNOTATIONS:
             kept = end
-    if not lead and delivery_count:
-        lead = _header_section(header, [], delivery_count, now_us)
+        elif code == MESSAGE_ANNOTATIONS and detail is not None:
+            ours, kept = value, end
+        else:
+            break
+    if not lead and (delivery_count or is_first):
+        lead = _header_section(header, _Said(), delivery_count, now_us, is_first=is_first)
+    if detail is not None and (ours is not None or detail != NONE):
+        lead += annotated(rest, ours, detail)
     return FramingHeader(lead + rest[kept:first], rest[first:], header.body_bytes)
 
 
@@ -208,10 +234,6 @@ def _cut(header: MessageHeader) -> tuple[int, bytes, list[Section]]:
         return (footer[0] if footer else len(rest)), rest, sections
     sections = sections_of(rest, is_cut=True)
     return next(s.end for s in sections if s.code in BODY), rest, sections
-
-
-_SHORT_HEADERS = (b"\x45", b"\xc0\x02\x01", b"\xc0\x03\x02", b"\xc0\x04\x02")
-"""Lists too short for a time to live, as most senders write them."""
 
 
 def _places(header: MessageHeader) -> tuple[int, bytes, list[tuple[int, int, int]]]:
@@ -272,20 +294,59 @@ def _as_text(items: list[Value]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
+class _Said(NamedTuple):
+    """What a header section says, but for durable; None where it says nothing."""
+
+    priority: int | None = None
+    ttl: int | None = None
+    first_acquirer: bool | None = None
+    delivery_count: int = 0
+
+
+@lru_cache(maxsize=1 << 10)
+def _said(value: bytes) -> _Said:
+    """Of the value of a header section: most messages of a sender have the same."""
+    items = items_at(value, 0)[0]
+    _durable, priority, ttl, first, count = [*items, *[None] * 5][:5]
+    return _Said(
+        int(priority) if isinstance(priority, int) else None,
+        int(ttl) if isinstance(ttl, int) else None,
+        first if isinstance(first, bool) else None,
+        int(count) if isinstance(count, int) else 0,
+    )
+
+
+def _told(
+    header: MessageHeader,
+    came: bytes,
+    value: int,
+    delivery_count: int,
+    now_us: int,
+    *,
+    is_first: bool,
+) -> bytes:
+    """The header section as it goes out, which came as these bytes; where its value begins."""
+    said = _said(bytes(came[value:]))  # a bytearray, where a store hands those out
+    is_first = is_first and said.first_acquirer is not False and not said.delivery_count
+    if said.ttl is None and not delivery_count and is_first is bool(said.first_acquirer):
+        return came
+    return _header_section(header, said, delivery_count, now_us, is_first=is_first)
+
+
 def _header_section(
-    header: MessageHeader, items: list[Value], delivery_count: int, now_us: int
+    header: MessageHeader, said: _Said, delivery_count: int, now_us: int, *, is_first: bool
 ) -> bytes:
     """A header section, every field in its shortest form."""
-    _durable, priority, ttl, first, count = [*items, None, None, None, None, None][:5]
     content = b"\x41" if header.durable else b"\x42"
-    content += b"\x40" if not isinstance(priority, int) else bytes((0x50, priority & 0xFF))
-    if isinstance(ttl, int) and header.expires_at is not None:
-        content += _uint(min(ttl, max(0, (header.expires_at - now_us) // 1000)))
+    content += b"\x40" if said.priority is None else bytes((0x50, said.priority & 0xFF))
+    if said.ttl is None:
+        content += b"\x40"
+    elif header.expires_at is None:
+        content += _uint(said.ttl)
     else:
-        content += _uint(int(ttl)) if isinstance(ttl, int) else b"\x40"
-    content += b"\x41" if first is True and not delivery_count else b"\x42"
-    before = count if isinstance(count, int) else 0
-    content += _uint(min(before + delivery_count, 0xFFFF_FFFF))
+        content += _uint(min(said.ttl, max(0, (header.expires_at - now_us) // 1000)))
+    content += b"\x41" if is_first else b"\x42"
+    content += _uint(min(said.delivery_count + delivery_count, 0xFFFF_FFFF))
     return bytes((0, 0x53, HEADER, 0xC0, len(content) + 1, 5)) + content
 
 
@@ -293,7 +354,10 @@ def _uint(number: int) -> bytes:
     return b"\x70" + number.to_bytes(4, "big")
 
 
-def _wrapping(header: MessageHeader, delivery_count: int) -> bytes:
-    priority: list[Value] = [None, header.priority]
-    lead = _header_section(header, priority, delivery_count, 0)
-    return b"".join((lead, b"\x00\x53\x75\xb0", header.body_bytes.to_bytes(4, "big")))
+def _wrapping(
+    header: MessageHeader, delivery_count: int, detail: str | None, *, is_first: bool
+) -> bytes:
+    said = _Said(header.priority)
+    lead = _header_section(header, said, delivery_count, 0, is_first=is_first)
+    annotations = b"" if detail is None else annotated(b"", None, detail)
+    return b"".join((lead, annotations, b"\x00\x53\x75\xb0", header.body_bytes.to_bytes(4, "big")))

@@ -197,7 +197,7 @@ class BrowsingLink:
         self.look()
 
     def _copy(self, taken: Taken, header: MessageHeader) -> None:
-        if not self._wire.takes(header):
+        if not self._wire.takes(taken, header):
             text = "message %d of %r is larger than a browser takes: it is not shown there"
             _log.info(text, taken.message_id, self._queue.name)
             taken.release()

@@ -147,7 +147,7 @@ class Delivering:
         elif self._has_expired(taken):
             self._broker.metrics.expired += 1
             self._put_back(taken)  # from the queue it goes as the queue says
-        elif not self._wire.takes(header):
+        elif not self._wire.takes(taken, header):
             self._queue.refuse(taken.message_id, self._owner)
             self._put_back(taken)
         elif self._is_settled:
@@ -200,7 +200,13 @@ class Delivering:
         # What is off its queue already cannot be given back: it waits if there is no credit.
         waits = self._is_settled
         delivery = self._wire.begin(
-            tag, taken, header, failures=failures, now_us=now_us, waits=waits
+            tag,
+            taken,
+            header,
+            failures=failures,
+            now_us=now_us,
+            is_first=taken.detail is None,
+            waits=waits,
         )
         self._resumed.discard(taken.message_id)
         self._owner.sent(delivery, taken)

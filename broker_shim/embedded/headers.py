@@ -17,14 +17,24 @@ class Amqp10Session(NamedTuple):
     Attributes:
         failures: Failed deliveries so far, from the queue it comes from.
         now_us: UTC µs.
+        is_first: Nobody had the message of this queue before.
+        detail: What its entry there adds to its annotations.
     """
 
     failures: int
     now_us: int
+    is_first: bool = False
+    detail: str | None = None
 
     def framing(self, header: MessageHeader) -> FramingHeader:
         """See `messages.header.Session`."""
-        return framing(header, delivery_count=self.failures, now_us=self.now_us)
+        return framing(
+            header,
+            delivery_count=self.failures,
+            now_us=self.now_us,
+            is_first=self.is_first,
+            detail=self.detail,
+        )
 
 
 def _columns(encoded: bytes) -> MessageHeader:

@@ -145,11 +145,12 @@ class StoreCalls:
     def _operation(self, message_id: int, step: Put | Take) -> Operation:
         def put(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
             assert isinstance(step, Put)
-            store.enqueue(self._held(message_id, step), step.queue, note, transaction)
+            message, told = self._held(message_id, step), step.annotations
+            store.enqueue(message, step.queue, note, transaction, annotations=told)
 
         def take(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
             assert isinstance(step, Take)
-            store.dequeue(message_id, step.queue, None, note, transaction, step.outcome)
+            store.dequeue(message_id, step.queue, step.holder, note, transaction, step.outcome)
 
         return put if isinstance(step, Put) else take
 

@@ -24,6 +24,7 @@ class Taken:
         message_id: What.
         message: The one object of it.
         expires_at: On its queue, UTC µs: a queue may limit what the message asks for.
+        detail: What its entry there adds to its annotations; None: it was never given back.
         is_large: Its content is not brought into memory whole, but read as it is sent.
         held_bytes: How much of it is in memory on its way.
     """
@@ -31,6 +32,7 @@ class Taken:
     __slots__ = (
         "_interest",
         "_reference",
+        "detail",
         "expires_at",
         "held_bytes",
         "is_large",
@@ -43,6 +45,7 @@ class Taken:
         is_large = not whole and entry is not None and entry.message_bytes > STAGED_BYTES
         self.message_id, self.message, self.is_large = message.message_id, message, is_large
         self.expires_at = None if entry is None else entry.expires_at
+        self.detail = None if entry is None else entry.detail
         self.held_bytes = 0 if is_large or entry is None else entry.message_bytes
         self._reference = message.reference(holder)
         self._interest = None if is_large else message.interest(holder)

@@ -11,7 +11,7 @@ from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.store.interface import MessageHeader
 
 _AROUND_BYTES = 64
-"""What framing adds to a message as it came, at most: a header section."""
+"""What framing adds to a message as it came, beside annotations, at most: a header section."""
 
 
 class Wire:
@@ -26,10 +26,13 @@ class Wire:
         self._delivery: LargeDelivery | None = None
         self.large: Taken | None = None
 
-    def takes(self, header: MessageHeader) -> bool:
+    def takes(self, taken: Taken, header: MessageHeader) -> bool:
         """Whether the peer takes a message so large."""
         most = self._link.remote.max_message_size
-        return not most or header.header_bytes + header.body_bytes + _AROUND_BYTES <= most
+        if not most:
+            return True
+        around = _AROUND_BYTES + len((taken.detail or "").encode())
+        return header.header_bytes + header.body_bytes + around <= most
 
     def begin(
         self,
@@ -39,6 +42,7 @@ class Wire:
         *,
         failures: int,
         now_us: int,
+        is_first: bool = False,
         waits: bool = False,
     ) -> Delivery:
         """Send a message whose content is here, or begin a large one.
@@ -48,7 +52,7 @@ class Wire:
         """
         if taken.expires_at != header.expires_at:
             header = header._replace(expires_at=taken.expires_at)
-        around = Amqp10Session(failures, now_us).framing(header)
+        around = Amqp10Session(failures, now_us, is_first, taken.detail).framing(header)
         settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
         if taken.is_large:
             first = self._start(tag, (around.lead,), settled=settled, more=True, waits=waits)

@@ -29,7 +29,12 @@ SELECT {entryhint}
   message.body_bytes,
   message.properties,
   transform_values(
-    from_json(entry.detail, 'map<string,array<string>>'), (key, told) -> told[1]
+    from_json(entry.detail, 'map<string,array<string>>'),
+    (key, told) -> IF(
+      told[0] = 'timestamp' AND told[1] RLIKE '^[0-9]{1,14}$',
+      CAST(timestamp_millis(CAST(told[1] AS BIGINT)) AS STRING),
+      told[1]
+    )
   ) AS annotations,
   message.header,
   coalesce(
