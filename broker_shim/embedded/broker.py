@@ -17,6 +17,7 @@ from broker_shim.embedded.administering import Administering
 from broker_shim.embedded.bulk import BulkOperations
 from broker_shim.embedded.compiling import Compiling
 from broker_shim.embedded.containers import Containers
+from broker_shim.embedded.deaths import Deaths
 from broker_shim.embedded.destinations import Destinations
 from broker_shim.embedded.destroying import Destroying
 from broker_shim.embedded.headers import HEADERS
@@ -90,6 +91,7 @@ class Broker:
         self.is_stopping = False
         self.unfinished = Unfinished()
         self.settlement = Settlement(self)
+        self.deaths = Deaths(metrics, self.queues)
         self.destroying = Destroying(self)
         self.bulk = BulkOperations(self)
         self.compiling = Compiling(later)

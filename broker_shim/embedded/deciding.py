@@ -11,10 +11,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Accepted, Modified, Rejected, Released
-from broker_shim.completion import OnComplete
-from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, rejection
+from broker_shim.embedded.deaths import Rejection
+from broker_shim.embedded.outcomes import (
+    ACCEPTED,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+    kept_of,
+    rejection,
+)
 from broker_shim.errors import StoreError
 from broker_shim.protocol_1_0.deliveries import Delivery
+from broker_shim.store.interface import Annotations
 
 if TYPE_CHECKING:
     from broker_shim.embedded.outgoing import OutgoingLink
@@ -28,17 +36,20 @@ def accepted(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
         owner.broker.calls.messages.forget(message_id)
         _settle(owner, delivery, ACCEPTED, error)
 
-    _remove(owner, message_id, done)
+    done_and_known = owner.broker.links.tracked(owner.terminus, done)
+    owner.broker.settlement.remove(message_id, owner.queue.name, owner.holder, done_and_known)
 
 
 def rejected(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
-    """Nobody is to have it."""
+    """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""
 
     def done(error: StoreError | None) -> None:
         owner.broker.metrics.rejected += error is None
         _settle(owner, delivery, REJECTED, error)
 
-    _remove(owner, message_id, done, rejection(delivery.remote_state))
+    told = rejection(delivery.remote_state)
+    it = Rejection(owner.broker, owner.queue, message_id, owner.holder, told)
+    it.run(owner, owner.broker.links.tracked(owner.terminus, done))
 
 
 def released(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
@@ -47,11 +58,15 @@ def released(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
 
 
 def modified(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
-    """Message annotations of the outcome are not kept: stored messages are immutable."""
+    """Its message annotations are kept by the entry: stored messages are immutable."""
     remote: Modified = delivery.remote_state
     if remote.undeliverable_here:
         owner.queue.refuse(message_id, owner)
-    _give_back(owner, delivery, message_id, MODIFIED, failed=remote.delivery_failed is True)
+    failed, told = (
+        remote.delivery_failed is True,
+        kept_of(owner.broker, owner.queue.name, message_id, remote),
+    )
+    _give_back(owner, delivery, message_id, MODIFIED, failed=failed, annotations=told)
 
 
 def broken_off(owner: OutgoingLink, _delivery: Delivery, message_id: int) -> None:
@@ -59,22 +74,18 @@ def broken_off(owner: OutgoingLink, _delivery: Delivery, message_id: int) -> Non
     owner.give_back(message_id, failed=True)
 
 
-def _remove(
-    owner: OutgoingLink,
-    message_id: int,
-    done: OnComplete,
-    outcome: dict[str, str] | None = None,
-) -> None:
-    done = owner.broker.links.tracked(owner.terminus, done)
-    owner.broker.settlement.remove(message_id, owner.queue.name, owner.holder, done, outcome)
-
-
 def _give_back(
-    owner: OutgoingLink, delivery: Delivery, message_id: int, state: object, *, failed: bool
+    owner: OutgoingLink,
+    delivery: Delivery,
+    message_id: int,
+    state: object,
+    *,
+    failed: bool,
+    annotations: Annotations | None = None,
 ) -> None:
     done = owner.broker.links.tracked(owner.terminus, partial(_settle, owner, delivery, state))
     queue, give_back = owner.queue.name, owner.broker.settlement.give_back
-    give_back(message_id, queue, owner.holder, failed=failed, on_done=done)
+    give_back(message_id, queue, owner.holder, failed=failed, on_done=done, annotations=annotations)
 
 
 def _settle(

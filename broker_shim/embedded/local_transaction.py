@@ -141,7 +141,8 @@ class LocalTransaction:
         except TransactionRefused as refusal:
             decided(refusal)
             return
-        operations += [each.operation() for each in self._retirements]
+        for each in self._retirements:
+            operations += each.operations(self._broker)
         operations += self._replace(replaced)
         if operations:
             self._broker.calls.transact(operations, decided)
@@ -174,6 +175,8 @@ class LocalTransaction:
                 retirement.link.refuse(message_id)
             if retirement.removes:
                 queue.removed(message_id)
+                if retirement.rejection is not None:
+                    retirement.rejection.is_done()
             else:
                 self._broker.metrics.released += 1
                 self._broker.settlement.released(message_id, queue, failed=retirement.failed)

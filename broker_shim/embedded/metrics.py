@@ -24,8 +24,11 @@ class Metrics(SecurityCounts):
     expired: int = counted("Messages not delivered because they were too old.")
     moved: int = counted("Messages moved, purged, requeued or put back by bulk operations.")
     dead_lettered: int = counted(
-        "Messages taken off a queue because they were too old or had failed too often."
+        "Messages taken off a queue because they were too old, failed too often or were rejected."
     )
+    died_expired: int = counted("Messages of these that were too old.")
+    died_over_delivered: int = counted("Messages of these that were delivered too often.")
+    died_rejected: int = counted("Messages of these that a consumer rejected.")
     replaced: int = counted("Messages taken off a last-value queue because a newer one came.")
     transactions_committed: int = counted(
         "Local transactions in which something was done, durably."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import (
@@ -11,10 +12,15 @@ from broker_shim.amqp_1_0.composites import (
     Released,
     TransactionalState,
 )
+from broker_shim.embedded.amqp_annotations import told
+from sparkstore.annotations import MAX_ANNOTATIONS_BYTES, Annotations, annotations_of, merged
 
 if TYPE_CHECKING:
+    from broker_shim.embedded.broker import Broker
     from broker_shim.embedded.local_transaction import LocalTransaction
     from broker_shim.protocol_1_0.receiver import ReceiverLink
+
+_log = logging.getLogger(__name__)
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = Accepted(), Rejected(), Released(), Modified()
 """One object each: dispositions of the same object are the quickest to put together."""
@@ -32,14 +38,31 @@ def may_reject(link: ReceiverLink) -> bool:
 
 def rejection(outcome: Rejected) -> dict[str, str]:
     """The outcome of a rejected delivery, with the peer's reason if it gave one."""
-    told = {"outcome": "rejected"}
+    detail = {"outcome": "rejected"}
     error = outcome.error
     if error is not None:
         for name in ("condition", "description"):
             text = getattr(error, name)
             if text:
-                told[name] = str(text)
-    return told
+                detail[name] = str(text)
+    return detail
+
+
+def kept_of(broker: Broker, queue: str, message_id: int, outcome: Modified) -> Annotations | None:
+    """The annotations of an entry with those of an outcome; None if they stay as they are.
+
+    They are as many as fit (`MAX_ANNOTATIONS_BYTES`), however often a message comes back: an
+    outcome that says more than that counts without its annotations.
+    """
+    given = told(outcome.message_annotations)
+    entry = broker.calls.entry(queue, message_id) if given else None
+    if entry is None:
+        return None
+    together = merged(entry.detail, given)
+    if together is None:
+        text = "message %d of %r: annotations over %d bytes are not kept"
+        _log.debug(text, message_id, queue, MAX_ANNOTATIONS_BYTES)
+    return None if together == annotations_of(entry.detail) else together
 
 
 def within(transaction: LocalTransaction | None, outcome: Any) -> Any:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Accepted, Modified, Rejected, Released
 from broker_shim.completion import OnComplete
-from broker_shim.embedded.outcomes import rejection
+from broker_shim.embedded.deaths import Rejection
+from broker_shim.embedded.outcomes import kept_of, rejection
 from broker_shim.embedded.store_calls import Operation
 from broker_shim.embedded.taking import Taken
+from broker_shim.errors import StoreError
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.store.interface import MessageStore, TransactionContext
 
 if TYPE_CHECKING:
+    from broker_shim.embedded.broker import Broker
     from broker_shim.embedded.retiring import Retiring
 
 OUTCOMES = (Accepted, Rejected, Released, Modified)
@@ -30,6 +32,7 @@ class Retirement:
         taken: Its message.
         outcome: What the client chose, one of `OUTCOMES`.
         is_settled: The client has forgotten the delivery.
+        rejection: What becomes of the message, if it is rejected.
     """
 
     link: Retiring
@@ -37,6 +40,7 @@ class Retirement:
     taken: Taken
     outcome: Any
     is_settled: bool
+    rejection: Rejection | None = None
 
     @property
     def removes(self) -> bool:
@@ -53,18 +57,30 @@ class Retirement:
         """True if the link must not get the message again."""
         return isinstance(self.outcome, Modified) and self.outcome.undeliverable_here is True
 
-    def operation(self) -> Operation:
-        """The call of the store that does it."""
-        message_id, queue, holder = self.taken.message_id, self.link.queue.name, self.link.holder
+    def operations(self, broker: Broker) -> list[Operation]:
+        """The calls of the store that do it, decided on what is true now.
+
+        A dead-letter queue that is not there is created by an earlier call of the store.
+        """
+        message_id, queue, holder = self.taken.message_id, self.link.queue, self.link.holder
         outcome, failed = self.outcome, self.failed
-        detail: Mapping[str, Any] | None = None
         if isinstance(outcome, Rejected):
-            detail = rejection(outcome)
+            self.rejection = Rejection(broker, queue, message_id, holder, rejection(outcome))
+            self.rejection.make_target(_nothing)  # if that is refused, so is what needs it
+            return [broker.calls.operation(*each) for each in self.rejection.steps()]
+        kept = None
+        if isinstance(outcome, Modified):
+            kept = kept_of(broker, queue.name, message_id, outcome)
 
         def remove(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            store.dequeue(message_id, queue, holder, note, transaction, detail)
+            store.dequeue(message_id, queue.name, holder, note, transaction)
 
         def release(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            store.release(message_id, queue, holder, note, transaction, delivery_failed=failed)
+            place = (message_id, queue.name, holder, note, transaction)
+            store.release(*place, delivery_failed=failed, annotations=kept)
 
-        return remove if self.removes else release
+        return [remove if self.removes else release]
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """Whoever needs it is told."""

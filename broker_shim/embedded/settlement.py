@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.store.interface import Annotations
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker
@@ -66,8 +67,11 @@ class Settlement:
         failed: bool,
         on_done: OnComplete | None = None,
         delay_s: float = 0.0,
+        annotations: Annotations | None = None,
     ) -> None:
         """Make a held message available again; `failed` raises its delivery count.
+
+        With `annotations`, these are what its entry adds to it from now on.
 
         With a delay it counts as waiting meanwhile, so that a stop does not leave it held. There is
         one after `Unavailable`, when the message may never have been acquired: then it waits, and
@@ -75,7 +79,9 @@ class Settlement:
         """
 
         def call(done: OnComplete) -> None:
-            self._broker.calls.release(message_id, queue, holder, done, failed=failed)
+            self._broker.calls.release(
+                message_id, queue, holder, done, failed=failed, annotations=annotations
+            )
 
         def done(error: StoreError | None) -> None:
             dispatch = self._broker.queues.get(queue)

@@ -16,6 +16,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.message import Messages
 from broker_shim.messages.residency import Residency
 from broker_shim.store.interface import (
+    Annotations,
     BindingKey,
     Entry,
     Exchange,
@@ -116,7 +117,7 @@ class StoreCalls:
 
     def together(self, steps: Iterable[tuple[int, Put | Take]], on_done: OnComplete) -> None:
         """Take and put messages that the store holds, all of it or nothing."""
-        self.transact((self._operation(*each) for each in steps), on_done)
+        self.transact((self.operation(*each) for each in steps), on_done)
 
     def transact(self, operations: Iterable[Operation], on_done: OnComplete) -> None:
         """Do all of some operations, or nothing; `on_done` gets the first refusal."""
@@ -142,7 +143,9 @@ class StoreCalls:
             return
         self.call(done, self._store.commit, transaction)
 
-    def _operation(self, message_id: int, step: Put | Take) -> Operation:
+    def operation(self, message_id: int, step: Put | Take) -> Operation:
+        """The call of the store that takes or puts a message that it holds."""
+
         def put(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
             assert isinstance(step, Put)
             message, told = self._held(message_id, step), step.annotations
@@ -177,11 +180,18 @@ class StoreCalls:
         self.call(on_done, self._store.dequeue, message_id, queue, holder, outcome=outcome)
 
     def release(
-        self, message_id: int, queue: str, holder: str, on_done: OnComplete, *, failed: bool
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_done: OnComplete,
+        *,
+        failed: bool,
+        annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.release`."""
-        release = self._store.release
-        self.call(on_done, release, message_id, queue, holder, delivery_failed=failed)
+        told = {"delivery_failed": failed, "annotations": annotations}
+        self.call(on_done, self._store.release, message_id, queue, holder, **told)
 
     def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
         """See `MessageStore.create`."""
