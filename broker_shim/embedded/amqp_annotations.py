@@ -16,7 +16,7 @@ from broker_shim.amqp_1_0.primitives import Symbol, Timestamp
 from broker_shim.embedded.amqp_sections import MESSAGE_ANNOTATIONS
 from broker_shim.embedded.amqp_types import DecodeError, content_at, skip, value_at
 from broker_shim.protocol_1_0.errors import InvalidCommand
-from broker_shim.protocol_1_0.writing import BY_KIND, write
+from broker_shim.protocol_1_0.writing import BY_KIND, UNWRITABLE, write
 from sparkstore.annotations import Annotations, annotations_of
 
 _RAW = "amqp"
@@ -99,5 +99,5 @@ def _added(detail: str) -> Iterator[tuple[object, bytes]]:
             encoded = bytes.fromhex(text) if kind == _RAW else BY_KIND[kind](_READ[kind](text))
             if skip(encoded, 0) == len(encoded):
                 yield key, write(Symbol(key)) + encoded
-        except (ValueError, KeyError, OverflowError, InvalidCommand, DecodeError):
+        except (ValueError, KeyError, DecodeError, InvalidCommand, *UNWRITABLE):
             continue

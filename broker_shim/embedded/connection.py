@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,6 +31,7 @@ from broker_shim.embedded.transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.budget import UNLIMITED
+from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.errors import InvalidCommand
 from broker_shim.protocol_1_0.link import Link
 
@@ -72,6 +73,7 @@ class Connection:
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
         self._unsent_bytes = 0
+        self.peer_parts = False
         self._has_output = has_output
         self.transactions = Transactions(broker)
         self._served = Served(self)
@@ -169,6 +171,11 @@ class Connection:
             waiting, self._waiting_for_room = self._waiting_for_room, {}
             for endpoint in waiting:
                 endpoint.on_flow()
+
+    def has_left(self, delivery: Delivery) -> bool:
+        """True if all of a delivery was written to the peer, as far as we were told."""
+        written = self._machine.handed_bytes - self._unsent_bytes
+        return delivery.ends_at is not None and delivery.ends_at <= written
 
     def tick(self, now_s: float) -> float:
         """Heartbeats and timeouts; when to call again, at the latest."""
@@ -280,13 +287,24 @@ class Connection:
                 endpoint.on_disposition(delivery)
 
     def _link_detached(self, event: events.LinkDetached) -> None:
-        self._served.detached(event)
+        with self._parting():
+            self._served.detached(event)
+
+    @contextmanager
+    def _parting(self) -> Iterator[None]:
+        """The peer ends something in good order: what it leaves undecided it tells by that."""
+        self.peer_parts = True
+        try:
+            yield
+        finally:
+            self.peer_parts = False
 
     def _link_failed(self, event: events.LinkFailed) -> None:
         self.end_link(event.link, closed=False)
 
     def _session_ended(self, event: events.SessionEnded) -> None:
-        self._served.end_session(event.session)
+        with self._parting():
+            self._served.end_session(event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
 
@@ -294,7 +312,8 @@ class Connection:
         self._served.end_session(event.session)
 
     def _closed(self, _event: events.Closed) -> None:
-        self.lost()
+        with self._parting():
+            self.lost()
         if not self._machine.is_over:
             self._machine.close()
 

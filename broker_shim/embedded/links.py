@@ -47,10 +47,17 @@ _log = logging.getLogger(__name__)
 
 
 class Held(NamedTuple):
-    """A message that a link without an attachment holds."""
+    """A message that a link without an attachment holds.
+
+    Attributes:
+        message_id: What.
+        queue: Where.
+        failed: Its delivery counts as a failed one, should it be given back.
+    """
 
     message_id: int
     queue: str
+    failed: bool = True
 
 
 class Left(NamedTuple):
@@ -209,9 +216,9 @@ class Links:
         }
 
     def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
-        """Make a message that a link held available again: it may have been seen."""
-        give_back = self._broker.settlement.give_back
-        give_back(held.message_id, held.queue, holder_of(key), failed=True, on_done=on_done)
+        """Make a message that a link held available again."""
+        give_back, failed = self._broker.settlement.give_back, held.failed
+        give_back(held.message_id, held.queue, holder_of(key), failed=failed, on_done=on_done)
 
     def end_holding(self, terminus: Terminus, held: Mapping[bytes, Held]) -> None:
         """A link's endpoint is gone: what it held is its terminus', or anybody's again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker_shim.amqp_1_0.composites import TransactionalState
+from broker_shim.amqp_1_0.composites import Modified, TransactionalState
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal, queue_deleted, refusal_of
 from broker_shim.embedded.deciding import DECISIONS, broken_off, released
@@ -102,13 +102,30 @@ class OutgoingLink:
         held = {} if self.resuming is None else self.resuming.left()
         for delivery, taken in self._unsettled.items():
             taken.release()
-            held[delivery.tag] = Held(taken.message_id, self.queue.name)
+            failed = self._has_failed(delivery)
+            held[delivery.tag] = Held(taken.message_id, self.queue.name, failed)
         self._unsettled = {}
         self.broker.links.end_holding(self.terminus, held)
 
     def queue_deleted(self) -> None:
         """End the link: what it held is given back, and goes with its queue."""
         self._connection.lose(self.link, queue_deleted(self.queue.name))
+
+    def _has_failed(self, delivery: Delivery) -> bool:
+        """Whether a delivery without an outcome, whose link is gone, was a failed one.
+
+        Decision (3.2.1, delivery-count: "unsuccessful previous attempts"; 3.5.3, default-outcome):
+        where the connection was lost, what was written to it whole: its consumer may have failed
+        over any of that, and cannot say. Where the peer left in good order, or we do, the link's
+        default outcome holds, which is `released` unless its source said `modified` with
+        `delivery-failed`. What was not written whole nobody can have used.
+        """
+        if not self._connection.has_left(delivery):
+            return False
+        if not (self._connection.peer_parts or self.broker.is_stopping):
+            return True
+        outcome = getattr(self.link.remote.source, "default_outcome", None)
+        return isinstance(outcome, Modified) and outcome.delivery_failed is True
 
     @property
     def room_bytes(self) -> int:

@@ -115,6 +115,11 @@ class Connection:
         """Bytes that `data_to_send` would hand out, without the dispositions that wait."""
         return self._output.byte_count
 
+    @property
+    def handed_bytes(self) -> int:
+        """All bytes that `data_to_send` ever gave."""
+        return self._output.made_bytes - self._output.byte_count
+
     def receive_data(self, received: bytes, *, now_s: float, most_work: int = UNLIMITED) -> None:
         """Take bytes from the peer, as they came; none means that it sends no more.
 

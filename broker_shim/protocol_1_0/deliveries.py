@@ -26,6 +26,8 @@ class Delivery:
         state: What we said of it last.
         remote_state: What the peer said of it last.
         is_resumed: True if its sender resumed it from an earlier attachment.
+        ends_at: Of all bytes of the connection, the number that were made when its last frame was;
+            None while it is not made whole.
     """
 
     link: Link
@@ -37,6 +39,7 @@ class Delivery:
     state: Any = None
     remote_state: Any = None
     is_resumed: bool = False
+    ends_at: int | None = None
 
     @property
     def is_incoming(self) -> bool:

@@ -14,6 +14,7 @@ class Output:
     Attributes:
         max_frame_bytes: What the peer takes; the specification's least until it said more.
         byte_count: Bytes that wait.
+        made_bytes: All that were ever made, those that wait included.
         is_opened: True once our open was written, which goes before all frames but SASL's.
         is_closed: True once nothing may follow.
     """
@@ -21,6 +22,7 @@ class Output:
     def __init__(self) -> None:
         self.max_frame_bytes = MIN_MAX_FRAME_SIZE
         self.byte_count = 0
+        self.made_bytes = 0
         self.is_opened = False
         self.is_closed = False
         self._chunks: list[bytes | memoryview] = []
@@ -29,6 +31,7 @@ class Output:
         """Bytes that are a header or a frame already."""
         self._chunks.append(encoded)
         self.byte_count += len(encoded)
+        self.made_bytes += len(encoded)
 
     def frame(self, performative: Composite, channel: int = 0, kind: int = AMQP_FRAME) -> None:
         """A frame without payload.
@@ -53,6 +56,7 @@ class Output:
         self.write(transfer_frame(channel, transfer, size))
         self._chunks.extend(pieces)
         self.byte_count += size
+        self.made_bytes += size
 
     def payload_room(self, transfer: Transfer, wanted: int) -> int:
         """How many bytes of payload a frame of this transfer holds, at most `wanted`."""

@@ -252,4 +252,7 @@ class SessionPort:
                 outgoing.credit.sent()
             outgoing.is_settled |= delivery.is_settled  # while it waited here
         self.outgoing.take()
-        return outgoing.send_frame(self._output, self.channel)
+        is_all = outgoing.send_frame(self._output, self.channel)
+        if is_all and outgoing.is_last:
+            delivery.ends_at = self._output.made_bytes
+        return is_all
