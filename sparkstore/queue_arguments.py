@@ -28,7 +28,8 @@ from sparkstore.queue_names import canonical
 EXPIRED, OVER_DELIVERED, REJECTED = "expired", "over-delivered", "rejected"
 """Why a message may not stay."""
 
-_ON_REJECT = ("dead_letter", "drop")
+_DROP = "drop"
+_ON_REJECT = ("dead_letter", _DROP)
 _SWITCHES = ("exclusive", "message_groups")
 _MAX_NAME = 1000
 _KEPT_MESSAGES = 2
@@ -47,7 +48,7 @@ class QueueArguments(NamedTuple):
         last_value_key: Name of a property, not empty.
         exclusive: One consumer at a time.
         message_groups: A group goes to one consumer.
-        drops_rejected: What is rejected is no dead letter.
+        on_reject: What becomes of what is rejected; None: as `dead_letter`.
     """
 
     message_ttl_ms: int | None = None
@@ -56,7 +57,7 @@ class QueueArguments(NamedTuple):
     last_value_key: str | None = None
     exclusive: bool = False
     message_groups: bool = False
-    drops_rejected: bool = False
+    on_reject: str | None = None
 
     def expires_at(self, wanted: int | None, now_us: int) -> int | None:
         """When a message that is enqueued now expires, UTC µs: the earlier of both wishes."""
@@ -74,7 +75,7 @@ class QueueArguments(NamedTuple):
 
     def dead_letter_queue_of(self, queue: str, *, rejected: bool = False) -> str | None:
         """Where a message goes that may not stay on `queue`; None if it leaves the store."""
-        is_dropped = rejected and self.drops_rejected
+        is_dropped = rejected and self.on_reject == _DROP
         return None if is_dropped or self.dead_letter_queue == queue else self.dead_letter_queue
 
 
@@ -141,7 +142,7 @@ def terms_of(detail: str) -> Terms:
     content: dict[str, Any] = json.loads(detail)
     given = arguments_of(detail)
     ttl_ms, limit = given.get("message_ttl_ms"), given.get("max_delivery_count")
-    target = given.get("dead_letter_queue")
+    target, on_reject = given.get("dead_letter_queue"), given.get("on_reject")
     arguments = QueueArguments(
         ttl_ms if _is_number(ttl_ms, _MAX_TTL_MS) else None,
         limit if _is_number(limit, (1 << 31) - 1) else None,
@@ -149,7 +150,7 @@ def terms_of(detail: str) -> Terms:
         given["last_value_key"] if _is_name(given.get("last_value_key")) else None,
         exclusive=given.get("exclusive") is True,
         message_groups=given.get("message_groups") is True,
-        drops_rejected=given.get("on_reject") == "drop",
+        on_reject=on_reject if on_reject in _ON_REJECT else None,
     )
     return Terms(content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES, arguments)
 
