@@ -287,13 +287,13 @@ class Connection:
                 endpoint.on_disposition(delivery)
 
     def _link_detached(self, event: events.LinkDetached) -> None:
-        with self._parting():
+        with self._parting(is_answer=event.link.is_over):
             self._served.detached(event)
 
     @contextmanager
-    def _parting(self) -> Iterator[None]:
-        """The peer ends something in good order: what it leaves undecided it tells by that."""
-        self.peer_parts = True
+    def _parting(self, *, is_answer: bool) -> Iterator[None]:
+        """The peer ends something, of its own will unless we had ended it first."""
+        self.peer_parts = not is_answer
         try:
             yield
         finally:
@@ -303,7 +303,7 @@ class Connection:
         self.end_link(event.link, closed=False)
 
     def _session_ended(self, event: events.SessionEnded) -> None:
-        with self._parting():
+        with self._parting(is_answer=event.session.is_over):
             self._served.end_session(event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
@@ -312,7 +312,7 @@ class Connection:
         self._served.end_session(event.session)
 
     def _closed(self, _event: events.Closed) -> None:
-        with self._parting():
+        with self._parting(is_answer=self._machine.is_over):
             self.lost()
         if not self._machine.is_over:
             self._machine.close()
