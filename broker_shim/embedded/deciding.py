@@ -36,8 +36,8 @@ def accepted(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
         owner.broker.calls.messages.forget(message_id)
         _settle(owner, delivery, ACCEPTED, error)
 
-    done_and_known = owner.broker.links.tracked(owner.terminus, done)
-    owner.broker.settlement.remove(message_id, owner.queue.name, owner.holder, done_and_known)
+    tracked, remove = owner.broker.links.tracked, owner.broker.settlement.remove
+    remove(message_id, owner.queue.name, owner.holder, tracked(owner.terminus, done))
 
 
 def rejected(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
@@ -62,11 +62,9 @@ def modified(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
     remote: Modified = delivery.remote_state
     if remote.undeliverable_here:
         owner.queue.refuse(message_id, owner)
-    failed, told = (
-        remote.delivery_failed is True,
-        kept_of(owner.broker, owner.queue.name, message_id, remote),
-    )
-    _give_back(owner, delivery, message_id, MODIFIED, failed=failed, annotations=told)
+    failed = remote.delivery_failed is True
+    kept = kept_of(owner.broker, owner.queue.name, message_id, remote)
+    _give_back(owner, delivery, message_id, MODIFIED, failed=failed, annotations=kept)
 
 
 def broken_off(owner: OutgoingLink, _delivery: Delivery, message_id: int) -> None:
