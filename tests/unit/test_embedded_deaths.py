@@ -191,7 +191,8 @@ def test_a_rejected_message_leaves_the_store_where_that_is_wanted_or_there_are_n
         " has it"
     ]
     metrics = house.broker.metrics
-    assert (metrics.died_rejected, metrics.dead_lettered) == (2, 0)
+    assert (metrics.died_rejected, metrics.dead_lettered) == (2, 2)
+    assert house.broker.queues["q"].dead_lettered == 2
 
 
 def test_a_message_rejected_in_a_transaction_goes_at_its_commit_or_stays(house: House) -> None:
@@ -434,7 +435,7 @@ def test_nobody_else_may_say_how_a_message_ended() -> None:
 
 def test_deaths_of_one_kind_make_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [100.0]
-    deaths = Deaths(Metrics(), lambda: now_s[0])
+    deaths = Deaths(Metrics(), {}, lambda: now_s[0])
     take = Take("q", {"outcome": "dead-lettered", "reason": "expired", "to": "dead"})
     with caplog.at_level(logging.INFO):
         for at_s in (100.0, 101.0, 159.9, 160.0):
