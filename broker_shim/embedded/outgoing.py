@@ -15,6 +15,7 @@ from broker_shim.embedded.queue import QueueDispatch
 from broker_shim.embedded.resuming import Resumed, Resuming
 from broker_shim.embedded.retiring import Retiring
 from broker_shim.embedded.taking import Taken
+from broker_shim.embedded.termini import default_outcome
 from broker_shim.links import LinkEndpoint, holder_of
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.sender import SenderLink
@@ -124,8 +125,7 @@ class OutgoingLink:
             return False
         if not (self._connection.peer_parts or self.broker.is_stopping):
             return True
-        outcome = getattr(self.link.remote.source, "default_outcome", None)
-        return isinstance(outcome, Modified) and outcome.delivery_failed is True
+        return isinstance(default_outcome(self.link.remote.source), Modified)
 
     @property
     def room_bytes(self) -> int:

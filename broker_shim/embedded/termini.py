@@ -88,8 +88,19 @@ def served_source(value: Source, remote: amqp.Source) -> amqp.Source | None:
     if told is not None:
         told.outcomes = tuple(each for each in _OUTCOMES if each in (remote.outcomes or _OUTCOMES))
         told.outcomes = told.outcomes or _OUTCOMES
-        told.default_outcome = amqp.Released()
+        told.default_outcome = default_outcome(remote)
     return told
+
+
+def default_outcome(remote: amqp.Source | None) -> amqp.Released | amqp.Modified:
+    """What becomes of a delivery without an outcome when its link is gone, as its receiver asked.
+
+    Those two are honoured: nobody is to lose a message that it never decided about.
+    """
+    asked = None if remote is None else remote.default_outcome
+    if isinstance(asked, amqp.Modified) and asked.delivery_failed is True:
+        return amqp.Modified(delivery_failed=True)
+    return amqp.Released()
 
 
 def wrong_with(node: amqp.Source | amqp.Target) -> str | None:

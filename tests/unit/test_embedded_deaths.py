@@ -379,6 +379,15 @@ def test_a_lost_consumer_counts_and_one_that_leaves_says_what_counts(
     assert (again.delivery_count, again.first_acquirer) == (failed, False)
 
 
+@pytest.mark.parametrize("asked", [Modified(delivery_failed=True), Released()])
+def test_the_default_outcome_that_is_honoured_is_told(
+    house: House, asked: Modified | Released
+) -> None:
+    create(house, "q")
+    answer = Client(house).attach("r", source=Source("q", default_outcome=asked))
+    assert answer.source.default_outcome == asked
+
+
 def test_what_was_not_written_to_a_lost_consumer_does_not_count(house: House) -> None:
     create(house, "q")
     put(house, "read")
