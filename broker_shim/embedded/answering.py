@@ -1,4 +1,8 @@
-"""How a link of tier 2 on which we receive answers: what was stored is stored once.
+"""How a link on which we receive answers, if it may be resumed: what was stored is stored once.
+
+That is a link of tier 2; of a lower one all of this is true as long as the broker lives. There it
+is done only for a link that lives longer than its session, that is resumed, or whose mode is
+second; of others it is enough to note what was stored when nobody was there to be told.
 
 A delivery's enqueue and the note that it is accepted are one transaction of the store, so after a
 crash a delivery that was stored is known as stored. A sender that attaches again names what it has
@@ -24,13 +28,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.outcomes import ACCEPTED
 from broker_shim.embedded.store_calls import Operation
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint
 from broker_shim.links.proof import Answers
+from broker_shim.links.terminus import DeliveryState
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.receiver import ReceiverLink
 from broker_shim.store.interface import MessageStore, TransactionContext
@@ -38,7 +43,8 @@ from broker_shim.store.interface import MessageStore, TransactionContext
 if TYPE_CHECKING:
     from broker_shim.embedded.links import Links
 
-_ACCEPTED = {"outcome": "accepted"}
+STORED = {"outcome": "accepted"}
+"""What is known of a delivery that is on its queues."""
 
 
 class Answering:
@@ -47,11 +53,6 @@ class Answering:
     def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:
         self._links, self._endpoint, self._link = links, endpoint, link
         self._answers = Answers()
-
-    @property
-    def _waits_for_sender(self) -> bool:
-        """True if an answer settles nothing: the sender does."""
-        return self._link.rcv_settle_mode == ReceiverSettleMode.SECOND
 
     def holds(self, delivery: Delivery) -> bool:
         """Whether it was stored, and is remembered."""
@@ -77,6 +78,19 @@ class Answering:
         self._link.port.flush()
         self._answers.granted(credit)
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is noted is to survive the broker."""
+        return self._endpoint.terminus.durability is TerminusDurability.UNSETTLED_STATE
+
+    def remember(self, tag: bytes, state: DeliveryState | None) -> None:
+        """Know this of a delivery as long as the terminus lives and the broker does."""
+        self._links.registry.remembered(self._endpoint, tag, state)
+
+    def awaited(self, on_done: OnComplete) -> OnComplete:
+        """The same, and the next attach waits for it."""
+        return self._links.tracked(self._endpoint.terminus, on_done)
+
     def noting(self, tag: bytes, on_done: OnComplete) -> tuple[Operation, OnComplete]:
         """Has a delivery noted as accepted, in the transaction that enqueues it.
 
@@ -96,18 +110,18 @@ class Answering:
             _store: MessageStore, on_complete: OnComplete, transaction: TransactionContext
         ) -> None:
             nonlocal is_noted  # not if the message is on no queue
-            is_noted = registry.remember(self._endpoint, tag, _ACCEPTED, on_complete, transaction)
+            is_noted = registry.remember(self._endpoint, tag, STORED, on_complete, transaction)
 
         def done(error: StoreError | None) -> None:
-            if error is None and is_noted:
-                registry.remembered(self._endpoint, tag, _ACCEPTED)
+            if error is None and (is_noted or not self.is_durable):
+                registry.remembered(self._endpoint, tag, STORED)
             on_done(error)
 
         return note, self._links.tracked(self._endpoint.terminus, done)
 
     def accept(self, delivery: Delivery) -> None:
         """It is stored: say so."""
-        delivery.dispose(ACCEPTED, settled=not self._waits_for_sender)
+        delivery.answer(ACCEPTED)
         self._answers.answered(delivery.tag)
 
     def settled(self, delivery: Delivery) -> None:

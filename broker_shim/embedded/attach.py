@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
@@ -130,21 +130,18 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
 def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, node: Node) -> None:
     """Answer, with what is known of earlier deliveries."""
     broker, terminus = connection.broker, endpoint.terminus
-    terms, answering = terminus.terms, None
-    told: dict[bytes, Any] = {}
+    terms = terminus.terms
     assert terms is not None
-    settle_mode = ReceiverSettleMode.FIRST
-    if terminus.durability is TerminusDurability.UNSETTLED_STATE:
-        answering = Answering(broker.links, endpoint, link)
-        settle_mode = ReceiverSettleMode(link.remote.rcv_settle_mode)
-        told = told_by_receiver(link, terminus.unsettled)
+    answering = Answering(broker.links, endpoint, link)
+    is_second = link.remote.rcv_settle_mode == ReceiverSettleMode.SECOND
+    notes_all = is_second or terms.own.outlives_session or bool(terminus.unsettled)
+    told = told_by_receiver(link, terminus.unsettled)
     grant(
         connection,
         link,
-        IncomingLink(connection, link, node, answering),
+        IncomingLink(connection, link, node, answering, notes_all=notes_all),
         source=as_source(terms.source),
         target=as_target(terms.target),
-        rcv_settle_mode=settle_mode,
         max_message_size=broker.settings.max_message_bytes,
         unsettled=told,
         properties=_announced(broker),

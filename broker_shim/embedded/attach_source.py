@@ -188,7 +188,8 @@ def _go_through(
     connection: Connection, link: SenderLink, steps: list[Step], wanted: Wanted
 ) -> None:
     links, terminus = connection.broker.links, wanted.endpoint.terminus
-    last = partial(give_back_lost, links, terminus, link, wanted.queue)
+    queue = None if wanted.is_browser else wanted.queue  # a browser holds nothing
+    last = partial(give_back_lost, links, terminus, link, queue)
     go_through(connection, link, [*steps, last], partial(_ready, connection, link, wanted))
 
 

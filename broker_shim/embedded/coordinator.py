@@ -21,7 +21,7 @@ from broker_shim.amqp_1_0.composites import (
     Released,
     Source,
 )
-from broker_shim.amqp_1_0.definitions import AmqpError, ReceiverSettleMode, TxnCapability
+from broker_shim.amqp_1_0.definitions import AmqpError, TxnCapability
 from broker_shim.embedded.attaching import grant
 from broker_shim.embedded.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
 from broker_shim.embedded.outcomes import ACCEPTED, may_reject
@@ -57,7 +57,6 @@ def attach_coordinator(connection: Connection, link: ReceiverLink) -> None:
         CoordinatorLink(connection, link),
         source=source,
         target=Coordinator(_CAPABILITIES),
-        rcv_settle_mode=ReceiverSettleMode.FIRST,
         max_message_size=MOST_BYTES,
     )
 
@@ -155,7 +154,7 @@ class CoordinatorLink:
 
     def _answer(self, delivery: Delivery, state: Any) -> None:
         if not self.is_gone:
-            delivery.dispose(state)
+            delivery.answer(state)
             self._connection.has_output()
 
     def _detach(self, refusal: Refusal) -> None:

@@ -10,7 +10,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.embedded.address import Node
 from broker_shim.embedded.allowing import may
 from broker_shim.embedded.amqp_types import DecodeError, TooLarge
-from broker_shim.embedded.answering import Answering
+from broker_shim.embedded.answering import STORED, Answering
 from broker_shim.embedded.conditions import (
     DECODE_ERROR,
     PRECONDITION_FAILED,
@@ -29,6 +29,7 @@ from broker_shim.errors import StoreError, Unavailable
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.receiver import ReceiverLink
+from broker_shim.protocol_1_0.resumption import is_outcome
 from broker_shim.security.permissions import Act
 from broker_shim.transactions.refusals import TransactionRefused
 
@@ -52,16 +53,20 @@ class IncomingLink:
         connection: Connection,
         link: ReceiverLink,
         node: Node,
-        answering: Answering | None = None,
+        answering: Answering,
+        *,
+        notes_all: bool,
     ) -> None:
         self._connection = connection
         self._broker = connection.broker
         self._link = link
         self._route = Route(connection, node)
-        self._answering = answering
+        self._resumable = answering
+        self._answering = answering if notes_all else None
         may_write = partial(may, connection, Act.WRITE)
         self._begin = partial(Receiving, self._broker, node, connection.now_us, may_write)
         self._receiving: Receiving | None = None
+        self._partial: bytes | None = None
         self._window = CreditWindow(self._broker.settings.credit)
         durable = self._broker.settings.durable_messages
         self._takes_no_durable = durable is DurableMessages.REJECTED
@@ -78,6 +83,8 @@ class IncomingLink:
     def gone(self) -> None:
         """The link, its session or its connection ended."""
         self.is_gone = True
+        if self._partial is not None:
+            self._resumable.remember(self._partial, None)
         self._end_receiving()
 
     def on_flow(self) -> None:
@@ -106,6 +113,7 @@ class IncomingLink:
             if self._answering is not None and self._is_known(piece, self._answering):
                 return
             receiving = self._receiving = self._begin()
+            self._partial = None if piece.delivery.is_settled else piece.delivery.tag
         try:
             receiving.add(piece.payload, self._read_on)
         except DecodeError as reason:
@@ -127,6 +135,9 @@ class IncomingLink:
     def _is_known(self, piece: TransferPiece, answering: Answering) -> bool:
         """Whether it was stored before: then it is read past, and answered at its end."""
         delivery = piece.delivery
+        if delivery.is_resumed and delivery.is_settled and is_outcome(delivery.remote_state):
+            answering.settled(delivery)  # its sender knows how it ended, and tells by the transfer
+            return True
         if not answering.knows(delivery):
             if not delivery.is_resumed:
                 answering.started(delivery.tag)
@@ -139,7 +150,7 @@ class IncomingLink:
         return True
 
     def _end_receiving(self) -> None:
-        self._receiving = None
+        self._receiving = self._partial = None
         if self._holds_back:
             self._hold_back(is_full=False)
         if self._held_bytes:  # not of what came in one piece: the common way
@@ -219,7 +230,10 @@ class IncomingLink:
         publish: Publish = self._broker.publish
         if self._answering is not None and not delivery.is_settled:
             note, stored = self._answering.noting(delivery.tag, stored)
-            publish = partial(self._broker.publish, along=(note,))
+            if self._answering.is_durable:
+                publish = partial(self._broker.publish, along=(note,))
+        elif not delivery.is_settled:
+            stored = self._resumable.awaited(stored)
         enqueue(queues, stored, publish)
 
     def _publish_within(
@@ -263,7 +277,7 @@ class IncomingLink:
             return
         self._window.done()
         if not self.is_gone:
-            delivery.dispose(within(transaction, ACCEPTED))
+            delivery.answer(within(transaction, ACCEPTED))
             self._go_on()
 
     def _accept(self, delivery: Delivery) -> None:
@@ -271,9 +285,11 @@ class IncomingLink:
         answering = self._answering
         self._window.done()
         if self.is_gone:
+            if answering is None and not delivery.is_settled:
+                self._resumable.remember(delivery.tag, STORED)
             return
         if answering is None:
-            delivery.dispose(ACCEPTED)
+            delivery.answer(ACCEPTED)
         elif delivery.is_settled:
             answering.settled(delivery)
         else:
@@ -302,7 +318,7 @@ class IncomingLink:
         if (is_relay and delivery.is_settled) or not may_reject(self._link):
             self._end_link(refusal)
             return
-        delivery.dispose(within(transaction, Rejected(error_of(refusal))))
+        delivery.answer(within(transaction, Rejected(error_of(refusal))))
         self._go_on()
 
     def _probe(self) -> None:

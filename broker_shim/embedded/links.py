@@ -7,12 +7,13 @@ What is a link's own ends with its terminus, in this order: what it holds is giv
 is destroyed, if need be in several turns, and then the stores forget it. A crash between leaves a
 link without a queue, which the next start makes anew, empty; never a queue nobody knows to end.
 
-Of a link of tier 2 (`UNSETTLED_STATE`) two things outlive the attachment. What it holds of its
-queue stays acquired (`held`), so nobody else gets it; a link of a lower tier gives it back at once,
-and it counts as a failed delivery. And what was under way to the store for an earlier attachment is
-waited for before the next one is answered (`when_quiet`), so that the maps of unsettled deliveries
-tell what is durable and nothing else. That begins with the last frame of a delivery: a large one
-may be enqueued long after its connection was lost, and is remembered all the same.
+Two things outlive an attachment as long as the terminus lives (AMQP 2.6.13), which by default is
+its session's life; of a link of tier 2 (`UNSETTLED_STATE`) they outlive a crash, too. What it holds
+of its queue stays acquired (`held`), so nobody else gets it; when the terminus ends it is given
+back, and counts as a failed delivery. And what was under way to the store for an earlier attachment
+is waited for before the next one is answered (`when_quiet`), so that the maps of unsettled
+deliveries tell what is durable and nothing else. That begins with the last frame of a delivery: a
+large one may be enqueued long after its connection was lost, and is remembered all the same.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Links:
 
     Attributes:
         registry: All termini.
-        held: What the termini of tier 2 hold that are not attached, by tag.
+        held: What the termini hold that are not attached, by tag.
     """
 
     def __init__(self, broker: Broker, registry: LinkRegistry) -> None:
@@ -220,9 +221,15 @@ class Links:
         give_back, failed = self._broker.settlement.give_back, held.failed
         give_back(held.message_id, held.queue, holder_of(key), failed=failed, on_done=on_done)
 
-    def end_holding(self, terminus: Terminus, held: Mapping[bytes, Held]) -> None:
-        """A link's endpoint is gone: what it held is its terminus', or anybody's again."""
-        if terminus.durability is TerminusDurability.UNSETTLED_STATE and not terminus.is_over:
+    def end_holding(
+        self, terminus: Terminus, held: Mapping[bytes, Held], *, is_closed: bool = False
+    ) -> None:
+        """A link's endpoint is gone: what it held is its terminus', or anybody's again.
+
+        One that we closed for an error is not resumed, unless it is meant to survive even a crash.
+        """
+        is_durable = terminus.durability is TerminusDurability.UNSETTLED_STATE
+        if not terminus.is_over and (is_durable or not is_closed):
             self.held.setdefault(terminus.key, {}).update(held)
             return
         ends_too = terminus.terms.queue if terminus.is_over and terminus.terms else None
@@ -231,9 +238,7 @@ class Links:
                 self.give_back(terminus.key, each)
 
     def tracked(self, terminus: Terminus, on_done: OnComplete) -> OnComplete:
-        """The same, for something that the next attach of a link of tier 2 has to wait for."""
-        if terminus.durability < TerminusDurability.UNSETTLED_STATE:
-            return on_done
+        """The same, for something that the next attach of the link has to wait for."""
         key = terminus.key
         self.begin(key)
 
@@ -246,7 +251,7 @@ class Links:
         return done
 
     def begin(self, key: LinkKey) -> None:
-        """Something of a link of tier 2 is under way to the store; then `end`."""
+        """Something of a link is under way to the store; then `end`."""
         self._under_way[key] = self._under_way.get(key, 0) + 1
 
     def end(self, key: LinkKey) -> None:

@@ -106,7 +106,7 @@ class OutgoingLink:
             failed = self._has_failed(delivery)
             held[delivery.tag] = Held(taken.message_id, self.queue.name, failed)
         self._unsettled = {}
-        self.broker.links.end_holding(self.terminus, held)
+        self.broker.links.end_holding(self.terminus, held, is_closed=self.link.is_closed_here)
 
     def queue_deleted(self) -> None:
         """End the link: what it held is given back, and goes with its queue."""

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker_shim.amqp_1_0.composites import Accepted
+from broker_shim.amqp_1_0.composites import Accepted, Received
 from broker_shim.completion import OnComplete
-from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.deciding import DECISIONS
 from broker_shim.embedded.links import Held, Links
 from broker_shim.embedded.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
@@ -42,6 +41,10 @@ _PLAIN: Mapping[type, Any] = {type(each): each for each in (ACCEPTED, REJECTED, 
 """Outcomes without what their receiver said of them."""
 
 
+_PARTIAL = Received(0, 0)
+"""Of a delivery whose last frame has not come: what came of it is not kept, so all of it has to."""
+
+
 class Resumed(NamedTuple):
     """What the two maps come to, where we send.
 
@@ -57,16 +60,13 @@ class Resumed(NamedTuple):
 
 
 def give_back_lost(
-    links: Links, terminus: Terminus, link: SenderLink, queue: str, on_done: OnComplete
+    links: Links, terminus: Terminus, link: SenderLink, queue: str | None, on_done: OnComplete
 ) -> None:
-    """Give back what the receiver has no trace of, and what the link may not hold any more."""
+    """Give back what the receiver has no trace of, and what is not of its queue any more."""
     key, held = terminus.key, links.held.get(terminus.key, {})
     steps = _decided(link, dict.fromkeys(held))
-    keeps = terminus.durability is TerminusDurability.UNSETTLED_STATE
     lost = [
-        tag
-        for tag, each in held.items()
-        if steps[tag] is Step.SEND_AGAIN or each.queue != queue or not keeps
+        tag for tag, each in held.items() if steps[tag] is Step.SEND_AGAIN or each.queue != queue
     ]
     left = len(lost)
 
@@ -95,7 +95,7 @@ def told_by_receiver(
     link: Link, unsettled: Mapping[bytes, DeliveryState | None]
 ) -> dict[bytes, Any]:
     """Where we receive: the map for our attach, after `forget_settled`."""
-    ours = {tag: None if state is None else Accepted() for tag, state in unsettled.items()}
+    ours = {tag: _PARTIAL if state is None else Accepted() for tag, state in unsettled.items()}
     return to_tell(_decided(link, ours), ours)
 
 

@@ -4,7 +4,8 @@ A delivery is either with the link, unsettled, or here: it comes here when the c
 transaction with its outcome, and goes when that ends. So what the link gives back when it ends is
 what no transaction has; and a transaction may end after the link. With a connection or a session
 transactions end first (`Served`): so what their client had not forgotten is with its link again,
-which keeps it to be resumed if it lives on. If a link alone was detached, it is given back.
+which keeps it to be resumed if it lives on. If a link alone was detached, its terminus has it,
+unless it was attached again by then: then it is given back.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Accepted, Rejected, Released, TransactionalState
 from broker_shim.completion import OnComplete
+from broker_shim.embedded.links import Held
 from broker_shim.embedded.local_transaction import LocalTransaction
 from broker_shim.embedded.outcomes import RELEASED
 from broker_shim.embedded.queue import QueueDispatch
@@ -91,6 +93,13 @@ class Retiring:
             on_done(None)
             return
         retirement.taken.release()
+        terminus = self._owner.terminus
+        is_suspended = terminus.endpoint is None and not terminus.is_over
+        if not retirement.is_settled and is_suspended:
+            tag, message_id = retirement.delivery.tag, retirement.taken.message_id
+            self._broker.links.end_holding(terminus, {tag: Held(message_id, self.queue.name)})
+            on_done(None)
+            return
         if self._broker.queues.get(self.queue.name) is not self.queue:
             on_done(None)  # it went with its queue
             return

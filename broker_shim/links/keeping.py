@@ -1,8 +1,8 @@
 """What the stores are told of termini, by what their durability says (DESIGN 8).
 
     durability            its terminus             its unsettled deliveries
-    NONE                  -                        -
-    CONFIGURATION         kept by the link store   -
+    NONE                  -                        - (known as long as the terminus lives)
+    CONFIGURATION         kept by the link store   - (likewise)
     UNSETTLED_STATE       kept by the link store   kept by the store of unsettled deliveries
 
 A store is only called for what it can keep. Called by the registry alone, under its lock, which is
@@ -67,8 +67,7 @@ class Keeping:
             message = f"durability {terms.durability} was not granted"
             raise InvalidRequest(message)
         was_kept = terminus.durability > TerminusDurability.NONE
-        if terms.durability < TerminusDurability.UNSETTLED_STATE:
-            self.settled(terminus, list(terminus.unsettled))
+        self._move(terminus, terms.durability)
         terminus.terms = terms
         if terms.durability > TerminusDurability.NONE:
             self._link_store.attach(terminus.key, terms, on_complete)
@@ -76,6 +75,18 @@ class Keeping:
         if was_kept:
             self._link_store.detach(terminus.key, on_complete, closed=True)
         return was_kept
+
+    def _move(self, terminus: Terminus, durability: TerminusDurability) -> None:
+        """What is unsettled is known on, in the store as long as the durability says so."""
+        highest, key = TerminusDurability.UNSETTLED_STATE, terminus.key
+        if key.role != Role.RECEIVER or (terminus.durability is highest) is (durability is highest):
+            return
+        if durability is highest:
+            for tag, state in terminus.unsettled.items():
+                if state is not None:
+                    self._unsettled_store.unsettled(key, tag, state, _log_failure)
+        elif terminus.unsettled:
+            self._unsettled_store.settle(key, list(terminus.unsettled), _log_failure)
 
     def left(self, terminus: Terminus, on_complete: OnComplete | None = None) -> None:
         """Nobody is attached to it any more."""

@@ -69,6 +69,11 @@ class _Node:
         is_kept = self.durability > TerminusDurability.NONE
         return is_kept or self.expiry_policy is ExpiryPolicy.NEVER or self.timeout_s > 0
 
+    @property
+    def outlives_session(self) -> bool:
+        """True if it can be resumed where its session has ended."""
+        return self.lives_on or self.expiry_policy is ExpiryPolicy.CONNECTION_CLOSE
+
     def as_json(self) -> dict[str, Any]:
         """As the module says; all of it can be told from it again."""
         shown = {}

@@ -28,6 +28,7 @@ class Delivery:
         is_resumed: True if its sender resumed it from an earlier attachment.
         ends_at: Of all bytes of the connection, the number that were made when its last frame was;
             None while it is not made whole.
+        is_second: True if its receiver settles it after its sender (rcv-settle-mode second).
     """
 
     link: Link
@@ -40,6 +41,7 @@ class Delivery:
     remote_state: Any = None
     is_resumed: bool = False
     ends_at: int | None = None
+    is_second: bool = False
 
     @property
     def is_incoming(self) -> bool:
@@ -55,3 +57,7 @@ class Delivery:
             InvalidCommand: The state cannot be encoded.
         """
         self.link.port.dispose(self, state, settled=settled)
+
+    def answer(self, state: Any) -> None:
+        """Tell what came of it where we receive; its sender settles it first in mode second."""
+        self.link.port.dispose(self, state, settled=not self.is_second)

@@ -40,6 +40,7 @@ class Link:
             resumed or settled on this one.
         is_incomplete: True if either attach did not name all that its side holds: nothing but
             resumed deliveries may go until the link was attached again (2.7.3).
+        is_closed_here: True once we ended it for good, before the peer did.
     """
 
     is_receiver: bool
@@ -54,6 +55,7 @@ class Link:
         self.earlier: dict[bytes, Any] = {}
         self.is_incomplete = remote.incomplete_unsettled
         self._state = EndpointState.BEGUN
+        self.is_closed_here = False
         self._is_answered = False
         self._errant_left = 0
 
@@ -129,6 +131,7 @@ class Link:
         state = self._after(EndpointStep.END_SENT)
         if not self._is_answered:  # the peer attached and detached before we answered
             self._answer(None, None, {}, {})
+        self.is_closed_here = closed and state is EndpointState.END_SENT
         self.port.emit(Detach(self.handle, closed=closed, error=error))
         self._state = state
         self._ended()

@@ -109,6 +109,8 @@ class ReceiverLink(Link):
         delivery = self._current
         if delivery is None:
             delivery = self._begin(transfer)
+            if delivery is not None:
+                delivery.is_second = self._is_second(transfer)
         else:
             self._check_continued(delivery, transfer)
         if delivery is not None:
@@ -157,6 +159,12 @@ class ReceiverLink(Link):
             raise _violation(LinkError.TRANSFER_LIMIT_EXCEEDED, "a transfer without credit")
         self.earlier.pop(tag, None)  # the sender has settled that one, or its tag would be taken
         return self._started(Delivery(self, tag, transfer.message_format or 0), delivery_id)
+
+    def _is_second(self, transfer: Transfer) -> bool:
+        """A delivery may be of mode first on a link of second, and not the reverse (2.7.5)."""
+        if self.rcv_settle_mode == ReceiverSettleMode.FIRST:
+            return False
+        return transfer.rcv_settle_mode != ReceiverSettleMode.FIRST
 
     def _resume(self, tag: bytes, delivery_id: int, transfer: Transfer) -> Delivery | None:
         """As `_begin`; what is not unsettled here must be read past (2.7.5)."""

@@ -139,15 +139,21 @@ def test_what_a_consumer_held_goes_back_when_its_link_is_stolen(house: House) ->
     assert bodies(second) == ["a"]
 
 
-def test_a_detached_consumer_of_no_durability_gives_back_what_it_held(house: House) -> None:
+@pytest.mark.parametrize("ends", ["link", "session", "closed"])
+def test_a_consumer_of_no_durability_gives_back_what_it_held_when_its_terminus_ends(
+    house: House, ends: str
+) -> None:
     publish_to = Client(house, "p")
     publish_to.attach("out", target=Target("q"), is_receiver=False)
     publish_to.deliver(b"1", "a")
     client, other = Client(house), Client(house, "other")
-    client.attach("in", source=Source("q"))
+    policy = "link-detach" if ends == "link" else "session-end"
+    client.attach("in", source=Source("q", expiry_policy=policy))
     client.credit(1)
     assert bodies(client) == ["a"]
-    assert not client.detach().closed
+    client.detach(closed=ends == "closed")
+    if ends == "session":
+        client.end_session()
     other.attach("in", source=Source("q"))
     other.credit(1)
     assert bodies(other) == ["a"]
