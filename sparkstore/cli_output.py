@@ -88,13 +88,18 @@ def table(rows: Sequence[Row], columns: Sequence[str] = ()) -> Iterator[str]:
 
 
 def fields(row: Row) -> Iterator[str]:
-    """One row, a line for each column."""
+    """One row, a line for each column; nothing is cut."""
     width = max(map(len, row), default=0)
     for name, value in row.items():
-        yield f"{name:{width}}  {_cell(value)}"
+        yield f"{name:{width}}  {_text(value)}"
 
 
 def _cell(value: Any) -> str:
+    text = _text(value)
+    return text if len(text) <= MAX_COLUMN_WIDTH else text[: MAX_COLUMN_WIDTH - 1] + "…"
+
+
+def _text(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -107,8 +112,7 @@ def _cell(value: Any) -> str:
         value = body_text(bytes(value))
     elif not isinstance(value, str):
         value = json.dumps(value, default=_plain, ensure_ascii=False)
-    text = printable(value)
-    return text if len(text) <= MAX_COLUMN_WIDTH else text[: MAX_COLUMN_WIDTH - 1] + "…"
+    return printable(value)
 
 
 def _is_number(rows: Sequence[Row], name: str) -> bool:

@@ -106,6 +106,9 @@ def test_a_person_is_shown_a_line_for_each_field(
     assert captured.readouterr().out.split() == [
         *("act", "create-exchange", "exchange", "news", "type", "topic", "changed", "true"),
     ]
+    name = "q" * 80
+    assert main(["queue", "create", root, name]) == 0
+    assert name in captured.readouterr().out, "nothing that was done is cut"
     bound = told(captured, "binding", "add", root, "news", "q", "--key", "a.#")
     assert (bound["key"], bound["changed"]) == ("a.#", True)
     assert told(captured, "binding", "remove", root, "news", "q", "--key", "a.#")["changed"]
