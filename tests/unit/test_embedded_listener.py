@@ -270,7 +270,7 @@ def test_silent_connections_keep_nobody_out_and_are_told_in_few_lines(count: int
     """The oldest half-open one gives way: who comes last gets in, however many are silent."""
     heard: list[tuple[str, dict[str, Any]]] = []
     guard = Guard(SecuritySettings(), audit=lambda event, **details: heard.append((event, details)))
-    served = Served(BrokerSettings(max_half_open=2), guard)
+    served = Served(BrokerSettings(max_half_open=2, handshake_timeout_s=600.0), guard)
 
     def client() -> None:
         with ExitStack() as stack:
