@@ -221,6 +221,14 @@ class SocketControl:
         told: dict[str, Any] = orders.object_of(said, "told")
         return told
 
+    def not_durable(self) -> dict[str, int]:
+        """Messages by queue that are in the broker's memory only.
+
+        Raises:
+            StoreError: The broker went away, or does not know the question.
+        """
+        return wire.not_durable_of(self._exchange(wire.line({wire.NOT_DURABLE: True})))
+
     def close(self) -> None:
         """Let go of the connection."""
         self._peer.close()

@@ -8,6 +8,8 @@ r"""What travels over the control socket: one JSON object a line, UTF-8, no byte
     server → client   {"done": 1, "left": 0, "gone": 0}
     client → server   {"holders": 1000}                                      messages at most
     server → client   {"held": [["a", 1, ["who"]]]}                          queue, id, holders
+    client → server   {"not_durable": true}                                  messages in memory only
+    server → client   {"not_durable": {"a": 3}}                              by queue
     server → client   {"error": "InvalidRequest", "message": "…"}            instead of an answer
 
 `header` has the fields of `MessageHeader` that differ from its defaults, `header` in base64.
@@ -28,6 +30,7 @@ from sparkstore.records import MessageHeader
 
 VERSION = 1
 SOCKET_NAME = "control.sock"
+NOT_DURABLE = "not_durable"
 _MAX_ID = (1 << 63) - 1
 
 
@@ -166,6 +169,21 @@ def held_of(content: dict[str, Any]) -> list[Held]:
             Held(str(q), int(m), [str(h) for h in holders]) for q, m, holders in content["held"]
         ]
     except (KeyError, TypeError, ValueError) as reason:
+        message = f"the broker's answer cannot be read ({reason!r}): run it again"
+        raise Unavailable(message) from reason
+
+
+def not_durable_of(content: dict[str, Any]) -> dict[str, int]:
+    """The answer to a question for `NOT_DURABLE` that came.
+
+    Raises:
+        StoreError: What came instead.
+    """
+    if "error" in content:
+        raise error_of(content)
+    try:
+        return {str(queue): int(count) for queue, count in content[NOT_DURABLE].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as reason:
         message = f"the broker's answer cannot be read ({reason!r}): run it again"
         raise Unavailable(message) from reason
 

@@ -40,6 +40,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.wiring import detail_of
 from sparkstore.queue_arguments import terms_of
+from sparkstore.queue_names import shown
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class Broker:
         self.later = later
         self.settings = settings
         self.metrics = metrics
+        self._told_of: set[str] = set()
         self.queues: dict[str, QueueDispatch] = {}
         self.definitions: dict[str, Queue] = {}
         self.destinations = Destinations(settings)
@@ -152,7 +154,7 @@ class Broker:
             if error is None:
                 self.metrics.enqueued += len(names)
                 for name in names:
-                    self._waits(name, message_id, header.priority)
+                    self._waits(name, message_id, header.priority, durable=header.durable)
             if values:
                 came = [(message_id, value) for value in values]
                 self.replacing.end(values, replaced, came, error)
@@ -296,14 +298,25 @@ class Broker:
             except Exception:  # noqa: BLE001  # one link must not end the others
                 _log.exception("a link could not ask for more")
 
-    def arrived(self, name: str, message_id: int, priority: int) -> None:
+    def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
         """A message that no publish brought is on a queue, durably: it may be dispatched."""
-        self._waits(name, message_id, priority)
+        self._waits(name, message_id, priority, durable=durable)
         if name in self.queues:
             self.replacing.arrived(self.queues[name], [message_id])
 
-    def _waits(self, name: str, message_id: int, priority: int) -> None:
+    def _count_not_durable(self, queue: QueueDispatch) -> None:
+        """Some client libraries send so unless they are told otherwise: say it once a queue."""
+        self.metrics.not_durable += 1
+        if queue.name not in self._told_of:
+            self._told_of.add(queue.name)
+            text = "%s gets messages that are not durable: they end with this process, and SQL does"
+            text += " not see them. Their sender says durable, or not, in a message's header"
+            _log.warning(text, shown(queue.name))
+
+    def _waits(self, name: str, message_id: int, priority: int, *, durable: bool) -> None:
         queue = self.queues.get(name)
         if queue is not None:
-            queue.arrived(message_id, priority)
+            if queue.is_kept and not durable:
+                self._count_not_durable(queue)
+            queue.arrived(message_id, priority, durable=durable)
             self._to_dispatch.add(name)

@@ -100,7 +100,9 @@ class BulkOperations:
             if error is None:
                 self._broker.metrics.enqueued += len(made)
                 for message in made:
-                    self._broker.arrived(queue, message.message_id, message.header.priority)
+                    header = message.header
+                    arrived = self._broker.arrived
+                    arrived(queue, message.message_id, header.priority, durable=header.durable)
             on_answer(error, Answer(done=len(made)))
 
         self._broker.calls.puts.put_all(messages, queue, done)
@@ -165,12 +167,13 @@ class BulkOperations:
         if error is None:
             self._count(request, decided)
         for message_id, priority in decided.moving:
+            durable = queue is None or queue.keeps(message_id)
             if queue is not None and error is not None:
                 queue.released(message_id, delivery_failed=False)
             elif queue is not None:
                 queue.removed(message_id)
             if error is None and target is not None and message_id in put:
-                self._broker.arrived(target, message_id, priority)
+                self._broker.arrived(target, message_id, priority, durable=durable)
         self._broker.wanted(request.queue)
 
     def _count(self, request: Request, decided: _Decided) -> None:

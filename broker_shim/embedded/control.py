@@ -157,6 +157,8 @@ class ControlServer:
         order = self._orders.call(content)
         if order is not None:
             return lambda client: order(self._asker(client))
+        if wire.NOT_DURABLE in content:
+            return self._tell_not_durable
         if "holders" in content:
             return partial(self._tell_holders, wire.holders_limit(content))
         request = wire.request_of(content)
@@ -173,6 +175,12 @@ class ControlServer:
                 _log.exception("a request on the control socket failed")
                 refusal = Unavailable("the broker failed on this request: see its log")
                 self._answer(client, refusal, Answer())
+
+    def _tell_not_durable(self, client: _Client) -> None:
+        self._is_busy = False
+        queues = self._broker.queues.values()
+        counts = {queue.name: queue.not_durable for queue in queues if queue.not_durable}
+        self._say(client, wire.line({wire.NOT_DURABLE: counts}))
 
     def _tell_holders(self, limit: int, client: _Client) -> None:
         self._is_busy = False

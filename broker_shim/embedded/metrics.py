@@ -17,6 +17,9 @@ class Metrics(SecurityCounts):
     unroutable: int = counted("Messages refused because they route to no queue.")
     refused: int = counted("Messages refused for any other reason.")
     enqueued: int = counted("Messages put on a queue; one on two queues counts twice.")
+    not_durable: int = counted(
+        "Messages put on a queue that is kept and not kept themselves: they end with the broker."
+    )
     delivered: int = counted("Deliveries sent.")
     accepted: int = counted("Deliveries accepted, durably.")
     rejected: int = counted("Deliveries rejected.")

@@ -88,7 +88,9 @@ class Posting:
             return
         self._broker.metrics.enqueued += len(self.queues)
         for name in self.queues:
-            self._broker.arrived(name, self.message.message_id, self.message.header.priority)
+            header = self.message.header
+            durable = header.durable
+            self._broker.arrived(name, self.message.message_id, header.priority, durable=durable)
 
     def came(self) -> list[tuple[int, Value]]:
         """The message with its values, as `Replacing.end` takes it."""

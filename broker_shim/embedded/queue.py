@@ -83,6 +83,7 @@ class QueueDispatch:
         self.browsers: list[Browser] = []
         key = arguments.last_value_key
         self.last_values = None if key is None else LastValues(key)
+        self._not_durable: set[int] = set()
         self.only: Selector | None = None
         self.owner: str | None = None
         self.maker: int | None = None
@@ -138,9 +139,20 @@ class QueueDispatch:
             if delivery_count:
                 self._delivery_counts[message_id] = delivery_count
 
-    def arrived(self, message_id: int, priority: int) -> None:
+    @property
+    def not_durable(self) -> int:
+        """Messages on the queue that end with the broker, and that SQL does not see."""
+        return len(self._not_durable) if self.is_kept else len(self)
+
+    def arrived(self, message_id: int, priority: int, *, durable: bool = True) -> None:
         """A message was enqueued."""
         self._backlog.append(message_id, priority)
+        if not durable:
+            self._not_durable.add(message_id)
+
+    def keeps(self, message_id: int) -> bool:
+        """True unless a message came that is not durable."""
+        return message_id not in self._not_durable
 
     def released(self, message_id: int, *, delivery_failed: bool) -> None:
         """A held message is available again."""
@@ -172,6 +184,7 @@ class QueueDispatch:
     def removed(self, message_id: int) -> None:
         """A held message left the queue."""
         self._backlog.drop(self._held.pop(message_id))
+        self._not_durable.discard(message_id)
         self._ended(message_id)
         self._delivery_counts.pop(message_id, None)
         self._refused_by.pop(message_id, None)
