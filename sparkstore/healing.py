@@ -22,6 +22,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,6 +131,8 @@ def _find(table: Path, mark: int) -> _Finding:
     ]
     first = mark if mark >= 0 else min(known, default=0)
     last_whole, reason = _last_whole(table, first, newest, mark)
+    if last_whole < mark:
+        _check_not_lost(table, mark)
     base = max((v for v in whole_checkpoints if v <= last_whole), default=-1)
     if last_whole < 0 or not {*range(base + 1, last_whole + 1)} <= {*known}:
         message = (
@@ -160,6 +163,24 @@ def _last_whole(table: Path, first: int, newest: int, mark: int) -> tuple[int, s
         else:
             last_whole, reason = version, ""
     return last_whole, reason
+
+
+def _check_not_lost(table: Path, mark: int) -> None:
+    """A whole version, on disk, whose data file somebody removed: to set it aside mends nothing.
+
+    Raises:
+        CorruptData: So it is, and the file is to be put back.
+    """
+    lost: list[str] = []
+    with suppress(CorruptData):
+        adds = read_version(table, mark).adds
+        lost += [file.path for file in adds if not (table / file.path).exists()]
+    if lost and table.name == "journal":  # the others are made anew from it
+        message = (
+            f"{table / lost[0]} is gone, though it was on disk: put it back, or restore the root"
+            " from a replica or a backup; nothing was changed"
+        )
+        raise CorruptData(message)
 
 
 def _broken_checkpoints(table: Path, mark: int) -> set[Path]:

@@ -107,14 +107,18 @@ def _finding(name: str, test: Callable[[_Facts], str], facts: _Facts) -> Finding
     try:
         return Finding(name, holds=True, evidence=test(facts))
     except (_Broken, StoreError, DeltaError, OSError, pa.ArrowException) as reason:
-        return Finding(name, holds=False, evidence=str(reason))
+        return Finding(name, holds=False, evidence=str(reason).partition("\n")[0])
 
 
 def _tables_are_whole(facts: _Facts) -> str:
+    marks = read_marks(facts.root).versions
     broken = {table: first_broken(facts.root, table) for table in TABLES}
+    was_durable = any(first and first <= marks.get(table, -1) for table, first in broken.items())
     _none(
         [f"{table} is broken from version {first} on" for table, first in broken.items() if first],
-        "start the store, it heals them",
+        "it was on disk: restore the root from a replica or a backup"
+        if was_durable
+        else "start the store, it heals them",
     )
     newest = (f"{table} {newest_version(facts.root.table(table))}" for table in TABLES)
     return f"versions: {', '.join(newest)}"

@@ -16,9 +16,15 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem
 
+from sparkstore.errors import CorruptData
+
 _FORMAT = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 """Spark writes its old INT96 times unless told otherwise."""
 _ANY = (0, (1 << 63) - 1)
+
+
+RESTORE = "put it back, or restore the root from a replica (sparkstore promote) or a backup"
+"""What to do about a file or a table that is gone."""
 
 
 class FileStats(NamedTuple):
@@ -52,13 +58,22 @@ def read_files(
     schema: pa.Schema,
     where: ds.Expression | None = None,
 ) -> pa.Table:
-    """The columns of `schema` from some files, in their order; a column not in a file is null."""
+    """The columns of `schema` from some files, in their order; a column not in a file is null.
+
+    Raises:
+        CorruptData: A file is not there: lost, or merged into another meanwhile.
+    """
     paths = [str(file.path) for file in files]
     nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
     if not paths:
         return nullable.empty_table()
-    dataset = ds.dataset(paths, nullable, format=_FORMAT, filesystem=LocalFileSystem())
-    return dataset.to_table(filter=where)
+    try:
+        dataset = ds.dataset(paths, nullable, format=_FORMAT, filesystem=LocalFileSystem())
+        return dataset.to_table(filter=where)
+    except FileNotFoundError as reason:
+        lost = next((path for path in paths if not Path(path).exists()), str(reason))
+        message = f"{lost} is gone, and its table names it: {RESTORE}"
+        raise CorruptData(message) from reason
 
 
 def columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

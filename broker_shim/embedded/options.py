@@ -150,13 +150,17 @@ def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfi
     exchanges = []
     for text in options.exchange:
         name, kind = _split(text, "--exchange NAME:TYPE", 2)
-        exchanges.append(Exchange(name, kind))
+        exchanges.append(Exchange(_named(name, "--exchange NAME:TYPE"), kind))
     bindings = []
     for text in options.bind:
         exchange, key, queue = _split(text, "--bind EXCHANGE:KEY:QUEUE", 3)
+        queue = _named(queue, "--bind EXCHANGE:KEY:QUEUE")
         bindings.append(BindingKey(exchange, queue, key))
-    queues = [Queue(canonical(name)) for name in options.queue]
-    addresses = [AddressSettings(match, Routing.MULTICAST) for match in options.multicast]
+    queues = [Queue(canonical(_named(name, "--queue NAME"))) for name in options.queue]
+    addresses = [
+        AddressSettings(_named(match, "--multicast ADDRESS"), Routing.MULTICAST)
+        for match in options.multicast
+    ]
     settings = settings.with_wiring(queues, exchanges, bindings, addresses)
     return replace(
         settings,
@@ -169,6 +173,13 @@ def _durable_messages(options: argparse.Namespace) -> DurableMessages:
     if options.root:
         return DurableMessages.KEPT
     return DurableMessages.IN_MEMORY if options.accept_durable else DurableMessages.REJECTED
+
+
+def _named(name: str, form: str) -> str:
+    if not name:
+        message = f"{form}: a name is needed"
+        raise InvalidRequest(message)
+    return name
 
 
 def _split(text: str, form: str, count: int) -> list[str]:

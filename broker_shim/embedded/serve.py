@@ -29,6 +29,7 @@ from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.security.audit import write_audit
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
+from sparkstore.cli_output import one_line
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import tune_process
 from sparkstore.root import open_root
@@ -87,7 +88,7 @@ def _open(
     except Locked as reason:
         return _complain(str(reason), EXIT_TRY_LATER)
     except StoreError as reason:
-        return _complain(f"{type(reason).__name__}: {reason}", EXIT_FAILED)
+        return _complain(str(reason), EXIT_FAILED)
     if doors is not None:
         return _serve_members(stores.messages, doors, config, options, reporter)
     if options.accept_durable:
@@ -278,7 +279,7 @@ def _serve_members(
 
 
 def _complain(line: str, code: int) -> int:
-    sys.stderr.write(f"sparkstore serve: {line}\n")
+    sys.stderr.write(f"sparkstore serve: {one_line(line)}\n")
     return code
 
 

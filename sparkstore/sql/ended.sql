@@ -1,5 +1,5 @@
 -- Messages that may not stay where they are: expired, or with more failed deliveries than their
--- queue allows. Acquired ones are their consumer's.
+-- queue allows, in the order in which they expired. Acquired ones are their consumer's.
 SELECT entry.queue, entry.message_id
 FROM entries AS entry
 JOIN wiring ON wiring.queue = entry.queue AND wiring.exchange IS NULL
@@ -9,3 +9,4 @@ WHERE entry.acquired_by IS NULL
     OR entry.delivery_count
       > try_cast(get_json_object(wiring.detail, '$.arguments.max_delivery_count') AS BIGINT)
   )
+ORDER BY entry.queue, entry.expires_at NULLS LAST, entry.position

@@ -180,6 +180,16 @@ def test_the_first_line_says_what_is_in_force(
         assert told == "READY amqp://h:1 root=(memory) store=unix:/s tls=no keeps=none\n"
 
 
+@pytest.mark.parametrize(
+    "words", [["--queue", ""], ["--multicast", ""], ["--exchange", ":topic"], ["--bind", "a:b:"]]
+)
+def test_an_empty_name_is_a_wrong_command_line(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert serve.main(["--memory", *words]) == serve.EXIT_USAGE
+    assert "a name is needed" in capsys.readouterr().err
+
+
 def test_counters_that_cannot_be_written_do_not_spoil_a_clean_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from sparkstore.delta_files import (
     log_file,
     log_folder,
     newest_version,
+    read_version,
     versions,
 )
 from sparkstore.errors import CorruptData
@@ -183,6 +184,18 @@ def test_the_version_at_the_mark_is_looked_at_too(root: Root) -> None:
     (healed,) = heal(root, ["journal"])
     assert (healed.first_broken, healed.was_durable) == (last, True)
     assert read_marks(root).versions["journal"] == last - 1
+    assert heal(root, ["journal"]) == []
+
+
+def test_a_whole_commit_whose_file_was_removed_is_left_where_it_is(root: Root) -> None:
+    """Whoever removed the file may put it back: the commit names it."""
+    last = newest_version(root.journal)
+    (file, *_) = read_version(root.journal, last).adds
+    (root.journal / file.path).rename(root.path / "kept")
+    with pytest.raises(CorruptData, match=r"is gone, though it was on disk: put it back"):
+        heal(root, ["journal"])
+    assert not (root.path / "set-aside").exists()
+    (root.path / "kept").rename(root.journal / file.path)
     assert heal(root, ["journal"]) == []
 
 
