@@ -6,7 +6,8 @@ goes through a shuffle or waits in memory.
 Decision: a predicate is parsed as an expression, and refused if it has a sub-query anywhere, by
 what Spark's parser made of it. So `… ; DROP …`, a second table, a statement are not possible: the
 text never becomes part of a statement. What else is wrong with it (a column that is not there, a
-type that is not boolean, an aggregate) Spark's analyser says, before anything has run.
+type that is not boolean, an aggregate) Spark's analyser says, before anything has run. Functions
+that call Java are not there (`typed_queries`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sparkstore.errors import InvalidRequest
 from sparkstore.root import Root
 from sparkstore.tables import table_names, text, translated
+from sparkstore.typed_queries import forget_programs
 from sparkstore.view_hints import hints
 from sparkstore.views import VIEWS
 
@@ -63,7 +65,7 @@ def _chosen(spark: SparkSession, root: Root, view: str, queue: str, predicate: s
     """The view is a query here, registered under no name: its text is all that is needed of it."""
     wanted = condition(spark, predicate)
     query = text(view, _MESSAGE_STEPS, table_names(root) | hints(root))
-    with translated(f"--where {predicate!r}"):
+    with translated(f"--where {predicate!r}", is_typed=True):
         on_queue = spark.sql(query).alias(view).where(F.col("queue") == F.lit(queue))
         return on_queue.where(wanted)
 
@@ -76,6 +78,7 @@ def condition(spark: SparkSession, predicate: str) -> Column:
     """
     # PySpark logs a failed query as JSON with both stacks, before it raises what we report.
     logging.getLogger("SQLQueryContextLogger").disabled = True
+    forget_programs(spark)
     try:
         parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001
         parsed = parser.parseExpression(predicate)

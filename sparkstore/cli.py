@@ -18,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
+import sparkstore
 from sparkstore import cli_admin, cli_bulk, cli_jobs, cli_reconcile, cli_replicas
 from sparkstore import cli_commands as commands
-from sparkstore.cli_output import printable
+from sparkstore.cli_output import of_the_system, one_line
 from sparkstore.cli_parsing import at_least_0, command
 from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
 
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as reason:
-        return _failed(str(reason), EXIT_ERROR)
+        return _failed(of_the_system(reason), EXIT_ERROR)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return code
@@ -79,7 +80,7 @@ def _exit_code(reason: StoreError) -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    print(f"sparkstore: {printable(message)}", file=sys.stderr)
+    print(f"sparkstore: {one_line(message)}", file=sys.stderr)
     return code
 
 
@@ -89,6 +90,9 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         description="A message store whose queues are Delta tables.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"sparkstore {sparkstore.__version__}"
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in sorted(found):
@@ -125,8 +129,9 @@ def _queues(subparsers: Subparsers) -> None:
         commands.queues,
         "depth, bytes, acquired and oldest age of every queue",
         "Needs no Java and changes nothing. It shows what Delta has: a running store is ahead of\n"
-        "that by at most its commit interval (200 ms), a crashed one by its write-ahead log until\n"
-        "it is started again.\n\n"
+        "that by its commit interval (200 ms) and the time a commit takes, a crashed one by its\n"
+        "write-ahead log until it is started again. not_durable: messages in the memory of the\n"
+        "broker that runs; they end with it, and depth and SQL do not count them.\n\n"
         "examples:\n  sparkstore queues --json ROOT | jq .depth\n"
         "  sparkstore queues --holders ROOT           what a consumer keeps, and which",
     )
@@ -148,8 +153,9 @@ def _browse(subparsers: Subparsers) -> None:
     )
     parser.add_argument("queue", help="name of the queue")
     parser.add_argument(
-        "--limit", type=at_least_0, default=20, help="messages (default 20, 0: all)"
-    )
+        "--limit", type=at_least_0, metavar="N",
+        help="messages, 0: all (default 20, with --json all)",
+    )  # fmt: skip
     parser.add_argument("--body", action="store_true", help="headers and content, too")
 
 
@@ -160,7 +166,10 @@ def _sql(subparsers: Subparsers) -> None:
         "answer a question with Spark SQL",
         "Views: queues, queue_messages, message_history, bindings, configuration, members,\n"
         "links, deliveries, job_runs (once a job ran).\n"
-        "Starts a JVM (seconds).\n\n"
+        "Starts a JVM (seconds). More rows than shown are told on standard error. A query asks\n"
+        "the views, or the root's own tables as delta.`PATH`: it changes nothing, runs no program\n"
+        "(TRANSFORM, reflect) and reads no other file. A second column of a name gets a number:\n"
+        "depth, depth_2.\n\n"
         "examples:\n"
         '  sparkstore sql ROOT "SELECT * FROM queues ORDER BY depth DESC"\n'
         "  sparkstore sql ROOT \"SELECT properties['carrier'], count(*) FROM queue_messages"
@@ -169,8 +178,9 @@ def _sql(subparsers: Subparsers) -> None:
     )
     parser.add_argument("statement", help="one SELECT")
     parser.add_argument(
-        "--limit", type=at_least_0, default=1000, help="rows (default 1000, 0: all)"
-    )
+        "--limit", type=at_least_0, metavar="N",
+        help="rows, 0: all (default 1000, with --json all)",
+    )  # fmt: skip
 
 
 def _verify(subparsers: Subparsers) -> None:

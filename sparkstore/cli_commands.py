@@ -26,14 +26,16 @@ from sparkstore.cli_output import (
     table,
     time_of,
 )
-from sparkstore.errors import CorruptData, InvalidRequest
+from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 
 if TYPE_CHECKING:
     from sparkstore.fold import Entry, Queue, State
     from sparkstore.root import Root
 
 _ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
-_QUEUE_COLUMNS = ("queue", "depth", "bytes", "acquired", "oldest_age_s", "arguments")
+_QUEUE_COLUMNS = (
+    "queue", "depth", "bytes", "acquired", "oldest_age_s", "not_durable", "arguments",
+)  # fmt: skip
 _MESSAGE_COLUMNS = (
     "position",
     "message_id",
@@ -45,6 +47,10 @@ _MESSAGE_COLUMNS = (
     "expires_at",
 )
 _TRIES = 3
+_SQL_ROWS, _BROWSED = 1_000, 20
+"""Rows and messages that people see unless they ask for more."""
+_SQL_WIDTH = 1_000
+"""Characters of a cell: a table is as wide as its longest."""
 _MOST_HELD = 10_000
 """Messages that `queues --holders` asks a broker about."""
 
@@ -59,9 +65,31 @@ def queues(arguments: Namespace) -> int:
         return 0
     state = _recovered(root)
     now_us = time.time_ns() // 1000
-    rows = [_queue_row(name, state.queues[name], now_us) for name in sorted(state.queues)]
+    in_memory = _not_durable(root)
+    rows = [
+        _queue_row(name, state.queues.get(name), now_us, in_memory)
+        for name in sorted({*state.queues, *(in_memory or ())})
+    ]
     _show(arguments, rows, _QUEUE_COLUMNS)
     return 0
+
+
+def _not_durable(root: Root) -> dict[str, int] | None:
+    """Messages that only the broker that runs has; None if it does not tell us."""
+    from sparkstore.control import connect
+
+    try:
+        served = connect(root)
+    except StoreError:
+        return None
+    if served is None:
+        return {}
+    try:
+        return served.not_durable()
+    except StoreError:
+        return None
+    finally:
+        served.close()
 
 
 def _held_rows(root: Root) -> list[Row]:
@@ -83,10 +111,12 @@ def _held_rows(root: Root) -> list[Row]:
     ]
 
 
-def _queue_row(name: str, queue: Queue, now_us: int) -> Row:
+def _queue_row(
+    name: str, queue: Queue | None, now_us: int, in_memory: dict[str, int] | None
+) -> Row:
     from sparkstore.queue_arguments import arguments_of
 
-    entries = queue.entries.values()
+    entries = () if queue is None else queue.entries.values()
     oldest_at = min((entry.at for entry in entries), default=None)
     return {
         "queue": name,
@@ -94,13 +124,13 @@ def _queue_row(name: str, queue: Queue, now_us: int) -> Row:
         "bytes": sum(entry.message_bytes for entry in entries),
         "acquired": sum(entry.acquired_by is not None for entry in entries),
         "oldest_age_s": None if oldest_at is None else max(0, now_us - oldest_at) / 1_000_000,
-        "arguments": arguments_of(queue.detail) or None,
+        "not_durable": None if in_memory is None else in_memory.get(name, 0),
+        "arguments": (queue and arguments_of(queue.detail)) or None,
     }
 
 
 def browse(arguments: Namespace) -> int:
     """Messages of one queue, in order."""
-    from sparkstore.content import ContentReader
     from sparkstore.queue_names import find
     from sparkstore.root import open_root
 
@@ -110,13 +140,23 @@ def browse(arguments: Namespace) -> int:
     if queue not in state.queues:
         message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
         raise InvalidRequest(message)
-    entries = state.queues[queue].entries.items()
+    entries = state.queues[queue].entries
+    limit = _limit(arguments, _BROWSED) or len(entries)
     rows: Iterator[dict[str, Any]] = (
-        _message_row(message_id, entry) for message_id, entry in islice(entries, _limit(arguments))
+        _message_row(message_id, entry) for message_id, entry in islice(entries.items(), limit)
     )
-    if not arguments.body:
+    if arguments.body:
+        _show_bodies(arguments, root, rows)
+    else:
         _show(arguments, rows, _MESSAGE_COLUMNS)
-        return 0
+    if limit < len(entries):
+        _note(f"the first {limit} of {len(entries)} messages are shown: --limit 0 shows all")
+    return 0
+
+
+def _show_bodies(arguments: Namespace, root: Root, rows: Iterable[dict[str, Any]]) -> None:
+    from sparkstore.content import ContentReader
+
     reader = ContentReader(root)
     for row in rows:
         header, body = reader.read(row["message_id"])
@@ -130,7 +170,6 @@ def browse(arguments: Namespace) -> int:
             _print(json_lines([row | body_as_json(body)]))
         else:
             _print(_message_lines(row, body))
-    return 0
 
 
 def _message_row(message_id: int, entry: Entry) -> dict[str, Any]:
@@ -166,11 +205,21 @@ def sql(arguments: Namespace) -> int:
     from sparkstore.views import register
 
     spark = local_session("sparkstore sql")
+    limit = _limit(arguments, _SQL_ROWS)
     try:
         register(spark, root)
-        _show(arguments, answer(spark, arguments.statement, arguments.limit))
+        found = answer(spark, root, arguments.statement, limit)
     finally:
         spark.stop()
+    if arguments.json:
+        _print(json_lines(found.rows))
+    else:
+        lines = list(table(found.rows, found.columns, width=_SQL_WIDTH))
+        _print(lines)
+        if any("…" in line for line in lines):
+            _note(f"a value longer than {_SQL_WIDTH} characters ends in …: --json shows it whole")
+    if found.is_cut:
+        _note(f"the first {limit} rows are shown, there are more: --limit 0 shows all")
     return 0
 
 
@@ -211,18 +260,41 @@ def _recovered(root: Root) -> State:
     Tables are read one after the other while a store or a job may move records between them, and
     then they do not fit together. Nothing is wrong unless it stays so.
     """
+    from deltalake.exceptions import DeltaError
+
     from sparkstore.recovery import recover
 
-    for _ in range(_TRIES - 1):
+    failure: Exception | None = None
+    for _ in range(_TRIES):
         try:
             return recover(root).state
-        except CorruptData:
-            continue
-    return recover(root).state
+        except (CorruptData, DeltaError, OSError) as reason:
+            failure = reason
+    if isinstance(failure, CorruptData):
+        raise failure
+    raise _unreadable(root, failure) from failure
 
 
-def _limit(arguments: Namespace) -> int | None:
-    return arguments.limit or None
+def _unreadable(root: Root, failure: Exception | None) -> StoreError:
+    from sparkstore.root import TABLES
+    from sparkstore.snapshot import RESTORE
+
+    gone = [name for name in TABLES if not (root.table(name) / "_delta_log").is_dir()]
+    if gone:
+        return CorruptData(f"{root.table(gone[0])} is gone, or has no Delta log: {RESTORE}")
+    return Unavailable(f"{root.path} cannot be read: {failure}: look at the storage, run it again")
+
+
+def _limit(arguments: Namespace, for_people: int) -> int:
+    """How many rows to show, 0: all; a machine gets all unless it says otherwise."""
+    if arguments.limit is not None:
+        return int(arguments.limit)
+    return 0 if arguments.json else for_people
+
+
+def _note(line: str) -> None:
+    """What is to be known of the answer, beside it."""
+    print(f"sparkstore: {line}", file=sys.stderr)
 
 
 def _show(arguments: Namespace, rows: Iterable[Row], columns: Sequence[str] = ()) -> None:

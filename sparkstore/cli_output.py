@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -23,6 +24,22 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """What an engine says in several lines, maybe coloured, as one line of plain text."""
+    plain = _COLOURS.sub("", text)
+    return printable(" ".join(filter(None, map(str.strip, plain.splitlines()))))
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def of_the_system(reason: OSError) -> str:
+    """What the system refused, in words: no class, no number."""
+    if reason.strerror is None:
+        return str(reason)
+    return f"{reason.filename}: {reason.strerror}" if reason.filename else reason.strerror
 
 
 def _escaped(character: str) -> str:
@@ -61,22 +78,21 @@ def _plain(value: object) -> Any:
         return value.isoformat()
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
-    if isinstance(value, Decimal):
-        return str(value)
-    if hasattr(value, "asDict"):  # a Spark Row inside a row
-        return value.asDict()
     return str(value)
 
 
-def table(rows: Sequence[Row], columns: Sequence[str] = ()) -> Iterator[str]:
-    """Rows under their column names, numbers to the right; a cell is cut at 60 characters.
+def table(
+    rows: Sequence[Row], columns: Sequence[str] = (), *, width: int = MAX_COLUMN_WIDTH
+) -> Iterator[str]:
+    """Rows under their column names, numbers to the right; a cell that is cut ends in `…`.
 
     Args:
         rows: All with the same columns.
         columns: Their names, needed when there may be no row.
+        width: Characters of the longest cell.
     """
     names = list(columns or (rows[0] if rows else ()))
-    cells = [[_cell(row[name]) for name in names] for row in rows]
+    cells = [[_cell(row[name], width) for name in names] for row in rows]
     widths = [
         max([_width(name), *(_width(line[at]) for line in cells)]) for at, name in enumerate(names)
     ]
@@ -94,31 +110,32 @@ def fields(row: Row) -> Iterator[str]:
         yield f"{name:{width}}  {_text(value)}"
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, width: int) -> str:
     text = _text(value)
-    return text if len(text) <= MAX_COLUMN_WIDTH else text[: MAX_COLUMN_WIDTH - 1] + "…"
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _text(value: Any) -> str:
+    """A value as it is: a number can be pasted into the next command."""
     if value is None:
         return "-"
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
     if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+        return f"{value:%Y-%m-%d %H:%M:%S.%f}"
     if isinstance(value, bytes | bytearray):
         value = body_text(bytes(value))
+    elif isinstance(value, _AS_WRITTEN) and not isinstance(value, bool):
+        value = str(value)
     elif not isinstance(value, str):
         value = json.dumps(value, default=_plain, ensure_ascii=False)
     return printable(value)
 
 
+_AS_WRITTEN = (int, float, Decimal, date, time, timedelta)
+
+
 def _is_number(rows: Sequence[Row], name: str) -> bool:
-    return any(
-        isinstance(row[name], int | float) and not isinstance(row[name], bool) for row in rows
-    )
+    numbers = int | float | Decimal
+    return any(isinstance(row[name], numbers) and not isinstance(row[name], bool) for row in rows)
 
 
 def _padded(text: str, width: int, right: bool) -> str:  # noqa: FBT001  # one call, by map

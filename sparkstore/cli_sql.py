@@ -3,55 +3,96 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+import math
+from datetime import UTC
+from typing import Any, NamedTuple
 
-from py4j.java_gateway import is_instance_of
-from pyspark import SparkContext
-from pyspark.errors import ParseException
+from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType, VariantType
 
 from sparkstore.errors import InvalidRequest
+from sparkstore.root import Root
 from sparkstore.tables import translated
-
-_PLANS = "org.apache.spark.sql.catalyst.plans.logical."
-_CHANGES = (_PLANS + "Command", _PLANS + "ParsedStatement")
-_HARMLESS = ("Describe", "Explain", "Show")
+from sparkstore.typed_queries import check_plan, check_statement, forget_programs
 
 
-def answer(spark: SparkSession, statement: str, limit: int = 0) -> list[dict[str, Any]]:
-    """The rows that answer a query over the views that are registered; limit 0 is all of them.
+class Answer(NamedTuple):
+    """Rows of a query.
 
-    Decision: statements that change something are refused before they run, by what Spark's parser
-    makes of them. Each table has one committing engine (Rule 2), and a `DELETE FROM delta.…` typed
-    here would be a second one. Looking at the words instead would refuse good queries, and miss
-    `WITH … INSERT`.
+    Attributes:
+        columns: Their names, each once: a second `depth` is `depth_2`.
+        rows: A value for each column.
+        is_cut: There are more rows than were asked for.
+    """
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    is_cut: bool
+
+
+def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Answer:
+    """What a query over the views that are registered finds; limit 0 is all of it.
 
     Raises:
-        InvalidRequest: It is not SQL, names what is not there, or is not a query.
+        InvalidRequest: It is not SQL, names what is not there, or asks for more than the views.
         Unavailable: Spark failed; the views' guard found that records were moved meanwhile.
     """
     # PySpark logs a failed query as JSON with both stacks, before it raises what we report.
     logging.getLogger("SQLQueryContextLogger").disabled = True
-    with translated("the query failed"):
-        if _changes_something(_parsed(spark, statement)):
-            message = "only queries are answered here: SELECT, SHOW, DESCRIBE or EXPLAIN"
-            raise InvalidRequest(message)
+    with translated("the query failed", is_typed=True):
+        forget_programs(spark)
+        check_statement(spark, root, statement)
         frame = spark.sql(statement)
-        rows = (frame.limit(limit) if limit else frame).collect()
-        return [row.asDict(recursive=True) for row in rows]
+        check_plan(root, frame)
+        kind = frame.schema
+        try:
+            found = (frame.limit(limit + 1) if limit else frame).collect()
+        except (ValueError, OverflowError, PySparkNotImplementedError) as reason:
+            message = f"a value of the answer has no form here ({reason}): make it a string(…)"
+            raise InvalidRequest(message) from reason
+    is_cut = 0 < limit < len(found)
+    columns = distinct(kind.names)
+    return Answer(columns, [_fields(row, kind) for row in found[: limit or None]], is_cut)
 
 
-def _parsed(spark: SparkSession, statement: str) -> Any:
-    """The plan as the parser leaves it: nothing was looked up, nothing has run."""
-    try:
-        return spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)  # noqa: SLF001
-    except ParseException as reason:  # its first line is empty
-        raise InvalidRequest(str(reason).strip().splitlines()[0]) from reason
+def distinct(names: list[str]) -> list[str]:
+    """The same names, each once: the second `a` becomes `a_2`, or what is free."""
+    found: list[str] = []
+    for name in names:
+        number, free = 1, name
+        while free in found or (number > 1 and free in names):
+            number += 1
+            free = f"{name}_{number}"
+        found.append(free)
+    return found
 
 
-def _changes_something(plan: Any) -> bool:
-    gateway = SparkContext._gateway  # noqa: SLF001  # is_instance_of asks for it
-    if any(is_instance_of(gateway, plan, name) for name in _CHANGES):
-        return not plan.getClass().getSimpleName().startswith(_HARMLESS)
-    children = plan.children()
-    return any(_changes_something(children.apply(at)) for at in range(children.size()))
+def _told(value: Any, kind: DataType) -> Any:
+    """A value as JSON or a table can hold it: exact, its times in UTC."""
+    if value is None:
+        return None
+    if isinstance(kind, StructType | ArrayType | MapType):
+        return _nested(value, kind)
+    if isinstance(kind, TimestampType):  # PySpark gives it in the machine's time zone
+        return value.astimezone(UTC)
+    if isinstance(kind, VariantType):
+        return value.toPython()
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no number for it
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _nested(value: Any, kind: StructType | ArrayType | MapType) -> Any:
+    if isinstance(kind, StructType):
+        return _fields(value, kind)
+    if isinstance(kind, ArrayType):
+        return [_told(each, kind.elementType) for each in value]
+    return {
+        str(_told(key, kind.keyType)): _told(each, kind.valueType) for key, each in value.items()
+    }
+
+
+def _fields(row: Any, kind: StructType) -> dict[str, Any]:
+    types = (field.dataType for field in kind.fields)
+    return dict(zip(distinct(kind.names), map(_told, row, types), strict=True))

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -107,11 +108,16 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translated(doing: str, *, is_typed: bool = False) -> Iterator[None]:
     """Turn Spark's, Delta's and the system's exceptions into ours: one line, with what was done.
 
+    Args:
+        doing: What is done.
+        is_typed: Somebody typed the query; else a statement that Spark refuses is not the caller's
+            fault: a table is not as it was when the statement was made.
+
     Raises:
-        InvalidRequest: The query is wrong.
+        InvalidRequest: The query that was typed is wrong.
         Unavailable: The guard spoke, or Spark or the storage failed.
     """
     try:
@@ -122,17 +128,28 @@ def translated(doing: str) -> Iterator[None]:
         message = f"{doing}: {_first_line(reason)}: look at the storage, run it again"
         raise Unavailable(message) from reason
     except (PySparkException, Py4JError) as reason:
-        text = str(reason)
-        if guard := _GUARD_SAYS.search(text):
+        if guard := _GUARD_SAYS.search(str(reason)):
             raise Unavailable(guard[0]) from reason
-        kind = InvalidRequest if _is_callers(reason) else Unavailable
-        raise kind(f"{doing}: {_first_line(reason)}") from reason
+        message = f"{doing}: {_first_line(reason)}"
+        if is_typed and _is_callers(reason):
+            raise InvalidRequest(message) from reason
+        raise Unavailable(f"{message}: run it again") from reason
 
 
 def _first_line(reason: BaseException) -> str:
-    text = str(reason)
-    return text.splitlines()[0] if text else type(reason).__name__
+    """The first line that says something: of the first cause, where py4j hides it."""
+    text = _cause(reason.java_exception) if isinstance(reason, Py4JJavaError) else str(reason)
+    lines = (line.strip() for line in text.splitlines())
+    return next(filter(None, lines), type(reason).__name__)
+
+
+def _cause(failure: Any) -> str:
+    while failure.getCause() is not None:
+        failure = failure.getCause()
+    return str(failure.toString())
 
 
 def _is_callers(reason: BaseException) -> bool:
-    return type(reason).__name__ in {"AnalysisException", "ParseException"}
+    """True for a query that can never be answered; Delta's refusals are of tables that moved."""
+    kind = type(reason).__name__
+    return kind in {"AnalysisException", "ParseException"} and "[DELTA_" not in str(reason)

@@ -142,5 +142,5 @@ def sql(
         Unavailable: The tables cannot be read.
     """
     register(spark, root)
-    with translated("the query failed"):
+    with translated("the query failed", is_typed=True):
         return spark.sql(query, **args) if args else spark.sql(query)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore.cli_sql import answer
+from sparkstore import choose, cli_sql
+from sparkstore.cli import main
+from sparkstore.cli_sql import Answer
+from sparkstore.delta_files import newest_version
 from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.root import Root
+from sparkstore.tables import delta_name, translated
+
+CALL = "'java.lang.System', 'setProperty', 'sparkstore.test', 'called'"
 
 
 @pytest.fixture(autouse=True)
@@ -16,13 +27,71 @@ def numbers(spark: SparkSession) -> None:
     spark.range(5).createOrReplaceTempView("numbers")
 
 
-def test_rows_come_in_the_order_that_was_asked_for(spark: SparkSession) -> None:
-    rows = answer(spark, "SELECT id FROM numbers ORDER BY id DESC", 2)
-    assert rows == [{"id": 4}, {"id": 3}]
+@pytest.fixture
+def local_time_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Asia/Kathmandu")
+        time.tzset()
+        yield
+    time.tzset()
 
 
-def test_limit_0_is_all_rows(spark: SparkSession) -> None:
-    assert len(answer(spark, "SELECT * FROM numbers", 0)) == 5
+@pytest.fixture(scope="module")
+def elsewhere(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Delta table of three rows, `t`, and a file, `secret`, of which the root knows nothing."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    spark.range(3).coalesce(1).write.format("delta").save(str(folder / "t"))
+    (folder / "secret").write_text("s3cret\n")
+    return folder
+
+
+def ask(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Answer:
+    return cli_sql.answer(spark, root, statement, limit)
+
+
+def test_rows_come_in_the_order_that_was_asked_for_and_what_is_cut_is_told(
+    spark: SparkSession, module_root: Root
+) -> None:
+    found = ask(spark, module_root, "SELECT id FROM numbers ORDER BY id DESC", 2)
+    assert found == Answer(["id"], [{"id": 4}, {"id": 3}], is_cut=True)
+    assert not ask(spark, module_root, "SELECT * FROM numbers", 5).is_cut
+    assert len(ask(spark, module_root, "SELECT * FROM numbers", 0).rows) == 5
+
+
+@pytest.mark.usefixtures("local_time_is_elsewhere")
+def test_every_column_is_told_exactly(spark: SparkSession, module_root: Root) -> None:
+    found = ask(
+        spark,
+        module_root,
+        """SELECT 1 AS a, 2 AS a, 3 AS a_2, named_struct('b', 4, 'b', 5) AS s, double('NaN') AS n,
+                  map(date'2026-01-02', timestamp'2026-01-02 03:04:05.678901Z') AS m,
+                  0.00042 AS d, parse_json('[1]') AS v""",
+    )
+    assert found.columns == ["a", "a_3", "a_2", "s", "n", "m", "d", "v"]
+    (row,) = found.rows
+    told = {name: str(value) for name, value in row.items()}
+    assert told == {
+        "a": "1",
+        "a_3": "2",
+        "a_2": "3",
+        "s": "{'b': 4, 'b_2': 5}",
+        "n": "NaN",
+        "m": str({"2026-01-02": datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)}),
+        "d": "0.00042",
+        "v": "[1]",
+    }
+
+
+def test_an_empty_answer_has_its_columns(spark: SparkSession, module_root: Root) -> None:
+    assert ask(spark, module_root, "SELECT id FROM numbers WHERE id > 9").columns == ["id"]
+
+
+@pytest.mark.parametrize("value", ["INTERVAL 1 MONTH", "timestamp'+12000-01-01 00:00:00'"])
+def test_a_value_that_has_no_form_here_is_a_wrong_query(
+    spark: SparkSession, module_root: Root, value: str
+) -> None:
+    with pytest.raises(InvalidRequest, match="make it a string"):
+        ask(spark, module_root, f"SELECT {value}")
 
 
 @pytest.mark.parametrize(
@@ -34,10 +103,15 @@ def test_limit_0_is_all_rows(spark: SparkSession) -> None:
         "EXPLAIN SELECT 1",
         "VALUES (1)",
         "SELECT 'DELETE FROM numbers' AS harmless",
+        "SELECT * FROM range(3), LATERAL explode(array(1))",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) TABLE r",
+        "SELECT transform(array(1, 2), x -> x + 1), (SELECT max(id) FROM numbers)",
     ],
 )
-def test_a_query_of_any_form_is_answered(spark: SparkSession, statement: str) -> None:
-    assert answer(spark, statement) != []
+def test_a_query_of_any_form_is_answered(
+    spark: SparkSession, module_root: Root, statement: str
+) -> None:
+    assert ask(spark, module_root, statement).rows != []
 
 
 @pytest.mark.parametrize(
@@ -54,28 +128,138 @@ def test_a_query_of_any_form_is_answered(spark: SparkSession, statement: str) ->
         "DROP VIEW numbers",
         "CREATE TABLE other AS SELECT 1",
         "SET spark.sql.ansi.enabled = false",
+        "SET VAR x = 1",
+        "BEGIN DELETE FROM {table}; END",
+        "EXECUTE IMMEDIATE 'DELETE FROM {table}'",
+        "EXPLAIN DELETE FROM {table}",
+        "ADD JAR '/tmp/some.jar'",
+        "CREATE TEMPORARY FUNCTION f AS 'some.Class'",
+        "CACHE TABLE numbers",
     ],
 )
 def test_a_statement_that_changes_something_is_refused_and_changes_nothing(
-    spark: SparkSession, tmp_path: Path, statement: str
+    spark: SparkSession, module_root: Root, elsewhere: Path, statement: str
 ) -> None:
-    spark.range(3).write.format("delta").save(str(tmp_path / "t"))
-    table = f"delta.`{tmp_path / 't'}`"
+    table = f"delta.`{elsewhere / 't'}`"
     with pytest.raises(InvalidRequest, match="only queries"):
-        answer(spark, statement.format(table=table))
-    assert len(answer(spark, f"SELECT * FROM {table}")) == 3
-    assert len(answer(spark, "SELECT * FROM numbers")) == 5
+        ask(spark, module_root, statement.format(table=table))
+    assert newest_version(elsewhere / "t") == 0
+    assert spark.catalog.tableExists("numbers")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT TRANSFORM(id) USING 'touch {file}' AS (x) FROM numbers",
+        "WITH a AS (SELECT TRANSFORM(id) USING 'touch {file}' AS (x) FROM numbers) SELECT 1 FROM a",
+        "SELECT (SELECT max(x) FROM (SELECT TRANSFORM(1) USING 'touch {file}' AS (x)))",
+        "SELECT java_method({call})",
+        "SELECT try_reflect({call})",
+        "SELECT system.builtin.reflect({call})",
+        "SELECT IDENTIFIER('ref' || 'lect')({call})",
+        "SELECT sum(id) OVER w FROM numbers WINDOW w AS (ORDER BY reflect({call}))",
+    ],
+)
+def test_no_program_is_run(
+    spark: SparkSession, module_root: Root, tmp_path: Path, statement: str
+) -> None:
+    file = tmp_path / "touched"
+    with pytest.raises(InvalidRequest):
+        ask(spark, module_root, statement.format(file=file, call=CALL))
+    assert not file.exists()
+    jvm: Any = spark._jvm
+    assert jvm.java.lang.System.getProperty("sparkstore.test") is None
+
+
+def test_a_predicate_runs_no_program(spark: SparkSession, module_root: Root) -> None:
+    said = "reflect(" + CALL + ") = 'x'"
+    with pytest.raises(InvalidRequest, match="reflect"):
+        choose.waiting(spark, module_root, "orders", said)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM text.`{file}`",
+        "SELECT * FROM IDENTIFIER('text.`{file}`')",
+        "SELECT * FROM IDENTIFIER(lower('TEXT') || '.`{file}`')",
+        "SELECT (SELECT max(value) FROM text.`{file}`)",
+        "WITH a AS (TABLE text.`{file}`) SELECT * FROM a",
+        "SELECT sum(id) OVER w FROM numbers WINDOW w AS"
+        " (ORDER BY (SELECT max(value) FROM text.`{file}`))",
+        "SELECT * FROM delta.`{folder}`",
+        "SELECT * FROM delta.`{folder}` VERSION AS OF 0",
+        "SELECT * FROM delta.`{root}/../{folder}`",
+        "SELECT * FROM table_changes_by_path('{folder}', 0)",
+        "DESCRIBE HISTORY '{folder}'",
+        "DESCRIBE DETAIL '{folder}'",
+        "EXPLAIN SELECT * FROM text.`{file}`",
+    ],
+)
+def test_no_file_but_the_roots_tables_is_read(
+    spark: SparkSession, module_root: Root, elsewhere: Path, statement: str
+) -> None:
+    root = str(module_root.path).replace("`", "``")
+    names = {"file": elsewhere / "secret", "folder": elsewhere / "t", "root": root}
+    with pytest.raises(InvalidRequest) as refused:
+        ask(spark, module_root, statement.format(**names))
+    assert "s3cret" not in str(refused.value)
+
+
+def test_the_roots_own_tables_may_be_asked(spark: SparkSession, module_root: Root) -> None:
+    name = delta_name(module_root.journal)
+    for statement in (f"SELECT count(*) AS n FROM {name}", f"SELECT 1 FROM {name} VERSION AS OF 0"):
+        assert ask(spark, module_root, statement).columns != []
 
 
 @pytest.mark.parametrize("statement", ["SELEC 1", "SELECT nope FROM numbers", "SELECT 1; SELECT 2"])
-def test_a_wrong_query_is_one_line_about_what_is_wrong(spark: SparkSession, statement: str) -> None:
+def test_a_wrong_query_is_one_line_about_what_is_wrong(
+    spark: SparkSession, module_root: Root, statement: str
+) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        answer(spark, statement)
+        ask(spark, module_root, statement)
     text = str(refused.value)
     assert "\n" not in text
     assert "[" in text  # Spark's name for what is wrong
 
 
-def test_a_query_that_fails_while_it_runs_is_unavailable(spark: SparkSession) -> None:
+def test_a_query_that_fails_while_it_runs_is_unavailable(
+    spark: SparkSession, module_root: Root
+) -> None:
     with pytest.raises(Unavailable, match="boom"):
-        answer(spark, "SELECT raise_error('boom')")
+        ask(spark, module_root, "SELECT raise_error('boom')")
+
+
+def test_the_answer_of_the_command_is_told_when_it_is_cut(
+    spark: SparkSession,
+    module_root: Root,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sparkstore.session.local_session", lambda _app: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda _spark: None)
+    monkeypatch.setattr("sparkstore.cli_commands._SQL_ROWS", 2)
+    root, statement = str(module_root.path), "SELECT id FROM numbers"
+    assert main(["sql", root, statement]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 4
+    assert "first 2 rows" in said.err
+    assert main(["sql", "--json", root, statement]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 5
+    assert said.err == ""
+    assert main(["sql", root, f"{statement} WHERE id > 9"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["id", "--"]
+
+
+def test_a_table_that_moved_is_to_be_tried_again_and_its_cause_is_told(
+    spark: SparkSession, module_root: Root
+) -> None:
+    moved = f"SELECT * FROM {delta_name(module_root.journal)} VERSION AS OF 99"
+    expected = r"^compact: \[DELTA_VERSION_NOT_FOUND\]"
+    with pytest.raises(Unavailable, match=expected), translated("compact"):
+        spark.sql(moved)
+    jvm: Any = spark._jvm
+    expected = r"^compact: .*FileNotFoundException: /not/there"
+    with pytest.raises(Unavailable, match=expected), translated("compact"):
+        jvm.java.io.FileReader("/not/there")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import tomllib
+from datetime import UTC, datetime
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
 import sparkstore
 from sparkstore import cli
 from sparkstore.cli import main
-from sparkstore.cli_output import printable, table
+from sparkstore.cli_output import one_line, printable, table
+from sparkstore.delta_files import newest_version
+from sparkstore.marks import mark_durable
 from sparkstore.records import (
     MessageHeader,
     Record,
@@ -83,9 +88,11 @@ def test_queues_shows_depth_bytes_and_what_is_acquired(
     age = by_name["orders"].pop("oldest_age_s")
     assert isinstance(age, float)
     assert age > 0
-    assert by_name["orders"] == {"depth": 3, "bytes": 15, "acquired": 1, "arguments": None}
-    empty = {"depth": 0, "bytes": 0, "acquired": 0, "oldest_age_s": None, "arguments": None}
-    assert by_name[NASTY] == empty
+    assert by_name["orders"] == {"depth": 3, "bytes": 15, "acquired": 1, "not_durable": 0} | {
+        "arguments": None
+    }
+    empty = {"depth": 0, "bytes": 0, "acquired": 0, "oldest_age_s": None, "not_durable": 0}
+    assert by_name[NASTY] == empty | {"arguments": None}
 
 
 def test_a_table_has_a_heading_and_a_line_for_each_queue(
@@ -93,7 +100,7 @@ def test_a_table_has_a_heading_and_a_line_for_each_queue(
 ) -> None:
     assert main(["queues", str(root.path)]) == 0
     heading, ruler, _nasty, orders = lines_of(captured)
-    columns = ["queue", "depth", "bytes", "acquired", "oldest_age_s", "arguments"]
+    columns = ["queue", "depth", "bytes", "acquired", "oldest_age_s", "not_durable", "arguments"]
     assert heading.split() == columns
     assert set(ruler) == {"-", " "}
     assert orders.split()[:4] == ["orders", "3", "15", "1"]
@@ -146,6 +153,25 @@ def test_browse_stops_at_its_limit_and_0_is_none(
 ) -> None:
     assert main(["browse", "--json", "--limit", limit, str(root.path), "orders"]) == 0
     assert len(objects_of(captured)) == count
+
+
+def test_browse_tells_people_of_what_it_does_not_show(
+    root: Root, captured: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["browse", "--limit", "2", str(root.path), "orders"]) == 0
+    assert "first 2 of 3 messages" in captured.readouterr().err
+    assert main(["browse", "--limit", "3", str(root.path), "orders"]) == 0
+    assert captured.readouterr().err == ""
+
+
+def test_machines_get_all_messages_unless_they_say_otherwise(
+    root: Root, captured: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparkstore.cli_commands._BROWSED", 1)
+    assert main(["browse", "--json", str(root.path), "orders"]) == 0
+    assert len(objects_of(captured)) == 3
+    assert main(["browse", str(root.path), "orders"]) == 0
+    assert len(lines_of(captured)) == 3  # heading, ruler, one message
 
 
 def test_browse_gives_machines_a_body_as_text_or_as_base64(
@@ -225,6 +251,44 @@ def test_a_record_that_is_missing_ends_queues_with_1(
     assert "positions 9 to 98 are missing" in captured.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["queues"], ["browse"], ["browse", "--body"]])
+@pytest.mark.parametrize("lost", ["journal", "journal/segment=1"])
+def test_what_was_lost_of_a_table_is_one_line_with_what_to_do(
+    root: Root, captured: pytest.CaptureFixture[str], command: list[str], lost: str
+) -> None:
+    rmtree(root.path / lost)
+    queue = ["orders"] if command[0] == "browse" else []
+    assert main([*command, str(root.path), *queue]) == 1
+    (said,) = captured.readouterr().err.splitlines()
+    assert f"{root.path / lost}" in said
+    assert "gone" in said
+    assert "restore the root" in said
+
+
+def test_verify_does_not_advise_to_start_a_store_that_lost_what_was_on_disk(
+    root: Root, captured: pytest.CaptureFixture[str]
+) -> None:
+    mark_durable(root, {"journal": newest_version(root.journal)})
+    rmtree(root.path / "journal" / "segment=1")
+    assert main(["verify", str(root.path)]) == 1
+    said = captured.readouterr().out
+    assert "start the store" not in said
+    assert "put it back, or restore the root" in said
+
+
+def test_an_engines_words_are_one_plain_line() -> None:
+    assert (
+        one_line("\x1b[31mno\x1b[0m such table\n\nError: Os\x07") == r"no such table Error: Os\x07"
+    )
+
+
+def test_the_version_is_told(captured: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert captured.readouterr().out == f"sparkstore {sparkstore.__version__}\n"
+
+
 @pytest.mark.parametrize(
     "argv", [[], ["nope"], ["queues"], ["browse", "--limit", "-1", "root", "orders"]]
 )
@@ -268,13 +332,28 @@ def test_printable_escapes_what_a_terminal_would_obey(text: str, shown: str) -> 
     assert printable(text) == shown
 
 
+def test_values_are_shown_as_they_are() -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    row = {"a": 0.00042, "b": 25917, "c": Decimal("1.10"), "d": at, "e": True, "f": None}
+    *_, shown = table([row])
+    assert shown.split() == [
+        "0.00042",
+        "25917",
+        "1.10",
+        "2026-01-02",
+        "03:04:05.678901",
+        "true",
+        "-",
+    ]
+
+
 def test_a_table_aligns_wide_characters_and_numbers() -> None:
     rows = [{"name": "漢字", "n": 1}, {"name": "ab", "n": 1000}]
     assert list(table(rows)) == [
-        "name      n",
-        "----  -----",
-        "漢字      1",
-        "ab    1,000",
+        "name     n",
+        "----  ----",
+        "漢字     1",
+        "ab    1000",
     ]
 
 
