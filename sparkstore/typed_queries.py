@@ -31,6 +31,7 @@ from sparkstore.errors import InvalidRequest
 from sparkstore.root import Root
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
+_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _STATEMENTS = (_PLANS + "Command", _PLANS + "ParsedStatement")
 _SCRIPTS = {"CompoundBody", "UnresolvedExecuteImmediate"}
 _HARMLESS = ("Describe", "Explain", "Show")
@@ -134,7 +135,8 @@ def _is_a_table_of(root: Root, parts: list[str]) -> bool:
 
 def _is_of(root: Root, leaf: Any) -> bool:
     """True for a relation of files that are all in the root."""
-    if _kind(leaf) != "LogicalRelation" or _kind(leaf.relation()) != "HadoopFsRelation":
+    gateway = SparkContext._gateway  # noqa: SLF001
+    if _kind(leaf) != "LogicalRelation" or not is_instance_of(gateway, leaf.relation(), _FILES):
         return False
     paths = _each(leaf.relation().location().rootPaths())
     return all(_is_below(root, path.toUri().getPath()) for path in paths)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import choose, cli_sql
+from sparkstore import choose, cli_sql, views
 from sparkstore.cli import main
 from sparkstore.cli_sql import Answer
 from sparkstore.delta_files import newest_version
@@ -206,7 +206,11 @@ def test_no_file_but_the_roots_tables_is_read(
     assert "s3cret" not in str(refused.value)
 
 
-def test_the_roots_own_tables_may_be_asked(spark: SparkSession, module_root: Root) -> None:
+def test_the_views_and_the_roots_own_tables_may_be_asked(
+    spark: SparkSession, module_root: Root
+) -> None:
+    views.register(spark, module_root)
+    assert ask(spark, module_root, "SELECT queue, depth FROM queues").columns == ["queue", "depth"]
     name = delta_name(module_root.journal)
     for statement in (f"SELECT count(*) AS n FROM {name}", f"SELECT 1 FROM {name} VERSION AS OF 0"):
         assert ask(spark, module_root, statement).columns != []
