@@ -16,6 +16,7 @@ import org.apache.qpid.server.protocol.v1_0.type.messaging.Source;
 import org.apache.qpid.server.protocol.v1_0.type.messaging.Target;
 import org.apache.qpid.server.protocol.v1_0.type.messaging.TerminusDurability;
 import org.apache.qpid.server.protocol.v1_0.type.transport.Role;
+import org.apache.qpid.server.store.StoreException;
 import sparkstore.brokerj.store.LinkRecords;
 import sparkstore.brokerj.store.ModelVersions;
 import sparkstore.brokerj.store.StoreSession;
@@ -73,9 +74,19 @@ final class SparkStoreLinkStore extends AbstractLinkStore {
         // The session is the configuration store's.
     }
 
+    /**
+     * The virtual host is deleted, and its links with it; its node may get another one. If the node
+     * itself is deleted, its store is closed by now, and {@code onDelete} empties the root.
+     */
     @Override
     protected void doDelete() {
-        // The configuration store empties the root when the node is deleted.
+        StoreSession session;
+        try {
+            session = sessions.get();
+        } catch (StoreException closed) {
+            return;
+        }
+        LinkRecords.removeAll(session);
     }
 
     @Override

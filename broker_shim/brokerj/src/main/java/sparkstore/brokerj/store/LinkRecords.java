@@ -18,6 +18,13 @@ public final class LinkRecords {
         return links;
     }
 
+    /** Remove every link, together and durably. */
+    public static void removeAll(StoreSession session) {
+        Map<String, Map<String, Object>> changes = new LinkedHashMap<>();
+        all(session).keySet().forEach(key -> changes.put(key, null));
+        change(session, changes);
+    }
+
     /** Links as they shall be, together and durably; null removes. */
     public static void change(StoreSession session, Map<String, Map<String, Object>> changes) {
         Map<String, String> details = new LinkedHashMap<>();

@@ -213,7 +213,9 @@ final class SparkStoreTransaction implements Transaction {
 
     /** A branch too large for a frame brings each message ahead, staged by a request of its own. */
     private void stage(RecordBatch batch, EnqueueableMessage<?> message, boolean isLarge) {
-        SparkStoredMessage<?> stored = store.ours(message);
+        if (!(message.getStoredMessage() instanceof SparkStoredMessage<?> stored)) {
+            return;  // of another store, which keeps it: as the broker's own stores do
+        }
         SparkStoredMessage.Brought bring = stored.prepare(message);
         if (bring == null || brought.put(stored, Keeping.Kept.STAGED) != null) {
             return;

@@ -81,6 +81,18 @@ class ConfigurationContractTest {
     }
 
     @Test
+    void linksOfADeletedHostDoNotComeBack() throws Exception {
+        Map<String, Map<String, Object>> links =
+                Map.of("a", Map.of("name", "one"), "b", Map.of("name", "two"));
+        LinkRecords.change(store.session(), links);
+        restart();
+        assertEquals(links, LinkRecords.all(store.session()));
+        LinkRecords.removeAll(store.session());
+        restart();
+        assertEquals(Map.of(), LinkRecords.all(store.session()));
+    }
+
+    @Test
     void initialRecordsAreKeptAndSeenAgain() throws Exception {
         assertEquals(Set.of(host), found);
         restart();

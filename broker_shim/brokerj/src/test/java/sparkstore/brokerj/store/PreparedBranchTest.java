@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.qpid.server.message.EnqueueableMessage;
 import org.apache.qpid.server.protocol.v0_10.MessageTransferMessage;
+import org.apache.qpid.server.store.MemoryMessageStore;
 import org.apache.qpid.server.store.MessageEnqueueRecord;
 import org.apache.qpid.server.store.MessageStore.MessageStoreReader;
 import org.apache.qpid.server.store.StoredMessage;
@@ -35,6 +36,26 @@ class PreparedBranchTest extends StoreTestCase {
         public EnqueueableMessage getMessage() {
             return getMessage;
         }
+    }
+
+    @Test
+    void aMessageOfAnotherStoreInABranchIsLeftToThatStore() throws Exception {
+        SampleQueue queue = Samples.queue("q");
+        MessageTransferMessage foreign = Samples.message(new MemoryMessageStore(), Samples.body(5));
+        Transaction prepare = store.newTransaction();
+        prepare.recordXid(8, new byte[] {1}, new byte[] {2},
+                new EnqueueRecord[] {new Enlisted(queue, foreign)}, new DequeueRecord[0]);
+        prepare.commitTran();
+        restartBoth();
+
+        List<Long> enlisted = new ArrayList<>();
+        MessageStoreReader reader = store.newMessageStoreReader();
+        reader.visitMessages(message -> {
+            throw new AssertionError("a message that this store never had");
+        });
+        reader.visitDistributedTransactions((record, enqueues, dequeues) ->
+                enlisted.add(enqueues[0].getMessage().getMessageNumber()));
+        assertEquals(List.of(foreign.getMessageNumber()), enlisted);
     }
 
     @Test
