@@ -25,7 +25,7 @@ _NAMES = {
 }
 MOST_SECTIONS = 4_096
 """Of one message: a body may be of many, each of no bytes."""
-_ENTRY_BYTES = 64
+_ENTRY_BYTES = 128
 _COUNT_1, _COUNT_4 = frozenset({0xC0, 0xC1}), frozenset({0xD0, 0xD1})
 _USUAL = b"\x00\x53"
 """How a section begins: described, and a small number says as what."""
@@ -73,7 +73,7 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[Section]:
 def check_header(encoded: bytes, sections: Sequence[Section], most_bytes: int) -> None:
     """See that the sections around the body of a message have no more bytes than that.
 
-    A key counts as 64 bytes at least, and a value: to read one takes as long as to read so many.
+    A key counts as 128 bytes at least, and a value: to read one takes as long as to read so many.
 
     Raises:
         TooLarge: They have.
@@ -84,7 +84,7 @@ def check_header(encoded: bytes, sections: Sequence[Section], most_bytes: int) -
     size = max(header_bytes, entries * _ENTRY_BYTES)
     if size > most_bytes:
         message = f"header sections of {header_bytes} bytes and {entries // 2} entries: a message"
-        message += f" has at most {most_bytes} bytes around its body (an entry counts as 128)"
+        message += f" has at most {most_bytes} bytes around its body (an entry counts as 256)"
         raise TooLarge(message)
 
 

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
 
+_SLICE_WORK = 100
+"""Of compiling one slice of a selector."""
 ServedNode = QueueNode | AddressNode | ExchangeNode
 """What messages can be received from."""
 
@@ -107,6 +109,7 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
         else:
             _attach_to_node(connection, link, Filters(found, answer))
 
+    connection.spend(min(len(text) // 8, _SLICE_WORK))
     is_wanted = put_off(connection, link)
     connection.broker.compiling.compile(text, compiled, is_wanted)
 

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _numbers = count(1)
 
+_STEP_WORK = 4
+"""Of frames, before what they lead to is done: that may be all that a turn has time for."""
+
 _OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE)
 """A target without an address takes messages for every `to`; Qpid JMS asks for all of them."""
 
@@ -72,6 +75,7 @@ class Connection:
         self.began_at_us = now_us()
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
+        self._work_left = 0
         self._unsent_bytes = 0
         self.peer_parts = False
         self._has_output = has_output
@@ -138,14 +142,27 @@ class Connection:
             self.go_on(UNLIMITED)
         if self.login.is_waiting and not received:
             self._hangs_up = True  # the machine reads nothing any more: nobody else would see it
-        self._machine.receive_data(received, now_s=time.monotonic(), most_work=most_work)
+        step = most_work if most_work == UNLIMITED else _STEP_WORK
+        self._work_left = most_work - step
+        self._machine.receive_data(received, now_s=time.monotonic(), most_work=step)
         self.handle_events()
+        self._take_turn()
 
     def go_on(self, most_work: int) -> None:
         """Take more of what came before."""
-        if self.has_more:
-            self._machine.go_on(most_work)
+        self._work_left = most_work
+        self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Take some frames, then do what they lead to, and so on."""
+        while self._work_left > 0 and self.has_more:
+            self._work_left -= _STEP_WORK
+            self._machine.go_on(_STEP_WORK)
             self.handle_events()
+
+    def spend(self, work: int) -> None:
+        """What a frame has led to takes longer than most: so much of the peer's turn."""
+        self._work_left -= work
 
     def handle_events(self) -> None:
         """Act on everything that happened; a fault of ours ends this connection only."""

@@ -37,7 +37,7 @@ class Turns:
         return max(_LEAST_WORK, _MOST_WORK // (self.busy_count + 1))
 
 
-_MOST_WORK, _LEAST_WORK = 400, 20
+_MOST_WORK, _LEAST_WORK = 160, 16
 
 
 class Peer(asyncio.BufferedProtocol):

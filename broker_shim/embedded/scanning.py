@@ -36,7 +36,7 @@ Headers = Mapping[int, CommonHeader | None]
 """By message id; None for one that is on no queue, or cannot be read."""
 SLICE_S = 0.005
 """How long the judging of a batch may take, in seconds, as far as the last one tells."""
-SLICE_STEPS = 5_000
+SLICE_STEPS = 2_500
 """Of one slice: some milliseconds, whatever is judged."""
 MOST, FIRST = 1024, 64
 """Messages in a batch: at most, and in the first."""

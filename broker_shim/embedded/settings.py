@@ -79,7 +79,7 @@ class BrokerSettings:
         credit: Messages one sending link may have under way, at least 1.
         max_message_bytes: A link that sends a larger one is detached. Set from the store's limit.
         durable_messages: What becomes of durable messages. Set from the command line.
-        max_header_bytes: Of a message, all but its body, where an entry counts as 128 at least; a
+        max_header_bytes: Of a message, all but its body, where an entry counts as 256 at least; a
             larger one is refused.
         max_frame_bytes: Largest frame we take, at least 512.
         session_bytes: How much of a session's incoming bytes may wait in memory.

@@ -1,0 +1,489 @@
+"""A hostile peer beside an honest one: python -m tests.benchmarks.bench_hostile [NAME ...].
+
+`sparkstore serve` runs on a root of its own, on loopback, where everybody may use `open.#` and
+`amq.topic` and nothing else. An honest client sends durable messages, one after the other, and
+waits for each to be accepted; first alone, then beside each attack below. Printed for each:
+
+    broker ms    processor time of the broker's loop between an honest send and its answer, at p50
+                 and p99: how much of others' work an honest client waits for
+    latency ms   what the honest client saw, on this machine, with attackers on the same cores
+    loop         share of a core that the loop took meanwhile
+    shots        frames, or whatever the attack is made of
+
+An attack lasts `--seconds`, or so many shots as it says. Exit code 1 if the broker's processor time
+at p99 is more than `--most-ms` (20) above that alone, or the broker did not live. An attack is a
+function with `@attack`: it gets a `Door` and yields after each shot; `Foe` speaks for it.
+
+Lines on standard error, JSON on standard output. Run it on a machine that does nothing else: the
+processor time of one thread rises with what its neighbours do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Attach,
+    Begin,
+    Composite,
+    Detach,
+    Disposition,
+    Flow,
+    Open,
+    Received,
+    SaslInit,
+    Source,
+    Target,
+    Transfer,
+)
+from broker_shim.amqp_1_0.primitives import Symbol
+from broker_shim.protocol_1_0.composites import read_performative
+from broker_shim.protocol_1_0.frames import (
+    AMQP_HEADER,
+    SASL_FRAME,
+    SASL_HEADER,
+    FrameDecoder,
+    encoded_frame,
+    transfer_frame,
+)
+from broker_shim.protocol_1_0.values import Described
+from tests.benchmarks.machine import BUILD, describe, percentile
+
+SETTINGS = """
+[security]
+permissions = [
+    {who = ["*"], address = "open.#", allow = ["read", "write", "create"]},
+    {who = ["*"], address = "amq.topic", allow = ["read", "write", "create"]},
+]
+"""
+SELECTOR = "apache.org:selector-filter:string"
+WINDOW = (1 << 31) - 1
+BODY = b"\x00\x53\x75\xa0\x01x"
+DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
+_TIMEOUT_S = 30
+
+
+class Door(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+
+class Foe:
+    """A connection with one session, that writes what it likes and throws away what it is told."""
+
+    def __init__(self, door: Door, *, reads: bool = True, **fields: Any) -> None:
+        self.socket = socket.create_connection(door, timeout=_TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        init = encoded_frame(SaslInit("ANONYMOUS", b""), kind=SASL_FRAME)
+        self.write(SASL_HEADER.encoded() + init + AMQP_HEADER.encoded())
+        opened = Open(f"foe-{id(self)}-{time.monotonic_ns()}", **fields)
+        self.send(opened, Begin(None, 0, WINDOW, WINDOW))
+        if reads:
+            threading.Thread(target=self._discard, daemon=True).start()
+
+    def send(self, *performatives: Composite) -> None:
+        """Frames on channel 0."""
+        self.write(b"".join(map(encoded_frame, performatives)))
+
+    def transfer(self, number: int, payload: bytes, handle: int = 0, **fields: Any) -> None:
+        """A delivery in one frame, settled; unless `fields` say otherwise."""
+        told = {"settled": True, **fields}
+        transfer = Transfer(handle, number, number.to_bytes(4, "big"), 0, **told)
+        self.write(transfer_frame(0, transfer, len(payload)) + payload)
+
+    def write(self, encoded: bytes) -> None:
+        """All of it."""
+        self.socket.sendall(encoded)
+
+    def receiver(self, source: Source, handle: int = 0, credit: int = 0, name: str = "") -> None:
+        """Attach as a receiver, with credit."""
+        name = name or f"r{handle}"
+        self.send(Attach(name, handle, True, source=source, target=Target()))
+        self.send(Flow(0, WINDOW, 0, WINDOW, handle, 0, credit))
+
+    def sender(self, address: str, handle: int = 0) -> None:
+        """Attach as a sender, and wait for credit."""
+        target = Target(address)
+        self.send(Attach(f"s{handle}", handle, False, None, None, Source(), target, None, False, 0))
+        time.sleep(0.3)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+    def _discard(self) -> None:
+        with suppress(OSError):
+            while self.socket.recv(1 << 18):
+                pass
+
+
+class Honest:
+    """Sends a message and waits for its outcome."""
+
+    def __init__(self, door: Door, address: str) -> None:
+        self._foe = Foe(door, reads=False)
+        self._decoder, self._number = FrameDecoder(1 << 20), 0
+        self._headers = 2
+        target = Target(address)
+        self._foe.send(Attach("out", 0, False, None, None, Source(), target, None, False, 0))
+        self._wait_for(Flow)
+
+    def send(self) -> None:
+        """One durable message, accepted."""
+        self._foe.transfer(self._number, DURABLE + BODY, settled=False)
+        self._number += 1
+        told = self._wait_for(Disposition)
+        if not isinstance(told.state, Accepted):
+            message = f"an honest message was not accepted: {told}"
+            raise TypeError(message)
+
+    def _wait_for(self, kind: type[Composite]) -> Any:
+        while True:
+            while self._headers and self._decoder.next_header() is not None:
+                self._headers -= 1
+                if self._headers:
+                    self._skip_sasl()
+            while not self._headers and (frame := self._decoder.next_frame()) is not None:
+                if frame.start != frame.end:
+                    told = read_performative(frame.encoded, frame.start, frame.end)[0]
+                    if isinstance(told, kind):
+                        return told
+            self._read()
+
+    def _skip_sasl(self) -> None:
+        """Two frames: what there is, and that it went well."""
+        left = 2
+        while left:
+            if self._decoder.next_frame() is None:
+                self._read()
+            else:
+                left -= 1
+
+    def _read(self) -> None:
+        received = self._foe.socket.recv(1 << 16)
+        if not received:
+            raise ConnectionError("the broker hung up on an honest client")
+        self._decoder.feed(received)
+
+
+# ---------------------------------------------------------------------------------------- attacks
+
+
+class Attack(NamedTuple):
+    """One way to cost much."""
+
+    name: str
+    text: str
+    shoot: Callable[[Door], Iterator[None]]
+
+
+ATTACKS: list[Attack] = []
+
+
+def attack(name: str) -> Callable[[Callable[[Door], Iterator[None]]], None]:
+    """List an attack; its docstring says what it is."""
+
+    def add(shoot: Callable[[Door], Iterator[None]]) -> None:
+        ATTACKS.append(Attack(name, (shoot.__doc__ or "").splitlines()[0], shoot))
+
+    return add
+
+
+def selecting(text: str, address: str) -> Source:
+    """A source with a selector."""
+    return Source(address, filter={Symbol(SELECTOR): Described(Symbol(SELECTOR), text)})
+
+
+@attack("compile")
+def compile_for_nobody(door: Door) -> Iterator[None]:
+    """Selectors of 8 kB, attached and detached where nobody may receive, and where all may."""
+    foe = Foe(door)
+    text = "1" + "+1" * 1_000 + " = a"
+    for address in ("closed", "open.q") * 100_000:
+        foe.send(Attach("l", 0, True, source=selecting(text, address), target=Target()))
+        foe.send(Detach(0, closed=True))
+        yield
+
+
+@attack("dispositions")
+def dispositions_over_ranges(door: Door) -> Iterator[None]:
+    """Dispositions of 30 bytes over all that is unsettled, each with another state."""
+    foe = Foe(door)
+    foe.sender("open.range")
+    for number in range(20_000):
+        foe.transfer(number, BODY)
+        if number % 500 == 499:
+            time.sleep(0.1)
+    foe.receiver(Source("open.range"), 1, credit=20_000)
+    time.sleep(2)
+    for number in range(1_000_000):
+        foe.send(Disposition(True, 0, WINDOW, state=Received(0, number)))
+        yield
+
+
+@attack("topics")
+def topic_patterns(door: Door) -> Iterator[None]:
+    """Ten subscriptions of 248 words, and messages of as many."""
+    foe = Foe(door)
+    for handle in range(10):
+        words = ["#", *["a", "*"] * 123]
+        words[2 * handle + 1] = "*"
+        foe.receiver(Source("amq.topic/" + ".".join(words)), handle + 1)
+    key = ".".join(["a"] * 255)
+    foe.sender(f"amq.topic/{key}")
+    for number in range(1_000_000):
+        foe.transfer(number, BODY)
+        yield
+
+
+@attack("like")
+def like_patterns(door: Door) -> Iterator[None]:
+    """As many LIKE patterns as there may be, on a property of as many characters."""
+    foe = Foe(door)
+    one = "p LIKE '%" + "a" * 50 + "b" + "a" * 48 + "%'"
+    foe.receiver(selecting(" OR ".join([one] * 10), "open.like"), 1, credit=100)
+    foe.sender("open.like")
+    value = b"\xa1\x01p\xb1" + (4_000).to_bytes(4, "big") + b"a" * 4_000
+    head = (len(value) + 4).to_bytes(4, "big") + (2).to_bytes(4, "big")
+    message = b"\x00\x53\x74\xd1" + head + value + BODY
+    for number in range(1_000_000):
+        foe.transfer(number, message)
+        yield
+
+
+@attack("headers")
+def large_headers(door: Door) -> Iterator[None]:
+    """Header sections of as many little properties as a frame has."""
+    foe = Foe(door)
+    foe.sender("open.headers")
+    entries = b"\xa1\x01k\x40" * 1_000
+    head = (len(entries) + 4).to_bytes(4, "big") + (2_000).to_bytes(4, "big")
+    message = b"\x00\x53\x74\xd1" + head + entries + BODY
+    for number in range(1_000_000):
+        foe.transfer(number, message)
+        yield
+
+
+@attack("flow properties")
+def flow_properties(door: Door) -> Iterator[None]:
+    """Flows with properties of thousands of items, on many links."""
+    foe = Foe(door)
+    for handle in range(100):
+        foe.receiver(Source("open.flows"), handle)
+    large = {Symbol("p"): [0] * 9_000}
+    frames = [
+        encoded_frame(Flow(0, WINDOW, 0, WINDOW, handle, 0, 1, properties=large))
+        for handle in range(100)
+    ]
+    for number in range(1_000_000):
+        foe.write(frames[number % 100])
+        yield
+
+
+@attack("little frames")
+def little_frames(door: Door) -> Iterator[None]:
+    """Flows that ask for an answer, as fast as they are read."""
+    foe = Foe(door)
+    frames = encoded_frame(Flow(0, WINDOW, 0, WINDOW, echo=True)) * 100
+    for _ in range(1_000_000):
+        foe.write(frames)
+        yield
+
+
+@attack("links")
+def attach_and_detach(door: Door) -> Iterator[None]:
+    """Links that come and go."""
+    foe = Foe(door)
+    attached = Attach("l", 0, True, source=Source("open.links"), target=Target())
+    frames = (encoded_frame(attached) + encoded_frame(Detach(0, closed=True))) * 20
+    for _ in range(1_000_000):
+        foe.write(frames)
+        yield
+
+
+@attack("unfinished")
+def unfinished_deliveries(door: Door) -> Iterator[None]:
+    """Deliveries that are begun in little pieces and never end."""
+    foe = Foe(door)
+    foe.sender("open.unfinished")
+    piece = b"\x00\x53\x75\xb0\x00\xff\xff\xff"
+    for number in range(1_000_000):
+        foe.transfer(0, piece if not number else b"xx", settled=False, more=True)
+        yield
+
+
+@attack("silent")
+def silent_sockets(door: Door) -> Iterator[None]:
+    """Sockets that never say anything."""
+    silent = []
+    for _ in range(2_000):
+        with suppress(OSError):
+            silent.append(socket.create_connection(door, timeout=_TIMEOUT_S))
+        yield
+    time.sleep(1)
+
+
+# --------------------------------------------------------------------------------------- measures
+
+
+class Broker:
+    """`sparkstore serve` on a root, in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        config = folder / "sparkstore.toml"
+        config.write_text(SETTINGS)
+        command = [sys.executable, "-m", "broker_shim.embedded.serve", str(folder / "root")]
+        self._log = (folder / "log").open("w")
+        self._process = subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0", "--config", str(config)],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        found = re.search(r"amqp://([\d.]+):(\d+)", line)
+        if found is None:
+            message = f"the broker did not start: {(folder / 'log').read_text()}"
+            raise RuntimeError(message)
+        self.door = Door(found[1], int(found[2]))
+        main = self._process.pid
+        self._schedstat = Path(f"/proc/{main}/task/{main}/schedstat")
+
+    def loop_s(self) -> float:
+        """Processor time of the loop's thread."""
+        return int(self._schedstat.read_text().split()[0]) / 1e9
+
+    def memory_mib(self) -> float:
+        """Resident now."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+)", status)
+        assert found is not None
+        return int(found[1]) / 1024
+
+    @property
+    def lives(self) -> bool:
+        """True while it runs."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """A clean end, or kill."""
+        self._process.terminate()
+        try:
+            self._process.wait(_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+class Figures(NamedTuple):
+    """What an honest client's sends cost."""
+
+    broker_ms: list[float]
+    latency_ms: list[float]
+    loop_share: float
+    memory_mib: float
+    shots: int
+
+    def line(self) -> str:
+        """For people."""
+        broker_ms = [percentile(self.broker_ms, share) for share in (0.5, 0.99)]
+        return (
+            f"broker ms {broker_ms[0]:6.2f} {broker_ms[1]:7.2f}"
+            f"   latency ms {percentile(self.latency_ms, 0.5):6.1f}"
+            f" {percentile(self.latency_ms, 0.99):7.1f}   loop {self.loop_share:4.0%}"
+            f"   {self.memory_mib:4.0f} MiB   {len(self.latency_ms):5} sends  {self.shots:7} shots"
+        )
+
+
+def measured(broker: Broker, seconds: float, shoot: Callable[[Door], Iterator[None]] | None) -> Any:
+    """An honest client for a while, beside an attack if there is one."""
+    over, begun = threading.Event(), threading.Event()
+    shots = 0
+
+    def attacking() -> None:
+        nonlocal shots
+        with suppress(OSError):
+            for _ in shoot(broker.door) if shoot else ():
+                begun.set()
+                shots += 1
+                if over.is_set():
+                    break
+        begun.set()
+
+    honest = Honest(broker.door, "open.honest")
+    foe = threading.Thread(target=attacking, daemon=True)
+    foe.start()
+    begun.wait(_TIMEOUT_S)
+    broker_ms, latency_ms = list[float](), list[float]()
+    began_s, loop_s = time.monotonic(), broker.loop_s()
+    while time.monotonic() - began_s < seconds:
+        before_s, sent_s = broker.loop_s(), time.monotonic()
+        honest.send()
+        latency_ms.append((time.monotonic() - sent_s) * 1e3)
+        broker_ms.append((broker.loop_s() - before_s) * 1e3)
+        time.sleep(0.005)
+    share = (broker.loop_s() - loop_s) / (time.monotonic() - began_s)
+    over.set()
+    foe.join(1.0)
+    return Figures(broker_ms, latency_ms, share, broker.memory_mib(), shots)
+
+
+def main() -> int:
+    """Run the command line; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of attacks; all without any")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--most-ms", type=float, default=20.0)
+    options = parser.parse_args()
+    known = {each.name: each for each in ATTACKS}
+    if unknown := set(options.names) - set(known):
+        parser.error(f"no attack {', '.join(sorted(unknown))}: say some of {', '.join(known)}")
+    print(describe(), file=sys.stderr)
+    found: dict[str, Any] = {}
+    failed = []
+    folder = Path(tempfile.mkdtemp(prefix="hostile-", dir=BUILD))
+    for name in ["alone", *(options.names or known)]:
+        (folder / "root").exists() and shutil.rmtree(folder / "root")
+        broker = Broker(folder)
+        try:
+            figures = measured(
+                broker, options.seconds, known[name].shoot if name in known else None
+            )
+            is_alive = broker.lives
+        finally:
+            broker.stop()
+        p99_ms = percentile(figures.broker_ms, 0.99)
+        found[name] = {
+            "broker_p99_ms": p99_ms,
+            "latency_p99_ms": percentile(figures.latency_ms, 0.99),
+        }
+        print(f"{name:16} {figures.line()}", file=sys.stderr)
+        if not is_alive or p99_ms > found["alone"]["broker_p99_ms"] + options.most_ms:
+            failed.append(name)
+    shutil.rmtree(folder)
+    if failed:
+        print(f"more than {options.most_ms:g} ms: {', '.join(failed)}", file=sys.stderr)
+    print(json.dumps(found))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
