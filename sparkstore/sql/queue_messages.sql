@@ -31,7 +31,7 @@ SELECT {entryhint}
   transform_values(
     from_json(entry.detail, 'map<string,array<string>>'),
     (key, told) -> IF(
-      told[0] = 'timestamp' AND told[1] RLIKE '^[0-9]{1,14}$',
+      told[0] = 'timestamp' AND told[1] RLIKE '^[0-9]+$' AND length(told[1]) < 15,
       CAST(timestamp_millis(CAST(told[1] AS BIGINT)) AS STRING),
       told[1]
     )
