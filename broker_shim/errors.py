@@ -3,6 +3,7 @@
 from sparkstore.errors import (
     Closed,
     CorruptData,
+    Ended,
     Fenced,
     InvalidRequest,
     Locked,
@@ -14,6 +15,7 @@ from sparkstore.errors import (
 __all__ = [
     "Closed",
     "CorruptData",
+    "Ended",
     "Fenced",
     "InvalidRequest",
     "Locked",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class SyncFailed(OSError):
-    """An fsync failed: do not try again, a second one may say yes and lie. Stop (DESIGN 3)."""
+    """An fsync failed: never try again, a second one may say yes and lie (`rewriting`). Stop."""
 
 
 def fsync_path(path: Path) -> None:
@@ -20,12 +20,17 @@ def fsync_path(path: Path) -> None:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        _fsync(descriptor, path)
+        fsync_open(descriptor, path)
     finally:
         os.close(descriptor)
 
 
-def _fsync(descriptor: int, path: Path) -> None:
+def fsync_open(descriptor: int, path: Path) -> None:
+    """Fsync a file that is open; `path` is its name, for the error.
+
+    Raises:
+        SyncFailed: The device failed.
+    """
     try:
         os.fsync(descriptor)
     except OSError as reason:
@@ -53,6 +58,6 @@ def replace_durably(path: Path, content: bytes) -> None:
     with scratch.open("wb") as file:
         file.write(content)
         file.flush()
-        _fsync(file.fileno(), scratch)
+        fsync_open(file.fileno(), scratch)
     scratch.replace(path)
     fsync_path(path.parent)

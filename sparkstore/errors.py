@@ -19,6 +19,11 @@ class Unavailable(StoreError):
     """Retry later: storage did not answer, or has no room. The outcome of the call is unknown."""
 
 
+class Ended(StoreError):
+    """Stop, and start anew: the disk failed, and nothing more of it is believed in this life. The
+    outcome of the call is unknown: it may be found done after the start."""
+
+
 class Fenced(StoreError):
     """Stop this writer: a newer writer epoch owns the root."""
 

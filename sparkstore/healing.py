@@ -42,6 +42,7 @@ from sparkstore.durable_files import fsync_path
 from sparkstore.errors import CorruptData
 from sparkstore.marks import Marked, lower_mark, mark_durable, read_marks
 from sparkstore.parquet_check import reason_broken
+from sparkstore.rewriting import rewrite_after
 from sparkstore.root import Root
 
 __all__ = ["Healed", "Marked", "check", "heal", "mark_durable", "read_marks"]
@@ -94,6 +95,7 @@ def check(root: Root, table: str) -> int | None:
 def heal(root: Root, tables: Iterable[str]) -> list[Healed]:
     """Set the broken end of each table aside, then mark what is left as durable.
 
+    What is after the mark is written anew first (`rewriting`): an fsync of it may have failed.
     Only the one who may commit to a table heals it: the store the journal; history and state
     whoever holds the jobs' lease. Nothing is deleted. A second run finds nothing to do.
 
@@ -105,6 +107,7 @@ def heal(root: Root, tables: Iterable[str]) -> list[Healed]:
     healed: list[Healed] = []
     for table in tables:
         mark = read_marks(root).versions.get(table, -1)
+        rewrite_after(root, table, mark)  # before the check: what is read there is on disk then
         found = _find(root.table(table), mark)
         files = _files_to_move(root.table(table), found)
         if found.last_whole < mark:

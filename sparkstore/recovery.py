@@ -12,7 +12,8 @@ The write-ahead log is not read here: the log replays it into the journal first.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,9 +60,27 @@ def recover(root: Root) -> Recovered:
     """Read a root back. Heal it, and replay its write-ahead log, before.
 
     Raises:
-        CorruptData: A position is missing, is there twice, or differs between two layers; or
-            records are missing that were durable.
+        CorruptData: A position is missing, is there twice, or differs between two layers; records
+            are missing that were durable; or a file cannot be decoded.
     """
+    with _readable(root):
+        return _recover(root)
+
+
+@contextmanager
+def _readable(root: Root) -> Iterator[None]:
+    """What Arrow cannot decode is broken; with an `errno` it is the device that does not answer."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as reason:
+        if isinstance(reason, OSError) and reason.errno is not None:
+            raise
+        lines = str(reason).splitlines() or [type(reason).__name__]
+        message = f"a file of {root.path} cannot be read: {lines[0]}: restore it from a replica"
+        raise CorruptData(f"{message} or a backup") from reason
+
+
+def _recover(root: Root) -> Recovered:
     # First of all: another opener of a shared root may commit and mark while this one reads.
     durable = read_marks(root).last_position
     state_rows = read_state(root)
@@ -101,7 +120,15 @@ def journal_tail(root: Root) -> Tail:
     It goes by the rows, not by the metadata of commits: merges and trims have none. The kinds are
     read from the journal, whose files are few and whose row groups without an `opened` are
     skipped; from history only what is after P, or, if that has none, from its end backwards.
+
+    Raises:
+        CorruptData: A file cannot be decoded.
     """
+    with _readable(root):
+        return _tail(root)
+
+
+def _tail(root: Root) -> Tail:
     meta = _meta(read_state(root, parts=("meta",)))
     journal, history = snapshot(root.journal), snapshot(root.history)
     end = _last_position(history)

@@ -52,6 +52,7 @@ def mend(seen: Look) -> str:
         .save(str(root.state))
     )
     check_is_newest(root, "state", metadata)
+    mark_durable(root, {"state": newest_version(root.state)})
     return f"state rebuilt from history up to position {last}"
 
 

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from sparkstore import state_fold
 from sparkstore.boundaries import At
 from sparkstore.delta_files import newest_version
+from sparkstore.durable_files import SyncFailed
 from sparkstore.log.log_cleaning import clean_log
 from sparkstore.marks import mark_durable
 from sparkstore.root import Root
@@ -49,6 +50,7 @@ def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: At) -> i
 
     Raises:
         Unavailable: A commit is not there afterwards.
+        SyncFailed: An fsync failed; the next job writes anew what it was of.
     """
     segments = _files(root.history, "partition.segment")
     newest = max((segment for segment, _ in segments if segment is not None), default=0)
@@ -63,6 +65,8 @@ def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: At) -> i
     for table in ("history", "state"):
         try:
             clean_log(root, table, reader_grace_s)
+        except SyncFailed:
+            raise
         except (OSError, pa.ArrowException) as reason:
             _log.warning("the log of %s stays as long as it is: %s", table, reason)
     at("vacuumed")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from sparkstore import rows
 from sparkstore.config import StoreConfig
 from sparkstore.durable_files import SyncFailed
-from sparkstore.errors import CorruptData, StoreError, Unavailable
+from sparkstore.errors import CorruptData, Ended, StoreError, Unavailable
 from sparkstore.log.batcher import (
     CommitBatcher,
     CommitLimits,
@@ -121,9 +121,11 @@ class Committer:
             self._mark()
         except StoreError as reason:
             self._fail(groups, reason)
+        except SyncFailed as reason:
+            self._fail(groups, Ended(f"fsync failed: {reason}; restart the store"))
         except BaseException as reason:  # noqa: BLE001 - a panic of deltalake is no Exception
             _log.exception("the committer failed")
-            self._fail(groups, Unavailable(f"the committer failed: {reason!r}"))
+            self._fail(groups, Ended(f"the committer failed: {reason!r}; restart the store"))
 
     def _next(self) -> list[Group]:
         """Wait for a commit that is due, at most until maintenance may be."""
@@ -230,15 +232,14 @@ class Committer:
         """Make what was committed survive a power cut, then let go of its log files.
 
         Raises:
-            _SyncFailed: An fsync failed: not to be tried again, so the log must stop.
+            SyncFailed: An fsync failed: not to be tried again, so the log must stop.
             Unavailable: No room for the mark, most likely; it may be tried again.
         """
         try:
             # Also without a new record: a merge or a drop may be what is to survive.
             mark_durable(self._root, {"journal": self._journal.version}, fsync=self._config.fsync)
-        except SyncFailed as reason:
-            message = f"fsync of {self._root.journal} failed: {reason}; restart the store"
-            raise _SyncFailed(message) from reason
+        except SyncFailed:
+            raise
         except OSError as reason:
             message = f"{self._root.path} could not be marked durable: {reason}"
             raise Unavailable(message) from reason
@@ -251,8 +252,6 @@ class Committer:
     def _fail(self, groups: list[Group], reason: StoreError) -> None:
         level = logging.WARNING if self._is_stopping else logging.CRITICAL
         _log.log(level, "no more Delta commits: %s", reason)
-        if isinstance(reason, _SyncFailed):
-            reason = Unavailable(str(reason))
         self._on_failure(reason)
         with self._changed:
             self._failure = reason
@@ -268,10 +267,6 @@ def _fire(groups: Sequence[Group], error: StoreError | None) -> None:
         fires, group.on_commit = group.on_commit, []
         for fire in fires:
             fire(error)
-
-
-class _SyncFailed(StoreError):
-    """An fsync failed; the committer stops for good."""
 
 
 def _now_ms() -> int:

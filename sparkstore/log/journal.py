@@ -29,6 +29,7 @@ from deltalake import (
 from deltalake.exceptions import DeltaError
 
 from sparkstore.delta_files import Version, newest_version, read_version, versions
+from sparkstore.durable_files import SyncFailed
 from sparkstore.errors import CorruptData, Fenced, Unavailable
 from sparkstore.log.log_cleaning import clean_log
 from sparkstore.root import Root
@@ -180,11 +181,16 @@ class Journal:
         """Write a Delta checkpoint, drop the log files that no version since `grace_s` ago needs.
 
         As `merge` in what it raises.
+
+        Raises:
+            SyncFailed: Also this, and then the store must stop: the next time it would be believed.
         """
         self._maintain(lambda table: table.create_checkpoint())
         self._commits_since_checkpoint = 0
         try:
             clean_log(self._root, "journal", grace_s)
+        except SyncFailed:
+            raise
         except (OSError, pa.ArrowException) as reason:
             message = f"the log of {self._root.journal} was not cleaned: {reason}"
             raise Unavailable(message) from reason

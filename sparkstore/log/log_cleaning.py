@@ -39,6 +39,7 @@ def clean_log(root: Root, table: str, grace_s: float) -> int:
         grace_s: How long a version may be read, apart from `MOST_VERSIONS`.
 
     Raises:
+        SyncFailed: A checkpoint could not be synced; nothing was removed. Do not try again: stop.
         OSError, pyarrow.ArrowException: A checkpoint is not whole; nothing was removed.
     """
     folder = log_folder(root.table(table))

@@ -1,9 +1,13 @@
 """Let go of journal segments that history and state hold durably (Rule 5).
 
-In this order: history and state up to their newest versions are fsynced and marked; history is
-counted, it must hold every position up to P of that state; only then closed segments whose
-positions are all ≤ P, and that no commit touched for `reader_grace_s`, are dropped. A power cut
-between any two of these leaves a journal that holds more than it must, never less.
+In this order: history and state are looked at as their marks have them; history is counted, it
+must hold every position up to P of that state; only then closed segments whose positions are all
+≤ P, and that no commit touched for `reader_grace_s`, are dropped. A power cut between any two of
+these leaves a journal that holds more than it must, never less.
+
+Decision: nothing of history or state is fsynced here. Whoever wrote it does that and marks it; had
+its fsync failed, a second one from here would say yes (`rewriting`). So what a job that was killed
+left without a mark counts only after the next job, or the next start, has healed it.
 """
 
 from __future__ import annotations
@@ -19,10 +23,9 @@ from deltalake.exceptions import DeltaError
 
 from sparkstore.config import StoreConfig
 from sparkstore.delta_files import newest_version
-from sparkstore.durable_files import SyncFailed
 from sparkstore.errors import Unavailable
 from sparkstore.log.journal import Journal
-from sparkstore.marks import mark_durable
+from sparkstore.marks import read_marks
 from sparkstore.root import Root
 
 _log = logging.getLogger(__name__)
@@ -66,12 +69,9 @@ class Trimmer:
         self._ran_at_s = 0.0
         self._seen_state = -1
         self._vacuum_at_s = 0.0
-        self._has_failed = False
 
     def is_due(self, *, now_s: float) -> bool:
-        """True at most every `reader_grace_s`, at least every 30 s; never after a failed fsync."""
-        if self._has_failed:
-            return False
+        """True at most every `reader_grace_s`, at least every 30 s."""
         return abs(now_s - self._ran_at_s) >= self._interval_s
 
     def run(self, open_segment: int, *, now_s: float) -> None:
@@ -88,10 +88,6 @@ class Trimmer:
             segments = _segments(DeltaTable(str(self._root.journal)))
             closed = [facts for facts in segments if facts.segment < open_segment]
             folded = self._durably_folded() if closed else 0
-        except SyncFailed as reason:
-            self._has_failed = True
-            message = f"the journal is trimmed no more until the next start: fsync failed: {reason}"
-            raise Unavailable(message) from reason
         except (DeltaError, OSError, pa.ArrowException, TypeError) as reason:
             message = f"cannot trim {self._root.journal}: {reason}"
             raise Unavailable(message) from reason
@@ -112,10 +108,11 @@ class Trimmer:
 
     def _durably_folded(self) -> int:
         """The position up to which history and state would survive a power cut; 0 if unsure."""
-        state = DeltaTable(str(self._root.state))
-        history = DeltaTable(str(self._root.history))
-        up_to = {"history": history.version(), "state": state.version()}
-        mark_durable(self._root, up_to, fsync=self._config.fsync)
+        marked = read_marks(self._root).versions
+        if not {"history", "state"} <= marked.keys():
+            return 0
+        state = DeltaTable(str(self._root.state), version=marked["state"])
+        history = DeltaTable(str(self._root.history), version=marked["history"])
         meta = state.to_pyarrow_table(
             columns=["position", "history_start"], filters=[("part", "=", "meta")]
         )

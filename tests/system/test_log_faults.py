@@ -379,7 +379,7 @@ def test_a_failed_sync_of_the_journal_stops_the_log_and_frees_no_log_file(
         until(lambda: fired.numbers)
         log._committer._marked_at_ms = 0
         until(lambda: log.failure is not None)
-        with pytest.raises(Unavailable, match=r"fsync of .*journal failed.*restart the store"):
+        with pytest.raises(Unavailable, match=r"fsync failed: .*journal.*restart the store"):
             append(log, 4)
     released = [] if log._wal is None else [*log._wal._free]
     log.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 
 from sparkstore import fold
@@ -15,7 +17,8 @@ from sparkstore.healing import heal
 from sparkstore.marks import mark_durable
 from sparkstore.records import Kind, queue_created
 from sparkstore.recovery import Tail, journal_tail, recover
-from sparkstore.root import open_or_create_root
+from sparkstore.root import Root, open_or_create_root
+from tests.damage import Damage, cut_short, emptied, zeroed
 from tests.roots import append_journal, build_root
 from tests.strategies import Layers, Row, build_history, fold_rows, layers
 
@@ -100,3 +103,15 @@ def test_an_end_that_was_durable_and_is_gone_is_missed(tmp_path: Path) -> None:
     assert healed.was_durable
     with pytest.raises(CorruptData, match=f"but {END} was on disk"):
         recover(root)
+
+
+@pytest.mark.parametrize("read", [recover, journal_tail])
+@pytest.mark.parametrize("damage", [zeroed, emptied, cut_short])
+def test_a_file_that_was_durable_and_cannot_be_decoded_is_corrupt_data(
+    tmp_path: Path, read: Callable[[Root], object], damage: Damage
+) -> None:
+    root = build_root(tmp_path / "root", all_in_journal())
+    mark_durable(root, {"journal": newest_version(root.journal)})
+    damage(Path(DeltaTable(str(root.journal)).file_uris()[0]))
+    with pytest.raises(CorruptData, match="cannot be read: .* restore it from a replica"):
+        read(root)
