@@ -126,3 +126,16 @@ def test_what_an_fsync_failed_on_is_written_anew_by_the_next_healing(
     assert disk.power_cut(root.path) == []
     assert rows(root, table) == before
     assert [*root.path.glob("rewriting-*")] == []
+
+
+def test_a_file_written_anew_has_no_name_before_it_is_on_disk(root: Root, disk: Disk) -> None:
+    last = append(root, "journal")
+    disk.fails = lambda name: "/rewriting-" in name
+    with pytest.raises(SyncFailed):
+        heal(root, ["journal"])
+    assert disk.power_cut(root.path) == []
+    assert read_marks(root).versions["journal"] == last - 1
+    (root.path / "rewriting-journal-left").write_text("by a start that was killed")
+    assert heal(root, ["journal"]) == []
+    assert read_marks(root).versions["journal"] == last
+    assert [*root.path.glob("rewriting-*")] == []
