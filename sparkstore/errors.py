@@ -20,8 +20,7 @@ class Unavailable(StoreError):
 
 
 class Ended(StoreError):
-    """Stop, and start anew: the disk failed, and nothing more of it is believed in this life. The
-    outcome of the call is unknown: it may be found done after the start."""
+    """Stop, and start anew: the disk failed. Whether the call was done is known after the start."""
 
 
 class Fenced(StoreError):

@@ -116,5 +116,5 @@ def _read(descriptor: int, path: Path) -> bytes:
     try:
         return os.read(descriptor, _CHUNK_BYTES)
     except OSError as reason:
-        _log.error("%s cannot be read to its end: %s", path, reason)  # noqa: TRY400
+        _log.error("%s cannot be read to its end: %s", path, reason)
         return b""

@@ -42,7 +42,7 @@ def fail_fsync(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
-        if part in os.readlink(f"/proc/self/fd/{descriptor}"):
+        if part in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         real(descriptor)
 

@@ -113,5 +113,5 @@ def test_a_file_that_was_durable_and_cannot_be_decoded_is_corrupt_data(
     root = build_root(tmp_path / "root", all_in_journal())
     mark_durable(root, {"journal": newest_version(root.journal)})
     damage(Path(DeltaTable(str(root.journal)).file_uris()[0]))
-    with pytest.raises(CorruptData, match="cannot be read: .* restore it from a replica"):
+    with pytest.raises(CorruptData, match=r"cannot be read: .* restore it from a replica"):
         read(root)

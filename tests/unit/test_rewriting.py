@@ -25,6 +25,7 @@ from sparkstore.root import Root, open_root
 from tests.damage import ALL, append, rows
 from tests.logs import BY_HAND, CONFIG, facts_in, flush, until, write, zero
 
+
 class Disk:
     """Fsyncs as a kernel does that could not write back one file, once.
 
@@ -40,7 +41,7 @@ class Disk:
 
     def fsync(self, descriptor: int) -> None:
         """What `os.fsync` is now."""
-        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        name = str(Path(f"/proc/self/fd/{descriptor}").readlink())
         if self.fails(name):
             self.fails = lambda _name: False
             os.dup(descriptor)  # so that no other file gets its inode
