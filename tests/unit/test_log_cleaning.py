@@ -51,7 +51,7 @@ def fail_fsync(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
 
 def test_versions_before_the_newest_checkpoint_but_one_go(root: Root, journal: Path) -> None:
     keep_from = min(checkpoints(journal))
-    assert clean_log(root, "journal") == keep_from
+    assert clean_log(root, "journal", 0.0) == keep_from
     assert min(versions(journal)) == keep_from
 
 
@@ -65,7 +65,7 @@ def test_nothing_goes_if_a_checkpoint_cannot_be_read_back(
     assert callable(damage)
     damage(broken)
     with pytest.raises((OSError, pa.ArrowException)):
-        clean_log(root, "journal")
+        clean_log(root, "journal", 0.0)
     assert versions(journal) == before
 
 
@@ -77,7 +77,7 @@ def test_nothing_goes_if_a_checkpoint_cannot_be_synced(
     before = versions(journal)
     fail_fsync(monkeypatch, part)
     with pytest.raises(SyncFailed):
-        clean_log(root, "journal")
+        clean_log(root, "journal", 0.0)
     with pytest.raises(SyncFailed):
         Journal(root, "writer").checkpoint()
     assert versions(journal) == before
