@@ -10,6 +10,7 @@ from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.errors import (
     Closed,
     CorruptData,
+    Ended,
     Fenced,
     InvalidRequest,
     Locked,
@@ -34,8 +35,9 @@ STOLEN = "amqp:link:stolen"
 MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 CONNECTION_FORCED = "amqp:connection:forced"
 
-ENDED = (Fenced, Closed, Locked)
-"""After one of these the store is not ours any more."""
+ENDED = (Ended, Fenced, Closed, Locked)
+"""After one of these the store is not ours any more. What was under way when it came has no outcome
+that anybody knows: no client is told one."""
 
 FATAL = (*ENDED, CorruptData)
 """After one of these as an answer to a change the store takes no more: serving on would refuse

@@ -46,7 +46,7 @@ class Listener:
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._turns = Turns()
         self._stopping_since_s = 0.0
-        self._is_stop_asked = False
+        self._is_stop_asked = self._is_ending = False
         self._is_telling_due = False
         loop.at_end_of_turn(self._end_turn)
 
@@ -75,9 +75,25 @@ class Listener:
         self._is_stop_asked = True
         self._loop.post(self._loop.wake)
 
-    def end(self) -> None:
-        """End at once: nothing that is under way is waited for."""
-        self._loop.stop()
+    def end(self, reason: str) -> None:
+        """End without waiting for what is under way: every peer is told why. May be called again.
+
+        No peer gets an outcome of what it sent or settled and was not told: nobody knows it.
+        """
+        if self._is_ending:
+            return
+        self._is_ending = True
+        self._stop_listening()
+        for peer in list(self._peers):
+            peer.say_goodbye(reason)
+        self._loop.later(_FAREWELL_S, self._loop.stop)
+        self._stop_without_peers()
+
+    def _stop_without_peers(self) -> None:
+        if self._peers:
+            self._loop.later(0.01, self._stop_without_peers)
+        else:
+            self._loop.stop()
 
     def end_unknown(self) -> None:
         """End the connections of users who are not in the users file any more."""

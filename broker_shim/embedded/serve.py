@@ -110,7 +110,7 @@ def serve(
 
     def fatal(error: StoreError) -> None:
         failures.append(error)
-        listener.end()
+        listener.end("the broker's store has ended: connect again after its restart")
 
     entrance.guard.counts = metrics = Metrics()
     calls = StoreCalls(store := stores.messages, inbox, fatal)

@@ -38,12 +38,13 @@ Operation = Callable[[MessageStore, OnComplete, TransactionContext], None]
 class StoreCalls:
     """Calls of a store, made on the loop's thread; `on_done` is called there too.
 
-    The first error that ends the store is given to `on_fatal`, before its `on_done`.
+    An error that ends the store is given to `on_fatal` and to nobody else: whether what was under
+    way is done is known after the next start, so no client may be told that it was refused.
 
     Attributes:
         puts: New messages.
         messages: Those that somebody has taken up.
-        on_fatal: Told of an error that ends the store.
+        on_fatal: Told of each error that ends the store, or comes after its end.
         open_count: Calls and loads that have not completed.
     """
 
@@ -249,7 +250,8 @@ class StoreCalls:
         self.open_count -= 1
         if isinstance(error, FATAL):
             self.on_fatal(error)
-        on_done(error)
+        if not isinstance(error, ENDED):
+            on_done(error)
 
 
 def _make(call: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
-from broker_shim.errors import StoreError
+from broker_shim.errors import Ended, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.protocol import Refusal
 
@@ -73,7 +73,13 @@ class Outbox:
             return True
 
     def goodbye(self, error: StoreError) -> None:
-        """The last word; nothing is said after it, and the reader finds the end. Never blocks."""
+        """The last word; nothing is said after it, and the reader finds the end. Never blocks.
+
+        That the store has ended is no answer to what was asked of it: the member keeps its requests
+        and brings them to the service that comes next, which knows which of them are done.
+        """
+        if isinstance(error, Ended):
+            error = Unavailable(f"the service ends, connect to the next one: {error}")
         with self._guard:
             if self._is_ending:
                 return

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkstore.durable_files import fsync_path
+from sparkstore.durable_files import SyncFailed, fsync_path
 from sparkstore.log.wal_format import (
     BLOCK_BYTES,
     FileHeader,
@@ -189,6 +189,8 @@ class Wal:
     def _create_or_no_room(self) -> _File:
         try:
             return self._create(self._file_bytes)
+        except SyncFailed:
+            raise
         except OSError as reason:
             raise NoRoom(f"no new file in {self._folder}: {reason.strerror}") from reason
 

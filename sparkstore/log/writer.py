@@ -23,7 +23,7 @@ from typing import NamedTuple
 from sparkstore import codec
 from sparkstore.config import StoreConfig
 from sparkstore.content import ContentReader
-from sparkstore.errors import Closed, InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import Closed, Ended, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire, Group
 from sparkstore.log.committer import Committer
 from sparkstore.log.firing import bound, fire_once, ignore
@@ -260,7 +260,7 @@ class Log:
             except Exception as reason:  # noqa: BLE001 - whatever it is, callers must be told
                 what = reason if isinstance(reason, OSError) else repr(reason)
                 message = f"write-ahead log: {what}; nothing is acknowledged: restart the store"
-                return Unavailable(message)
+                return Ended(message)
             else:
                 if self._stalled:
                     _log.warning("the write-ahead log has room again")

@@ -6,8 +6,11 @@ The broker runs in this process, real sockets and real clients on both sides.
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +20,14 @@ from broker_shim.completion import OnComplete
 from broker_shim.embedded import serve
 from broker_shim.embedded.bind_address import parse_listen
 from broker_shim.embedded.entrance import Entrance
+from broker_shim.embedded.metric_families import log_families
 from broker_shim.embedded.reporting import Reporter
 from broker_shim.embedded.settings import BrokerSettings
 from broker_shim.embedded.stores import stores_of
 from broker_shim.errors import Fenced, StoreError, Unavailable
 from broker_shim.security.guard import Guard
 from broker_shim.security.settings import SecuritySettings
+from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Message as StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 from tests.system.clients import TIMEOUT_S, Pipelined, connected, take
@@ -139,6 +144,43 @@ def test_a_fenced_store_ends_the_broker_with_one_line(
     assert outcomes[0].error
     said = capsys.readouterr().err.splitlines()
     assert said[-1] == "sparkstore serve: stopped: Fenced: epoch 2 owns the root"
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_after_a_failed_sync_no_sender_gets_an_outcome_and_the_broker_ends(
+    run: Any,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_written: bool,
+) -> None:
+    """The message is there after the start, or it is not: before it nobody knows."""
+    store = DeltaMessageStore(tmp_path / "root")
+    wal, outcomes = store._log._wal, list[Pipelined]()
+    assert wal is not None
+    real = wal._write
+
+    def fail(descriptor: int, buffers: list[bytes], offset: int) -> int:
+        if is_written:
+            real(descriptor, buffers, offset)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def client(url: str) -> None:
+        Pipelined(url, "q", [Message(id=1, durable=True)]).run()
+        monkeypatch.setattr(wal, "_write", fail)
+        outcomes.append(Pipelined(url, "q", [Message(id=2, durable=True)]).run())
+
+    assert run(store, client) == 1
+    (sender,) = outcomes
+    assert (sender.accepted, sender.refused) == ([], [])
+    assert "the broker's store has ended" in str(sender.error)
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("sparkstore serve: stopped: Ended: write-ahead log: [Errno 5]")
+    shown = {each.name: each.samples[0].value for each in log_families(store)}
+    assert shown["sparkstore_log_failed"] == 1
+    again = DeltaMessageStore(tmp_path / "root")
+    assert len(again.recover().entries["q"]) == 1 + is_written
+    again.close()
 
 
 def test_a_store_error_of_another_client_is_not_ones_own(run: Any) -> None:

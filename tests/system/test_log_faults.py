@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 
 from broker_shim.completion import Completion
 from sparkstore import durable_files
-from sparkstore.errors import Closed, StoreError, Unavailable
+from sparkstore.errors import Closed, Ended, StoreError, Unavailable
 from sparkstore.log import committer as committer_module
 from sparkstore.log import journal as journal_module
 from sparkstore.log import wal as wal_module
@@ -340,11 +340,11 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_the_next_start_asks_the
     assert "Input/output error; nothing is acknowledged: restart the store" in str(error)
     monkeypatch.setattr(wal, "_write", real)
     for number in (7, 8):
-        with pytest.raises(Unavailable, match="restart the store"):
+        with pytest.raises(Ended, match="restart the store"):
             append(log, number)
     done = Completion()
     log.flush(done.finish)
-    assert isinstance(error_of(done), Unavailable)
+    assert isinstance(error_of(done), Ended)
     log.close()
     with opened(tmp_path / "root") as log:
         write(log, 9, 9)
@@ -379,7 +379,7 @@ def test_a_failed_sync_of_the_journal_stops_the_log_and_frees_no_log_file(
         until(lambda: fired.numbers)
         log._committer._marked_at_ms = 0
         until(lambda: log.failure is not None)
-        with pytest.raises(Unavailable, match=r"fsync failed: .*journal.*restart the store"):
+        with pytest.raises(Ended, match=r"fsync failed: .*journal.*restart the store"):
             append(log, 4)
     released = [] if log._wal is None else [*log._wal._free]
     log.close()
@@ -425,11 +425,11 @@ def test_a_flush_after_the_committer_stopped_is_told(
     monkeypatch.setattr(Journal, "append", broken)
     done = Completion()
     log.flush(done.finish)
-    assert isinstance(error_of(done), Unavailable)
+    assert isinstance(error_of(done), Ended)
     log.failure = None
     late = Completion()
     log.flush(late.finish)
-    assert isinstance(error_of(late), Unavailable)
+    assert isinstance(error_of(late), Ended)
     log.close()
 
 
@@ -445,7 +445,7 @@ def test_an_error_nobody_thought_of_in_the_log_thread_is_told_to_every_caller(
     assert log._wal is not None
     monkeypatch.setattr(log._wal, "append", broken)
     waiting = [append_or_error(log, number) for number in (2, 3, 4)]
-    assert all(isinstance(error, Unavailable) for error in waiting)
+    assert all(isinstance(error, Ended) for error in waiting)
     log.close()
     monkeypatch.undo()
     with opened(tmp_path / "root"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker_shim.errors import InvalidRequest
+from broker_shim.errors import Ended, InvalidRequest
 from broker_shim.service import listening, outbox
 from broker_shim.service import protocol as wire
 from broker_shim.service.listening import listen_on_path, read_token
@@ -570,6 +571,22 @@ def test_done_that_waits_swallows_the_next_one() -> None:
     box.drain(1)
     ours.close()
     theirs.close()
+
+
+def test_a_member_is_told_to_come_again_when_the_store_has_ended(
+    service: Served, member: RawMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither done nor refused: the next service knows which of its requests are in the log."""
+
+    def fail(*_arguments: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(service.store._log._wal, "_write", fail)
+    member.say(wire.DO, 2, (create("other"),))
+    error, message = goodbye_of(member)
+    assert error == "Unavailable"
+    assert "connect to the next one" in message
+    assert isinstance(service.store.failure, Ended)
 
 
 # ------------------------------------------------------------------------------- reads, stop

@@ -60,7 +60,7 @@ class Served:
         self.loop = Loop(self.inbox)
         self.store = MemoryMessageStore()
         self.listener = Listener(self.loop)
-        calls = StoreCalls(self.store, self.inbox, lambda _error: self.listener.end())
+        calls = StoreCalls(self.store, self.inbox, lambda error: self.listener.end(str(error)))
 
         self.broker = Broker(calls, settings, Metrics(), self.loop.later)
         self.listening = Scarce(socket.AF_INET)
@@ -181,7 +181,7 @@ def test_a_call_that_fails_does_not_lose_the_others(served: Served) -> None:
 def test_an_accept_that_fails_is_not_tried_again_at_once(served: Served) -> None:
     served.listening.failures_left = 1_000_000
     with served.connect():
-        served.loop.later(0.1, served.listener.end)
+        served.loop.later(0.1, lambda: served.listener.end("the test is over"))
         served.listener.run()
     assert served.listening.attempts == 1
 
@@ -208,7 +208,7 @@ def test_what_a_call_found_to_hand_out_does_not_wait_for_the_next_event(
     def dispatch() -> None:
         turns.append("dispatch")
         if "call" in turns:
-            served.listener.end()
+            served.listener.end("the test is over")
 
     monkeypatch.setattr(served.broker, "dispatch", dispatch)
     served.loop.later(0.01, lambda: turns.append("call"))

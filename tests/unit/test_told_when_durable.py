@@ -34,7 +34,14 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings
-from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.errors import (
+    Ended,
+    Fenced,
+    InvalidRequest,
+    NotAcquired,
+    StoreError,
+    Unavailable,
+)
 from broker_shim.links import LinkRegistry
 from broker_shim.protocol_1_0.writing import write
 from broker_shim.store.interface import MessageStore
@@ -335,6 +342,30 @@ def test_an_error_is_told_as_an_error_or_not_at_all_until_the_store_took_it(case
         house.store.sink.is_holding = False
         house.run_delayed()
         assert any(map(case.is_done, answers(client, case)))
+    assert answered
+
+
+@pytest.mark.parametrize("end", [Ended("its disk failed"), Fenced("a replica took over")])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_of_what_was_under_way_when_the_store_ended_no_outcome_is_told(
+    case: Case, end: StoreError
+) -> None:
+    """A group whose sync failed may be there after the start: a rejection would have it twice."""
+    for answered in range(MANY):
+        client = begin(case)
+        house = client.house
+        assert isinstance(house, HeldHouse)
+        for _ in range(answered):
+            tell(client)
+        if not house.store.sink.held:
+            break
+        client.frames.clear()
+        while house.store.sink.held:
+            tell(client, end)
+        assert house.fatal
+        heard = [frame for frame, _payload in client.frames]
+        assert not any(is_error(frame) for frame in heard)
+        assert not any(isinstance(frame, case.answer) and case.is_done(frame) for frame in heard)
     assert answered
 
 
