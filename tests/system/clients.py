@@ -201,9 +201,15 @@ class Pipelined(MessagingHandler):
         self.error = event.link.remote_condition.name
         event.connection.close()
 
+    def on_connection_remote_close(self, event: Any) -> None:
+        """The broker ended the connection; of a forced end proton tells by no other event."""
+        if event.connection.remote_condition:
+            self.error = event.connection.remote_condition.description
+        event.connection.close()
+
     def on_transport_error(self, event: Any) -> None:
         """The broker is gone."""
-        self.error = event.transport.condition.name
+        self.error = self.error or event.transport.condition.name
 
     def on_disconnected(self, event: Any) -> None:  # noqa: ARG002  # proton's signature
         """Without an error: the socket was closed."""
