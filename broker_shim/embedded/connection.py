@@ -303,6 +303,10 @@ class Connection:
             if endpoint is not None:
                 endpoint.on_disposition(delivery)
 
+    def _missed(self, event: events.DispositionMissed) -> None:
+        """What cannot count must not be left out in silence: all of the transaction or nothing."""
+        self.transactions.spoil(event.state, "it decides about a delivery of a detached link")
+
     def _link_detached(self, event: events.LinkDetached) -> None:
         with self._parting(is_answer=event.link.is_over):
             self._served.detached(event)
@@ -368,6 +372,7 @@ _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
     events.TransferPiece: Connection._transfer,  # noqa: SLF001
     events.DeliveryAborted: Connection._aborted,  # noqa: SLF001
     events.DispositionReceived: Connection._disposition,  # noqa: SLF001
+    events.DispositionMissed: Connection._missed,  # noqa: SLF001
     events.Closed: Connection._closed,  # noqa: SLF001
     events.ConnectionFailed: Connection._failed,  # noqa: SLF001
     events.Lost: Connection._hung_up,  # noqa: SLF001

@@ -57,6 +57,12 @@ class Transactions:
         """
         return self._find(state.txn_id) if isinstance(state, TransactionalState) else None
 
+    def spoil(self, state: TransactionalState, reason: str) -> None:
+        """The transaction that a state names can only be rolled back; nothing if there is none."""
+        transaction = self._open.get(state.txn_id) if isinstance(state.txn_id, bytes) else None
+        if transaction is not None:
+            transaction.spoil(reason)
+
     def discharge(self, txn_id: Any, on_done: OnComplete, *, fail: bool) -> None:
         """End a transaction: commit it, or roll it back if that is asked; then it is not known.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker_shim.amqp_1_0.composites import Error, Open
+from broker_shim.amqp_1_0.composites import Error, Open, TransactionalState
 
 if TYPE_CHECKING:
     from broker_shim.protocol_1_0.deliveries import Delivery
@@ -106,6 +106,13 @@ class DispositionReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class DispositionMissed:
+    """The peer told a transactional state of deliveries some of which went with their link."""
+
+    state: TransactionalState
+
+
+@dataclass(frozen=True, slots=True)
 class LinkDetached:
     """The peer detached: answer with `link.detach`, unless we had detached (`link.is_over`)."""
 
@@ -167,6 +174,7 @@ Event = (
     | TransferPiece
     | DeliveryAborted
     | DispositionReceived
+    | DispositionMissed
     | LinkDetached
     | LinkFailed
     | SessionEnded

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from broker_shim.amqp_1_0.composites import Begin, Composite, Flow
+from broker_shim.amqp_1_0.composites import Begin, Composite, Flow, TransactionalState
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.deliveries import Delivery
@@ -17,9 +17,12 @@ from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.sending import Outgoing
 from broker_shim.protocol_1_0.serial import FreeNumbers, distance, plus
 from broker_shim.protocol_1_0.settings import Settings
-from broker_shim.protocol_1_0.settlement import DispositionBatch
+from broker_shim.protocol_1_0.settlement import DispositionBatch, ranges
 from broker_shim.protocol_1_0.unsettled import Unsettled
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
+
+_MOST_LEFT = 1_024
+"""Ranges of deliveries that went with their links, of one session; older ones are forgotten."""
 
 OUTGOING_WINDOW = (1 << 31) - 1
 """We never wait for our own memory: a link sends what its caller hands it."""
@@ -71,6 +74,7 @@ class SessionPort:
         self._output = output
         self._waiting: deque[Outgoing] = deque()
         self._batch = DispositionBatch()
+        self._left: list[tuple[int, int]] = []
         self._next_delivery_id = 0
         self._last_incoming_id: int | None = None
         self._sent = Unsettled()
@@ -217,10 +221,26 @@ class SessionPort:
     def forget_link(self, link: Link) -> None:
         """It ended: its deliveries stay known to it (`unsettled`), and to nobody else."""
         self._keep(each for each in self._waiting if each.delivery.link is not link)
+        left: list[int] = []
         for delivery in link.unsettled.values():
             if delivery.delivery_id is not None:
                 known = self._received if delivery.is_incoming else self._sent
                 known.discard(delivery.delivery_id)
+                is_decided = isinstance(delivery.remote_state, TransactionalState)
+                if not (delivery.is_incoming or is_decided):
+                    left.append(delivery.delivery_id)
+        if left:
+            self._left += ranges(left)
+            del self._left[:-_MOST_LEFT]
+
+    def has_left(self, first: int, last: int) -> bool:
+        """Whether a range names a delivery that went with its link, with nothing decided on it."""
+        span = distance(first, last)
+        return any(
+            0 <= distance(first, begin) <= span
+            or 0 <= distance(begin, first) <= distance(begin, end)
+            for begin, end in self._left
+        )
 
     def close(self) -> None:
         """The session ended: nothing is sent any more."""
@@ -228,6 +248,7 @@ class SessionPort:
         self._keep(())
         self._sent.clear()
         self._received.clear()
+        self._left.clear()
 
     def _keep(self, waiting: Iterable[Outgoing]) -> None:
         self._waiting = deque(waiting)

@@ -15,6 +15,7 @@ from broker_shim.amqp_1_0.composites import (
     End,
     Error,
     Flow,
+    TransactionalState,
     Transfer,
 )
 from broker_shim.amqp_1_0.definitions import (
@@ -27,6 +28,7 @@ from broker_shim.protocol_1_0 import maps
 from broker_shim.protocol_1_0.budget import Budget
 from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import (
+    DispositionMissed,
     DispositionReceived,
     Event,
     LinkAttached,
@@ -266,6 +268,9 @@ class Session:
             most=max(1, self._budget.work_left),
         )
         self._budget.work_left -= found
+        is_within = isinstance(disposition.state, TransactionalState)
+        if is_within and self._port.has_left(first, last):
+            self._tell(DispositionMissed(disposition.state))
         self._rest = None if rest is None else replace(disposition, first=rest, last=last)
         if changed:
             event = DispositionReceived(tuple(changed), disposition.state, disposition.settled)

@@ -14,13 +14,16 @@ import pytest
 from broker_shim.amqp_1_0.composites import (
     Accepted,
     Coordinator,
+    Discharge,
     Disposition,
     Received,
     Rejected,
     Source,
     Target,
+    TransactionalState,
     Transfer,
 )
+from broker_shim.protocol_1_0.composites import encoded_composite
 from broker_shim.protocol_1_0.frames import transfer_frame
 from tests.link_clients import Client, House, Place
 
@@ -135,6 +138,52 @@ def test_a_suspended_link_comes_back_as_a_browser_and_lets_go(house: House) -> N
     )
     assert answer.unsettled == {}
     assert others(house) == ["a"]
+
+
+def declared(client: Client, handle: int) -> bytes:
+    fields = {"target": Coordinator(), "is_receiver": False}
+    client.attach("txn", handle, **fields)
+    told = Transfer(handle, 0, b"d", 0)
+    client.write(transfer_frame(0, told, len(DECLARE)) + DECLARE)
+    ((state, _settled),) = states(client)
+    txn_id: bytes = state.txn_id
+    return txn_id
+
+
+def discharged(client: Client, handle: int, txn_id: bytes) -> Any:
+    body = encoded_composite(Discharge(txn_id, fail=False))
+    payload = b"\0\x53\x77" + body
+    told = Transfer(handle, 1, b"e", 0)
+    client.write(transfer_frame(0, told, len(payload)) + payload)
+    ((state, _settled),) = states(client)
+    return state
+
+
+@pytest.mark.parametrize("when", ["before", "after", "before and after"])
+def test_a_disposition_in_a_transaction_counts_or_the_discharge_fails(
+    house: House, when: str
+) -> None:
+    """Left out in silence, the message would come again to who was told that all was done."""
+    publish(house, "a", "b")
+    client = Client(house)
+    client.attach("in", source=Source("q"))
+    client.credit(1)
+    ((transfer, _payload),) = client.taken(Transfer)
+    txn_id = declared(client, 1)
+    outcome = TransactionalState(txn_id, Accepted())
+    if "before" in when:
+        client.dispose(transfer.delivery_id, outcome, settled=False)
+    client.detach()
+    if "after" in when:
+        client.dispose(transfer.delivery_id, outcome)
+    state = discharged(client, 1, txn_id)
+    client.end_session()
+    if "before" in when:
+        assert state == Accepted()
+        assert others(house) == ["b"]
+    else:
+        assert state.error.condition == "amqp:transaction:rollback"
+        assert sorted(others(house)) == ["a", "b"]
 
 
 # ----------------------------------------------------------------------------------- a client sends
