@@ -13,6 +13,7 @@ import pytest
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
+    Attach,
     Coordinator,
     Discharge,
     Disposition,
@@ -198,8 +199,16 @@ def test_a_delivery_that_was_stored_after_its_link_was_suspended_is_known(
     with house.store_that_does_not_answer():
         client.deliver(b"T", "a")
         client.detach()
-    client.taken(Disposition)
-    answer = sender(client, {b"T": None}, mode)
+        told: dict[str, Any] = {
+            "source": Source(),
+            "target": Target("q"),
+            "initial_delivery_count": 0,
+        }
+        client.send(
+            Attach("out", 0, role=False, rcv_settle_mode=mode, unsettled={b"T": None}, **told)
+        )
+    client.settle_down()
+    answer = client.take(Attach)
     assert answer.unsettled == {b"T": Accepted()}
     client.send_free(b"T", resume=True, settled=True, state=Accepted())
     client.detach()
@@ -228,6 +237,7 @@ def test_a_partial_delivery_that_its_sender_has_settled_is_forgotten(house: Hous
     sender(client, {b"T": Rejected()})
     client.send_free(b"T", resume=True, settled=True, state=Rejected())
     client.deliver(b"U", "next")
+    assert house.broker.metrics.refused == 0
     client.detach()
     assert sender(client, {}).unsettled == {}
     assert others(house) == ["next"]
