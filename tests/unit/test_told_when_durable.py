@@ -33,6 +33,7 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
     Transfer,
 )
+from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import (
     Ended,
@@ -199,7 +200,7 @@ def grants(frame: Any) -> bool:
 KEPT: dict[str, Any] = {"durable": 2, "expiry_policy": "never"}
 DYNAMIC: dict[str, Any] = {
     "dynamic": True,
-    "dynamic_node_properties": {"lifetime-policy": DeleteOnClose()},
+    "dynamic_node_properties": {Symbol("lifetime-policy"): DeleteOnClose()},
 }
 SUBSCRIPTION = Source("news.eu", 2, "never", distribution_mode="copy")
 
