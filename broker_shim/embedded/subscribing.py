@@ -40,7 +40,7 @@ from broker_shim.links import (
 )
 from broker_shim.links import Source as SourceValue
 from broker_shim.protocol_1_0.sender import SenderLink
-from broker_shim.store.wiring import check_name
+from broker_shim.store.arguments import check_name
 
 if TYPE_CHECKING:
     from broker_shim.embedded.broker import Broker

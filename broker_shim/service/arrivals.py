@@ -13,31 +13,17 @@ from typing import Any
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
+from broker_shim.store.arguments import MAX_NUMBER, check_header_fields
 from broker_shim.store.interface import BindingKey, Exchange, Message, MessageHeader, Queue
+from broker_shim.store.wiring import check_depth
 from sparkstore.records import Kind, Record
 
 Fields = tuple[Any, ...]
 
-_MAX_INT = (1 << 63) - 1
 _MAX_SHAPES = 4096
-_NIL = type(None)
-_HEADER_FIELDS = len(MessageHeader._fields)
 _AT = {name: index for index, name in enumerate(Record._fields)}
 _QUEUE, _ID, _MESSAGE, _BODY = (_AT[name] for name in ("queue", "message_id", "message", "body"))
-_IN_HEADER = {name: index for index, name in enumerate(MessageHeader._fields)}
-_PROTOCOL, _HEADER, _PRIORITY, _CREATED_AT, _EXPIRES_AT, _HEADER_BYTES, _BODY_BYTES, _PROPERTIES = (
-    _IN_HEADER[name]
-    for name in (
-        "protocol",
-        "header",
-        "priority",
-        "created_at",
-        "expires_at",
-        "header_bytes",
-        "body_bytes",
-        "properties",
-    )
-)
+_PROTOCOL, _HEADER = (MessageHeader._fields.index(name) for name in ("protocol", "header"))
 _new = tuple.__new__
 _TYPES: Mapping[str, type] = {
     "kind": int,
@@ -73,20 +59,7 @@ _NEEDED: Mapping[int, Sequence[str]] = {
     Kind.UNSETTLED: ("holder", "binding_key"),
     Kind.SETTLED: ("holder", "detail"),
 }
-_HEADER_TYPES: tuple[tuple[type, ...], ...] = (
-    (str, _NIL),
-    (bytes, _NIL),
-    (bool,),
-    (int,),
-    (int, _NIL),
-    (int, _NIL),
-    *[(str, _NIL)] * 11,
-    (int,),
-    (int,),
-    (tuple,),
-)
 _shapes: set[tuple[Any, ...]] = set()
-_header_shapes: set[tuple[type, ...]] = set()
 
 
 def check_record(fields: Any) -> Fields:
@@ -107,8 +80,8 @@ def check_record(fields: Any) -> Fields:
             _shapes.clear()
         _shapes.add((fields[0], *map(type, fields)))
     message_id = fields[_ID]
-    if message_id is not None and not 0 < message_id <= _MAX_INT:
-        message = f"message id {message_id}: from 1 to {_MAX_INT}"
+    if message_id is not None and not 0 < message_id <= MAX_NUMBER:
+        message = f"message id {message_id}: from 1 to {MAX_NUMBER}"
         raise InvalidRequest(message)
     return fields
 
@@ -120,21 +93,9 @@ def message_of(fields: Fields) -> Message:
         InvalidRequest: A field of its header cannot be, or its length is not that of its body.
     """
     header, body = fields[_MESSAGE], fields[_BODY]
-    shape = tuple(map(type, header))
-    if shape not in _header_shapes:
-        _look_at_header(shape)
     made: MessageHeader = _new(MessageHeader, header)  # as `_make`, which counts the fields again
-    body_bytes, header_bytes = header[_BODY_BYTES], header[_HEADER_BYTES]
-    if not (
-        0 <= header[_PRIORITY] <= 9
-        and -_MAX_INT <= (header[_CREATED_AT] or 0) <= _MAX_INT
-        and -_MAX_INT <= (header[_EXPIRES_AT] or 0) <= _MAX_INT
-        and 0 <= body_bytes <= _MAX_INT
-        and 0 <= header_bytes <= _MAX_INT
-    ):
-        raise InvalidRequest("a header's priority is 0 to 9, its times and lengths fit in 63 bits")
-    if header[_PROPERTIES]:
-        _check_properties(header[_PROPERTIES])
+    check_header_fields(made)
+    body_bytes, header_bytes = made.body_bytes, made.header_bytes
     if header[_PROTOCOL] is None:
         return Message(fields[_ID], made, b"")
     if header_bytes != len(header[_HEADER] or b""):
@@ -184,18 +145,25 @@ def object_of(detail: str) -> dict[str, Any]:
         InvalidRequest: It is none.
     """
     try:
-        content = json.loads(detail)
+        content = json.loads(detail, parse_constant=_no_number)
     except (ValueError, RecursionError) as reason:
         message = f"detail is not JSON: {reason}"
         raise InvalidRequest(message) from reason
     if not isinstance(content, dict):
         raise InvalidRequest("detail is not a JSON object")
+    check_depth(detail)
     return content
 
 
 def annotations_of(detail: str | None) -> dict[str, Any] | None:
     """What an entry adds to its message; the ledger asks whether that is annotations."""
     return None if detail is None else object_of(detail)
+
+
+def _no_number(constant: str) -> None:
+    """JSON has no NaN and no infinity, though Python reads them."""
+    message = f"{constant} is not JSON"
+    raise ValueError(message)
 
 
 def record_of(fields: Fields) -> Record:
@@ -219,27 +187,3 @@ def _look_at(fields: Fields) -> None:
         elif type(value) is not _TYPES.get(name):
             message = f"{name} of a record cannot be {type(value).__name__}"
             raise InvalidRequest(message)
-
-
-def _look_at_header(shape: tuple[type, ...]) -> None:
-    if len(shape) != _HEADER_FIELDS:
-        message = f"a header is an array of {_HEADER_FIELDS} fields, not of {len(shape)}"
-        raise InvalidRequest(message)
-    for name, kind, allowed in zip(MessageHeader._fields, shape, _HEADER_TYPES, strict=True):
-        if kind not in allowed:
-            message = f"{name} of a header cannot be {kind.__name__}"
-            raise InvalidRequest(message)
-    if len(_header_shapes) >= _MAX_SHAPES:
-        _header_shapes.clear()
-    _header_shapes.add(shape)
-
-
-def _check_properties(properties: tuple[Any, ...]) -> None:
-    for pair in properties:
-        if (
-            type(pair) is not tuple
-            or len(pair) != 2
-            or type(pair[0]) is not str
-            or type(pair[1]) is not str
-        ):
-            raise InvalidRequest("properties of a header are [key, value] pairs of text")

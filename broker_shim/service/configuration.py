@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.arrivals import object_of
+from broker_shim.store.arguments import check_name
 from broker_shim.store.ledger import Ledger
 from broker_shim.store.transaction import Step
-from broker_shim.store.wiring import check_name
 from sparkstore import records
 from sparkstore.records import Kind, Record
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_shim.completion import OnComplete
+from broker_shim.store.arguments import check_body, check_completion
 from broker_shim.store.staging import PIECE_BYTES, check_size
 from broker_shim.store.values import Message
 
@@ -41,6 +42,8 @@ class LocalContentWriter:
 
     def add(self, piece: bytes, on_complete: OnComplete) -> None:
         """See `ContentWriter.add`."""
+        check_body(piece)
+        check_completion(on_complete)
         check_size(self._body_bytes + len(piece), self._max_message_bytes)
         cuts = [piece[at : at + PIECE_BYTES] for at in range(0, len(piece), PIECE_BYTES)]
         if self._take is None or not cuts:
@@ -55,6 +58,7 @@ class LocalContentWriter:
 
     def end(self, on_complete: OnComplete) -> Message:
         """See `ContentWriter.end`."""
+        check_completion(on_complete)
         self._end(self._message, on_complete)
         header = self._message.header._replace(body_bytes=self._body_bytes)
         is_staged = self._take is not None and self._body_bytes > 0

@@ -16,6 +16,13 @@ from typing import Any, ClassVar
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store import wiring as definitions
+from broker_shim.store.arguments import (
+    check_body,
+    check_entry,
+    check_header,
+    check_switch,
+    check_taken,
+)
 from broker_shim.store.holders import check_holder, held
 from broker_shim.store.interface import Message
 from broker_shim.store.link_ledger import LinkLedger
@@ -55,6 +62,8 @@ class Ledger(LinkLedger):
 
     def message(self, header: MessageHeader, body: bytes) -> tuple[Message, list[Step]]:
         """A new message, and the reservation of ids if one is due."""
+        check_header(header)
+        check_body(body)
         message_id = self._next_id
         self._next_id += 1
         steps: list[Step] = []
@@ -157,6 +166,8 @@ class Ledger(LinkLedger):
                 refusal = f"message {message_id} left its last queue: make a new message"
                 raise InvalidRequest(refusal)
             is_logged = message_id in self.state.messages
+        if message_id in self._fresh:
+            _check_new(message)
         is_kept, arguments = self._terms[queue]
         is_kept = is_kept and header.durable
         if message.is_staged and not is_kept and not is_logged:
@@ -176,6 +187,7 @@ class Ledger(LinkLedger):
         self, message_id: int, queue: str, holder: str | None, outcome: Mapping[str, Any] | None
     ) -> Step:
         """An entry that is available needs no acquire first."""
+        check_taken(message_id, queue, holder)
         entry = self._unclaimed(queue, message_id)
         if entry.acquired_by is not None and entry.acquired_by != holder:
             raise held(queue, message_id, entry.acquired_by)
@@ -185,6 +197,7 @@ class Ledger(LinkLedger):
 
     def acquire(self, message_id: int, queue: str, holder: str) -> Step:
         """Reserve an available entry."""
+        check_entry(message_id, queue, holder)
         entry = self._unclaimed(queue, message_id)
         if entry.acquired_by is not None:
             raise held(queue, message_id, entry.acquired_by)
@@ -201,6 +214,8 @@ class Ledger(LinkLedger):
         annotations: Annotations | None = None,
     ) -> Step:
         """Give an acquired entry back."""
+        check_entry(message_id, queue, holder)
+        check_switch("delivery_failed", delivery_failed)
         entry = self._unclaimed(queue, message_id)
         check_holder(queue, message_id, entry.acquired_by, holder)
         count = entry.delivery_count + delivery_failed
@@ -284,3 +299,12 @@ class Ledger(LinkLedger):
         Kind.DEQUEUED: _after_dequeued,
         Kind.DETACHED: LinkLedger.after_detached,
     }
+
+
+def _check_new(message: Message) -> None:
+    """Raises InvalidRequest if what a message brings is not what its header says."""
+    header, body = message.header, message.body
+    body_bytes = header.body_bytes if message.is_staged else len(body)
+    if header.protocol is None or header.body_bytes != body_bytes:
+        refusal = f"message {message.message_id} is not as `message` made it: make a new one"
+        raise InvalidRequest(refusal)

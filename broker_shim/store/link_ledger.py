@@ -14,10 +14,11 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.links.values import VERSION
 from broker_shim.store import wiring as definitions
+from broker_shim.store.arguments import check_link_key, check_switch, check_tag, check_tags
 from broker_shim.store.transaction import Step
 from broker_shim.store.wiring_ledger import WiringLedger
 from sparkstore import fold, link_records
-from sparkstore.link_records import RECEIVER, SENDER, LinkKey, link_text
+from sparkstore.link_records import LinkKey, link_text
 from sparkstore.records import Kind, Record
 
 DELIVERY_KINDS = frozenset({Kind.UNSETTLED, Kind.SETTLED})
@@ -63,6 +64,7 @@ class LinkLedger(WiringLedger):
 
     def detach(self, key: LinkKey, *, closed: bool) -> list[Step]:
         """No step if it is detached already, and stays."""
+        check_switch("closed", closed)
         link = text_of(key)
         there = self._link(link)
         if there.detached_at is not None and not closed:
@@ -76,6 +78,7 @@ class LinkLedger(WiringLedger):
 
     def settle(self, key: LinkKey, tags: Sequence[bytes]) -> list[Step]:
         """A record for each tag that is remembered."""
+        check_tags(tags)
         link = text_of(key)
         there = self._link(link).unsettled
         return [
@@ -96,6 +99,7 @@ class LinkLedger(WiringLedger):
         Raises:
             InvalidRequest: There is no such link; the tag is too long; JSON cannot hold the state.
         """
+        check_tag(tag)
         if len(tag) > MAX_TAG_BYTES:
             message = f"a delivery tag of {len(tag)} bytes: the limit is {MAX_TAG_BYTES}"
             raise InvalidRequest(message)
@@ -112,6 +116,7 @@ class LinkLedger(WiringLedger):
         Raises:
             InvalidRequest: There is no such link.
         """
+        check_tags(tags)
         link = text_of(key)
         self._link(link)
         now_us = self.now_us()
@@ -174,11 +179,7 @@ def text_of(key: LinkKey) -> str:
     """The text that names a link, once its parts were checked.
 
     Raises:
-        InvalidRequest: A name is not valid Unicode, or too long; the role is none.
+        InvalidRequest: It is no key; a name is not valid Unicode, or too long; the role is none.
     """
-    definitions.check_name(key.remote_container_id)
-    definitions.check_name(key.name)
-    if key.role not in {SENDER, RECEIVER}:
-        message = f"role {key.role!r} of a link: {SENDER} or {RECEIVER}"
-        raise InvalidRequest(message)
+    check_link_key(key)
     return link_text(key)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import CorruptData, InvalidRequest, StoreError
-from broker_shim.links.key import LinkKey
+from broker_shim.links.key import LinkKey, Role
 from broker_shim.links.store import LinkStore, NoLinkStore
 from broker_shim.links.terminus import DeliveryState
 from broker_shim.links.unsettled import MemoryUnsettledStore, Unsettled, UnsettledStore
@@ -66,11 +66,11 @@ class MessageLinkStore:
 
     def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
         """See `LinkStore`."""
-        self._store.attach(StoreKey(*key), terms.as_json(), on_complete)
+        self._store.attach(_store_key(key), terms.as_json(), on_complete)
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """See `LinkStore`."""
-        self._store.detach(StoreKey(*key), _unless_unknown(on_complete), closed=closed)
+        self._store.detach(_store_key(key), _unless_unknown(on_complete), closed=closed)
 
     def close(self) -> None:
         """Nothing of its own to let go of."""
@@ -98,13 +98,13 @@ class MessageUnsettledStore:
         transaction: Any = None,
     ) -> None:
         """See `UnsettledStore`."""
-        self._store.unsettled(StoreKey(*key), tag, state, on_complete, transaction)
+        self._store.unsettled(_store_key(key), tag, state, on_complete, transaction)
 
     def settle(
         self, key: LinkKey, tags: Sequence[bytes], on_complete: OnComplete, transaction: Any = None
     ) -> None:
         """See `UnsettledStore`."""
-        self._store.settle(StoreKey(*key), tags, _unless_unknown(on_complete), transaction)
+        self._store.settle(_store_key(key), tags, _unless_unknown(on_complete), transaction)
 
     def close(self) -> None:
         """Nothing of its own to let go of."""
@@ -117,3 +117,8 @@ def _unless_unknown(on_complete: OnComplete) -> OnComplete:
         on_complete(None if isinstance(error, InvalidRequest) else error)
 
     return done
+
+
+def _store_key(key: LinkKey) -> StoreKey:
+    """The same key as the store has it: in plain text."""
+    return StoreKey(key.remote_container_id, key.name, Role(key.role).value)

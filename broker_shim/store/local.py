@@ -19,6 +19,12 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, StoreError
 from broker_shim.store import transactions
+from broker_shim.store.arguments import (
+    check_completion,
+    check_message,
+    check_pieces,
+    check_queue,
+)
 from broker_shim.store.content_writer import LocalContentWriter
 from broker_shim.store.interface import (
     Annotations,
@@ -98,6 +104,7 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
 
     def content(self, message: Message) -> ContentWriter:
         """See `MessageStore.content`: each piece is a record, the last one completes it."""
+        check_message(message)
         with self._holding():
             is_kept = self._ledger.begin_content(message)
         take = self._stage_piece if is_kept else None
@@ -105,7 +112,9 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
 
     def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
         """See `MessageStore.stage`."""
+        check_completion(on_complete)
         try:
+            check_pieces(pieces)
             content = self.content(message)
             for piece in pieces:
                 content.add(piece, _nothing)
@@ -126,13 +135,14 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.enqueue`."""
+        check_completion(on_complete)
         if transaction is not None:
             self._later(on_complete, self._enqueue_later, transaction, message, queue, annotations)
             return
         with self._lock:  # the hottest call: `_decide` written out
             self._check_open()
             try:
-                check_size(message.header.body_bytes, self._max_message_bytes)
+                self._check_enqueued(message, queue)
                 step = self._ledger.enqueue(message, queue, annotations=annotations)
                 kept = (step.record,) if step.is_kept else ()
                 self._ledger.apply_enqueued(step, self._sink.append(kept, on_complete))
@@ -209,6 +219,7 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
 
     def flush(self, on_complete: OnComplete) -> None:
         """See `MessageStore.flush`."""
+        check_completion(on_complete)
         with self._holding():
             self._sink.flush(on_complete)
 
@@ -227,6 +238,7 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         self._sink.close()
 
     def _decide(self, on_complete: OnComplete, decide: Decide, *args: Any) -> None:
+        check_completion(on_complete)
         with self._lock:
             self._check_open()
             try:
@@ -268,8 +280,13 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         queue: str,
         annotations: Annotations | None,
     ) -> None:
-        check_size(message.header.body_bytes, self._max_message_bytes)
+        self._check_enqueued(message, queue)
         transactions.enqueue(ledger, transaction, message, queue, annotations)
+
+    def _check_enqueued(self, message: Message, queue: str) -> None:
+        check_message(message)
+        check_queue(queue)
+        check_size(message.header.body_bytes, self._max_message_bytes)
 
     def _committed(self, transaction: TransactionContext) -> list[Step]:
         return transactions.commit(self._ledger, transactions.own(self._ledger, transaction))

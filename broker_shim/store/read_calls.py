@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker_shim.store.arguments import (
+    check_completion,
+    check_message_id,
+    check_message_ids,
+    check_range,
+)
 from broker_shim.store.interface import MessageHeader, OnLoaded
 from broker_shim.store.values import Message
 
@@ -20,20 +26,27 @@ class ReadCalls:
 
     def load(self, message_id: int) -> Message:
         """See `MessageStore.load`."""
+        check_message_id(message_id)
         return self._reads.load(message_id)
 
     def at_hand(self, message_id: int) -> Message | None:
         """See `MessageStore.at_hand`."""
+        check_message_id(message_id)
         return self._reads.at_hand(message_id)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """See `MessageStore.read`."""
+        check_message_id(message_id)
+        check_range(offset, length)
         return self._reads.read(message_id, offset, length)
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
         """See `MessageStore.headers`."""
+        check_message_ids(message_ids)
         return self._reads.headers(message_ids)
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
         """See `MessageStore.prefetch`."""
+        check_message_ids(message_ids)
+        check_completion(on_loaded)
         self._reads.prefetch(message_ids, on_loaded)

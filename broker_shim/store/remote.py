@@ -11,15 +11,17 @@ moment, and the number of a transaction is not the one in its rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import Closed, InvalidRequest, StoreError
+from broker_shim.errors import Closed, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.store import wiring as definitions
+from broker_shim.store import remote_records as made
+from broker_shim.store.arguments import check_completion, check_message, check_queue
 from broker_shim.store.interface import (
     Annotations,
     BindingKey,
@@ -39,7 +41,6 @@ from broker_shim.store.remote_links import RemoteLinkCalls
 from broker_shim.store.remote_messages import RemoteMessages
 from broker_shim.store.remote_reading import RemoteReads
 from broker_shim.store.remote_reads import Answer
-from broker_shim.store.remote_records import binding_record, definition_record
 from broker_shim.store.remote_recovery import recovered_of
 from broker_shim.store.remote_transaction import RemoteTransaction
 from sparkstore.annotations import as_detail
@@ -85,49 +86,29 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.create`."""
-        self._define(Kind.CREATED, wiring, on_complete)
+        self._calls.make(on_complete, lambda: made.created(Kind.CREATED, wiring))
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
         """See `MessageStore.alter`."""
-        self._define(Kind.ALTERED, queue, on_complete)
-
-    def _define(self, kind: Kind, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        try:
-            record = definition_record(kind, wiring, definitions.detail_of(wiring))
-        except InvalidRequest as refusal:
-            self._calls.refuse(on_complete, refusal)
-        else:
-            self._calls.do(record, on_complete)
+        self._calls.make(on_complete, lambda: made.altered(queue))
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.destroy`."""
-        self._calls.do(definition_record(Kind.DESTROYED, wiring, None), on_complete)
+        self._calls.make(on_complete, lambda: made.destroyed(wiring))
 
     def bind(self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete) -> None:
         """See `MessageStore.bind`."""
-        try:
-            detail = definitions.as_json({"arguments": dict(arguments)})
-        except InvalidRequest as refusal:
-            self._calls.refuse(on_complete, refusal)
-        else:
-            self._calls.do(binding_record(Kind.BOUND, key, detail), on_complete)
+        self._calls.make(on_complete, lambda: made.bound(key, arguments))
 
     def unbind(self, key: BindingKey, on_complete: OnComplete) -> None:
         """See `MessageStore.unbind`."""
-        self._calls.do(binding_record(Kind.UNBOUND, key, None), on_complete)
+        self._calls.make(on_complete, lambda: made.unbound(key))
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
         """See `MessageStore.configure`."""
-        kind = Kind.UNCONFIGURED if detail is None else Kind.CONFIGURED
-        try:
-            told = None if detail is None else definitions.as_json(detail)
-        except InvalidRequest as refusal:
-            self._calls.refuse(on_complete, refusal)
-        else:
-            record = Record(kind, 0, exchange=category, binding_key=key, detail=told)
-            self._calls.do(record, on_complete)
+        self._calls.make(on_complete, lambda: made.configured(category, key, detail))
 
     def message(self, header: MessageHeader, body: bytes = b"") -> Message:
         """See `MessageStore.message`.
@@ -155,7 +136,10 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.enqueue`."""
+        check_completion(on_complete)
         try:
+            check_message(message)
+            check_queue(queue)
             detail = None if annotations is None else as_detail(annotations)
             record = self._messages.enqueued(message, queue)._replace(detail=detail)
         except Closed:
@@ -179,13 +163,8 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
         """See `MessageStore.dequeue`."""
-        try:
-            detail = None if outcome is None else definitions.as_json(outcome)
-        except InvalidRequest as refusal:
-            self._calls.refuse(on_complete, refusal, transaction)
-        else:
-            record = Record(Kind.DEQUEUED, 0, queue, message_id, holder, detail=detail)
-            self._calls.do(record, on_complete, transaction)
+        make = partial(made.dequeued, message_id, queue, holder, outcome)
+        self._calls.make(on_complete, make, transaction)
 
     def acquire(
         self,
@@ -196,8 +175,8 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         transaction: TransactionContext | None = None,
     ) -> None:
         """See `MessageStore.acquire`."""
-        record = Record(Kind.ACQUIRED, 0, queue, message_id, holder)
-        self._calls.do(record, on_complete, transaction)
+        make = partial(made.acquired, message_id, queue, holder)
+        self._calls.make(on_complete, make, transaction)
 
     def release(
         self,
@@ -211,13 +190,13 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.release`."""
-        try:
+
+        def make() -> Record:
             detail = None if annotations is None else as_detail(annotations)
-        except InvalidRequest as refusal:
-            self._calls.refuse(on_complete, refusal, transaction)
-            return
-        place = (queue, message_id, holder, int(delivery_failed))
-        self._calls.do(Record(Kind.RELEASED, 0, *place, detail=detail), on_complete, transaction)
+            failed = made.released(message_id, queue, holder, delivery_failed=delivery_failed)
+            return failed._replace(detail=detail)
+
+        self._calls.make(on_complete, make, transaction)
 
     def begin(self) -> TransactionContext:
         """See `MessageStore.begin`."""
@@ -225,6 +204,7 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.commit`."""
+        check_completion(on_complete)
 
         def committed(error: StoreError | None) -> None:
             if error is None and isinstance(transaction, RemoteTransaction):
@@ -240,6 +220,7 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
 
     def flush(self, on_complete: OnComplete) -> None:
         """See `MessageStore.flush`."""
+        check_completion(on_complete)
 
         def answered(answer: Answer) -> None:
             self._connection.completions.put(on_complete, answer[2])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
+from broker_shim.store.arguments import check_completion
 from broker_shim.store.interface import TransactionContext
 from broker_shim.store.remote_connection import RemoteConnection
 from broker_shim.store.remote_transaction import RemoteTransaction, check_usable
@@ -60,10 +63,26 @@ class RemoteCalls:
             noted = own.noting(on_complete)
             self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
 
+    def make(
+        self,
+        on_complete: OnComplete,
+        make: Callable[[], Record],
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """Send the record that a call means; what `make` raises refuses the call, in its turn."""
+        check_completion(on_complete)
+        try:
+            record = make()
+        except InvalidRequest as refusal:
+            self.refuse(on_complete, refusal, transaction)
+        else:
+            self.do(record, on_complete, transaction)
+
     def end(
         self, transaction: TransactionContext, on_complete: OnComplete, *, commit: bool
     ) -> None:
         """Commit or abort a transaction; one with a refused operation is aborted either way."""
+        check_completion(on_complete)
         with self._connection.guard:
             self._connection.check_open()
             try:

@@ -7,6 +7,13 @@ from collections.abc import Iterable
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
+from broker_shim.store.arguments import (
+    check_body,
+    check_completion,
+    check_header,
+    check_message,
+    check_pieces,
+)
 from broker_shim.store.content_writer import LocalContentWriter
 from broker_shim.store.interface import ContentWriter, Message, MessageHeader
 from broker_shim.store.remote_connection import RemoteConnection
@@ -33,6 +40,8 @@ class RemoteMessages:
 
     def make(self, header: MessageHeader, body: bytes) -> Message:
         """A new message. Waits for the service when its block of ids is used up."""
+        check_header(header)
+        check_body(body)
         message_id = self._take_id()
         self._fresh[message_id] = bool(body)
         header = header._replace(header_bytes=len(header.header or b""), body_bytes=len(body))
@@ -40,6 +49,7 @@ class RemoteMessages:
 
     def content(self, message: Message) -> ContentWriter:
         """See `MessageStore.content`."""
+        check_message(message)
         refusals: list[StoreError] = []
         with self._connection.guard:
             self._connection.check_open()
@@ -59,14 +69,17 @@ class RemoteMessages:
 
     def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
         """See `MessageStore.stage`."""
+        check_completion(on_complete)
         try:
+            check_pieces(pieces)
             content = self.content(message)
             for piece in pieces:
                 content.add(piece, _nothing)
         except Closed:
             raise
         except StoreError as refusal:
-            self._connection.requests.forget(message.message_id)
+            if isinstance(message, Message):
+                self._connection.requests.forget(message.message_id)
             self._connection.ask(wire.DO, ((),), on_complete, refusal)
             return message
         return content.end(on_complete)

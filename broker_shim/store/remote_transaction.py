@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass, field
 
 from broker_shim.completion import OnComplete
@@ -52,7 +53,8 @@ def check_usable(transaction: TransactionContext, owner: object) -> RemoteTransa
         InvalidRequest: It is not.
     """
     if not isinstance(transaction, RemoteTransaction) or transaction.owner is not owner:
-        message = f"transaction {transaction.transaction} is not one of this store"
+        number = getattr(transaction, "transaction", transaction)
+        message = f"transaction {reprlib.repr(number)} is not one of this store"
         raise InvalidRequest(message)
     if not transaction.is_open:
         message = f"transaction {transaction.transaction} has ended: begin another"

@@ -6,10 +6,12 @@ it dequeues, acquires or releases it claims at once: nobody else gets it before 
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
+from broker_shim.store.arguments import check_entry, check_switch, check_taken
 from broker_shim.store.holders import check_holder, held
 from broker_shim.store.interface import Message, TransactionContext
 from broker_shim.store.ledger import Ledger
@@ -29,7 +31,8 @@ def own(ledger: Ledger, transaction: TransactionContext) -> Transaction:
         InvalidRequest: It is another store's.
     """
     if not isinstance(transaction, Transaction) or transaction.owner is not ledger:
-        message = f"transaction {transaction.transaction} is not one of this store"
+        number = getattr(transaction, "transaction", transaction)
+        message = f"transaction {reprlib.repr(number)} is not one of this store"
         raise InvalidRequest(message)
     return transaction
 
@@ -61,6 +64,7 @@ def dequeue(
     outcome: Mapping[str, Any] | None,
 ) -> None:
     """Take a dequeue into a transaction."""
+    check_taken(message_id, queue, holder)
     acquired_by = _claimable(ledger, transaction, queue, message_id)
     if acquired_by is not None and acquired_by != holder:
         raise held(queue, message_id, acquired_by)
@@ -76,6 +80,7 @@ def acquire(
     ledger: Ledger, transaction: Transaction, message_id: int, queue: str, holder: str
 ) -> None:
     """Take an acquire into a transaction; its abort makes the entry available again."""
+    check_entry(message_id, queue, holder)
     acquired_by = _claimable(ledger, transaction, queue, message_id)
     if acquired_by is not None:
         raise held(queue, message_id, acquired_by)
@@ -96,6 +101,8 @@ def release(
     annotations: Annotations | None = None,
 ) -> None:
     """Take a release into a transaction; the entry is available after its commit."""
+    check_entry(message_id, queue, holder)
+    check_switch("delivery_failed", delivery_failed)
     acquired_by = _claimable(ledger, transaction, queue, message_id)
     check_holder(queue, message_id, acquired_by, holder)
     key = (queue, message_id)

@@ -1,26 +1,36 @@
-"""Definitions of queues and exchanges as the JSON that records carry, and the checks of names."""
+"""Definitions of queues and exchanges as the JSON that records carry."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
+from broker_shim.store.arguments import check_definition
 from broker_shim.store.entries import LiveEntries
 from broker_shim.store.interface import Exchange, Queue, Recovered
 from sparkstore.fold import Link, State
 from sparkstore.link_records import link_key
 from sparkstore.queue_arguments import check_arguments
 
+MAX_DEPTH = 100
+"""Of arrays and objects in one another."""
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+"""A text, in which brackets mean nothing, or a bracket."""
+_OPENING, _CLOSING = frozenset("[{"), frozenset("]}")
+
 
 def detail_of(wiring: Queue | Exchange) -> str:
     """A definition as JSON, the same text for equal definitions.
 
     Raises:
-        InvalidRequest: The arguments are not what JSON can hold, or not what a queue can do.
+        InvalidRequest: It is no definition; the arguments are not what JSON can hold, or not what a
+            queue can do.
     """
+    check_definition(wiring)
     if isinstance(wiring, Queue):
         check_arguments(wiring.name, wiring.arguments)
     content: dict[str, Any] = {
@@ -32,17 +42,39 @@ def detail_of(wiring: Queue | Exchange) -> str:
     return as_json(content)
 
 
-def as_json(content: Mapping[str, Any]) -> str:
-    """JSON with sorted keys.
+def as_json(content: object) -> str:
+    """A JSON object with sorted keys.
 
     Raises:
-        InvalidRequest: It holds something that JSON cannot.
+        InvalidRequest: It is no object, or holds something that JSON cannot.
     """
+    if not isinstance(content, Mapping):
+        message = f"a JSON object is wanted, not {type(content).__name__}"
+        raise InvalidRequest(message)
     try:
-        return json.dumps(content, sort_keys=True, allow_nan=False)
+        told = json.dumps(content, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as reason:
         message = f"arguments must be what JSON can hold: {reason}"
         raise InvalidRequest(message) from reason
+    check_depth(told)
+    return told
+
+
+def check_depth(told: str) -> None:
+    """Refuse JSON that is nested so deeply that a later reader might have no stack left for it.
+
+    Raises:
+        InvalidRequest: It is nested more than 100 deep.
+    """
+    if told.count("[") + told.count("{") <= MAX_DEPTH:
+        return
+    depth = deepest = 0
+    for mark in _MARKS.findall(told):
+        depth += (mark in _OPENING) - (mark in _CLOSING)
+        deepest = max(deepest, depth)
+    if deepest > MAX_DEPTH:
+        message = f"JSON is nested {deepest} deep: the limit is {MAX_DEPTH}"
+        raise InvalidRequest(message)
 
 
 def durability_of(detail: str) -> TerminusDurability:
@@ -86,22 +118,3 @@ def states_of(link: Link) -> dict[bytes, Any]:
 def what(wiring: Queue | Exchange) -> str:
     """A queue or exchange, for an error."""
     return f"{type(wiring).__name__.lower()} {wiring.name!r}"
-
-
-def check_name(name: str) -> None:
-    """A name may be any text that UTF-8 can spell: it never becomes a path or SQL.
-
-    Raises:
-        InvalidRequest: It holds half a surrogate pair, or is longer than 10,000 characters.
-    """
-    try:
-        name.encode()
-    except UnicodeEncodeError as reason:
-        message = f"name {name!r} is not valid Unicode"
-        raise InvalidRequest(message) from reason
-    if len(name) > MAX_NAME_CHARACTERS:
-        message = f"name {name[:40]!r}… is longer than {MAX_NAME_CHARACTERS} characters"
-        raise InvalidRequest(message)
-
-
-MAX_NAME_CHARACTERS = 10_000

@@ -11,9 +11,17 @@ from typing import Any
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store import wiring as definitions
+from broker_shim.store.arguments import (
+    check_arguments,
+    check_binding_key,
+    check_definition,
+    check_name,
+    check_queue_definition,
+)
 from broker_shim.store.interface import Exchange, Queue
 from broker_shim.store.transaction import Step
 from sparkstore import fold, records
+from sparkstore.queue_names import shown
 from sparkstore.records import BindingKey
 
 _KEPT_WIRING = TerminusDurability.CONFIGURATION
@@ -37,8 +45,8 @@ class WiringLedger:
 
     def create(self, wiring: Queue | Exchange) -> list[Step]:
         """No step if it is there with the same arguments."""
-        definitions.check_name(wiring.name)
-        there, detail = self._definition(wiring), definitions.detail_of(wiring)
+        detail = definitions.detail_of(wiring)
+        there = self._definition(wiring)
         if there is None:
             is_queue = isinstance(wiring, Queue)
             make = records.queue_created if is_queue else records.exchange_created
@@ -51,6 +59,7 @@ class WiringLedger:
 
     def alter(self, queue: Queue) -> list[Step]:
         """No step if it is as it shall be already."""
+        check_queue_definition(queue)
         there, detail = self.queue(queue.name).detail, definitions.detail_of(queue)
         if definitions.durability_of(there) is not queue.durability:
             message = f"{definitions.what(queue)} exists as {there}: its durability stays so"
@@ -62,6 +71,7 @@ class WiringLedger:
 
     def destroy(self, wiring: Queue | Exchange) -> list[Step]:
         """Its bindings go first, by records of their own."""
+        check_definition(wiring)
         detail = self._definition(wiring)
         if detail is None:
             message = f"unknown {definitions.what(wiring)}"
@@ -78,7 +88,8 @@ class WiringLedger:
 
     def bind(self, key: BindingKey, arguments: Mapping[str, Any]) -> list[Step]:
         """No step if it is there with the same arguments."""
-        definitions.check_name(key.binding_key)
+        check_binding_key(key)
+        check_arguments(arguments)
         if key.exchange not in self.state.exchanges:
             message = f"unknown exchange {key.exchange!r}"
             raise InvalidRequest(message)
@@ -94,6 +105,7 @@ class WiringLedger:
 
     def unbind(self, key: BindingKey) -> list[Step]:
         """The binding goes."""
+        check_binding_key(key)
         if key not in self.state.bindings:
             message = f"unknown binding {tuple(key)}"
             raise InvalidRequest(message)
@@ -101,8 +113,8 @@ class WiringLedger:
 
     def configure(self, category: str, key: str, detail: Mapping[str, Any] | None) -> list[Step]:
         """Create or replace an object, remove it with None; no step if it is so already."""
-        definitions.check_name(category)
-        definitions.check_name(key)
+        check_name(category, "category")
+        check_name(key, "key")
         there = self.state.configured.get((category, key))
         now_us, is_kept = self.now_us(), self.durability >= _KEPT_WIRING
         if detail is None:
@@ -119,7 +131,7 @@ class WiringLedger:
         """
         there = self.state.queues.get(queue)
         if there is None:
-            message = f"unknown queue {queue!r}"
+            message = f"unknown queue {shown(queue)}"
             raise InvalidRequest(message)
         return there
 

@@ -495,28 +495,6 @@ def test_an_unknown_queue_or_message_is_refused(q: MessageStore, call: str) -> N
     assert ids(q, "other") == [message_id]
 
 
-def test_a_text_that_is_no_unicode_is_refused_where_it_would_be_stored(home: Home) -> None:
-    if home.tier < UNSETTLED_STATE:
-        return
-    q, bad = home.store, "half \ud83e surrogate"
-    done(q.create, Queue("q"))
-    message_id = put(q)
-    before = contents(q)
-    for call, args in (
-        (q.acquire, (message_id, "q", bad)),
-        (q.dequeue, (message_id, "q", bad)),
-        (q.enqueue, (q.message(HEADER._replace(subject=bad)), "q")),
-        (q.enqueue, (q.message(HEADER._replace(properties=((bad, "1"),))), "q")),
-        (q.enqueue, (q.message(HEADER._replace(expires_at=1 << 64)), "q")),
-    ):
-        refused(InvalidRequest, call, *args)
-        transaction = q.begin()
-        done(q.enqueue, q.message(HEADER), "q", transaction=transaction)
-        done(call, *args, transaction=transaction)
-        refused(InvalidRequest, q.commit, transaction)
-        assert contents(q) == before
-
-
 # ------------------------------------------------------------------------- acquire, release
 
 
@@ -1224,7 +1202,7 @@ def test_a_message_cannot_be_put_where_it_is_and_then_be_taken(store: MessageSto
     assert ids(store) == [message_id]
 
 
-@pytest.mark.parametrize("wanted", [None, 1, 1 << 60], ids=str)
+@pytest.mark.parametrize("wanted", [None, 1, 253_402_300_799_999_999], ids=str)
 def test_a_queue_limits_how_long_a_message_stays(home: Home, wanted: int | None) -> None:
     store = home.store
     done(store.create, Queue("q", arguments={"message_ttl_ms": 1_000}))

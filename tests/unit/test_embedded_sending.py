@@ -148,7 +148,7 @@ class Bench:
 
     def publish(self, count: int, body_bytes: int, *queues: str) -> list[StoreError | None]:
         answers: list[StoreError | None] = []
-        encoded = proton.Message(body=b"x" * body_bytes, durable=True).encode()
+        encoded = bytes(proton.Message(body=b"x" * body_bytes, durable=True).encode())
         for _ in range(count):
             header, body = parse(encoded, now_us=0)
             self.broker.publish(header, body, queues or ("q",), answers.append)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store import wiring
+from broker_shim.store.arguments import check_name
 from broker_shim.store.interface import Exchange, Queue
 
 _json = st.recursive(
@@ -59,7 +60,7 @@ def test_a_detail_is_json_that_spark_can_read() -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "\x00", "🦊", "x" * 10_000])
 def test_any_text_is_a_name(name: str) -> None:
-    wiring.check_name(name)
+    check_name(name)
 
 
 @pytest.mark.parametrize(("name", "clue"), [("\ud83e", "Unicode"), ("x" * 10_001, "longer than")])
@@ -67,7 +68,7 @@ def test_half_a_surrogate_pair_or_ten_thousand_and_one_characters_are_no_name(
     name: str, clue: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=clue):
-        wiring.check_name(name)
+        check_name(name)
 
 
 def test_an_error_names_what_it_is_about() -> None:
