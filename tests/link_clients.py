@@ -171,7 +171,7 @@ class Client:
         self._decoder = FrameDecoder(fields.get("max_frame_size", 1 << 20))
         self._has_header = False
         self._tags = 0
-        self._delivery_id = 0
+        self._delivery_id = self._frames_out = 0
         self.write(AMQP_HEADER.encoded())
         self.send(Open(container, **fields))
         self.send(Begin(next_outgoing_id=0, incoming_window=2048, outgoing_window=2048))
@@ -233,7 +233,7 @@ class Client:
             Flow(
                 next_incoming_id=0,
                 incoming_window=2048,
-                next_outgoing_id=0,
+                next_outgoing_id=self._frames_out,
                 outgoing_window=2048,
                 handle=handle,
                 delivery_count=delivery_count,
@@ -258,10 +258,14 @@ class Client:
         self._delivery_id += 1
         cuts = range(0, max(1, len(payload)), _PIECE_BYTES)
         for piece in (payload[at : at + _PIECE_BYTES] for at in cuts[:-1]):
-            self.write(transfer_frame(0, replace(transfer, more=True), len(piece)) + piece)
+            self._transfer(replace(transfer, more=True), piece)
         last = payload[cuts[-1] :]
-        self.write(transfer_frame(0, transfer, len(last)) + last)
+        self._transfer(transfer, last)
         return self._delivery_id - 1
+
+    def _transfer(self, transfer: TransferFrame, payload: bytes) -> None:
+        self._frames_out += 1
+        self.write(transfer_frame(0, transfer, len(payload)) + payload)
 
     def begin_delivery(self, tag: bytes, handle: int = 0, **fields: Any) -> None:
         """The first frame of a message; none follows."""
@@ -269,19 +273,19 @@ class Client:
         told = {"more": True, **fields}
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, **told)
         self._delivery_id += 1
-        self.write(transfer_frame(0, transfer, len(payload)) + payload)
+        self._transfer(transfer, payload)
 
     def deliver_piece(self, tag: bytes, piece: bytes, handle: int = 0, *, more: bool) -> None:
         """Send a part of a message, which is sent so to its end."""
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, more=more)
         self._delivery_id += not more
-        self.write(transfer_frame(0, transfer, len(piece)) + piece)
+        self._transfer(transfer, piece)
 
     def send_free(self, tag: bytes, handle: int = 0, **fields: Any) -> None:
         """A transfer that tells how a delivery stands, without a message."""
         transfer = TransferFrame(handle, self._delivery_id, tag, 0, **fields)
         self._delivery_id += 1
-        self.write(transfer_frame(0, transfer, 0))
+        self._transfer(transfer, b"")
 
     def dispose(
         self, first: int, state: Any, *, settled: bool = True, as_sender: bool = False

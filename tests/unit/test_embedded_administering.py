@@ -298,7 +298,7 @@ def test_the_queue_of_a_durable_subscription_goes_only_with_it(house: House) -> 
 
 def test_a_reply_queue_goes_with_its_link_and_not_before(house: House) -> None:
     client = Client(house)
-    node = {"lifetime-policy": DeleteOnClose()}
+    node = {Symbol("lifetime-policy"): DeleteOnClose()}
     source = client.attach("r", source=Source(dynamic=True, dynamic_node_properties=node)).source
     with pytest.raises(InvalidRequest, match="which is attached"):
         ask(house, delete(source.address, force=True))

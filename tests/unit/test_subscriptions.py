@@ -81,6 +81,10 @@ _ASKED: dict[str, Any] = {
 }
 
 
+_NODE = {Symbol("lifetime-policy"): amqp.DeleteOnClose()}
+"""What is told of a queue that the peer had us make."""
+
+
 @given(
     st.builds(
         amqp.Source,
@@ -92,12 +96,15 @@ _ASKED: dict[str, Any] = {
 def test_a_source_that_is_granted_as_asked_is_answered_as_asked(asked: amqp.Source) -> None:
     granted = granted_source(asked, asked.address, TerminusDurability(asked.durable), asked.filter)
     asked.filter = asked.filter or None
+    asked.distribution_mode = asked.distribution_mode or "move"
+    asked.dynamic_node_properties = _NODE if asked.dynamic else None
     assert as_source(granted) == asked
 
 
 @given(st.builds(amqp.Target, **_ASKED))
 def test_a_target_likewise(asked: amqp.Target) -> None:
     granted = granted_target(asked, asked.address, TerminusDurability(asked.durable))
+    asked.dynamic_node_properties = _NODE if asked.dynamic else None
     assert as_target(granted) == asked
 
 
