@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from broker_shim.errors import CorruptData, InvalidRequest, StoreError
 from broker_shim.links import (
     Ended,
     ExpiryPolicy,
+    LinkKey,
     LinkRegistry,
     LinkTerms,
     MemoryUnsettledStore,
@@ -111,6 +113,22 @@ def test_a_delivery_is_remembered_for_the_terminus_after_its_endpoint_was_lost()
     assert over is first.terminus
     assert not links.remember(first, b"2", ACCEPTED, told.append)
     assert told == [None]
+
+
+def test_a_stolen_endpoint_settles_nothing_of_what_is_the_thiefs_now() -> None:
+    kept: dict[LinkKey, dict[bytes, Any]] = {}
+    links, key = LinkRegistry(KeptLinks({}), KeptDeliveries(kept)), receiver("r")
+    first = links.attach(key, HERE).endpoint
+    links.grant(first, terms(Role.RECEIVER, 2), lambda _error: None)
+    second = links.attach(key, THERE).endpoint
+    links.remember(second, b"1", ACCEPTED, lambda _error: None)
+    told: list[StoreError | None] = []
+    assert not links.settle(first, [b"1"], told.append)
+    assert told == []
+    assert second.terminus.unsettled == kept[key] == {b"1": ACCEPTED}
+    assert links.settle(second, [b"1"], told.append)
+    assert told == [None]
+    assert second.terminus.unsettled == {}
 
 
 def test_a_container_may_be_on_two_connections_with_links_of_other_names() -> None:
