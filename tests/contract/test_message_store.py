@@ -466,6 +466,17 @@ def test_enqueue_where_the_message_is_already_is_refused(q: MessageStore) -> Non
     assert ids(q) == [message.message_id]
 
 
+def test_a_message_twice_on_a_queue_in_one_transaction_is_refused_and_all_of_it_undone(
+    q: MessageStore,
+) -> None:
+    message = q.message(HEADER)
+    transaction = q.begin()
+    for queue in ("other", "q", "q"):
+        done(q.enqueue, message, queue, transaction=transaction)
+    refused(InvalidRequest, q.commit, transaction)
+    assert ids(q) == ids(q, "other") == []
+
+
 def test_enqueue_of_a_message_that_left_its_last_queue_is_refused(q: MessageStore) -> None:
     message = q.message(HEADER)
     done(q.enqueue, message, "q")
