@@ -1,0 +1,57 @@
+"""The requests of a remote store that wait, over connections that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
+from broker_shim.service.protocol import Refusal, Welcome
+from broker_shim.store.remote_requests import Completed, Requests, Waiting
+
+
+class Told:
+    """Requests of a store, and what each was told, by its number."""
+
+    def __init__(self, count: int) -> None:
+        self.requests = Requests()
+        self.outcomes: dict[int, StoreError | None] = {}
+        for request in range(1, count + 1):
+            self._add(request)
+
+    def _add(self, request: int) -> None:
+        def told(error: StoreError | None) -> None:
+            assert request not in self.outcomes
+            self.outcomes[request] = error
+
+        self.requests.add(Waiting(request, b"%d;" % request, told, None, 0.0))
+
+    def welcome(self, last_request: int, refusals: Sequence[Refusal] = ()) -> None:
+        """Connected again, to a service that has decided so many."""
+        self.tell(self.requests.welcome(Welcome(last_request, "i", "root", refusals, 1, 1)))
+
+    def tell(self, completed: Completed) -> None:
+        """As a store does."""
+        for on_complete, error in completed:
+            on_complete(error)
+
+
+def test_what_was_refused_while_the_connection_was_lost_is_told_as_refused() -> None:
+    it = Told(4)
+    it.welcome(3, [(1, "InvalidRequest", "no such queue"), (3, "NotAcquired", "held")])
+    assert [type(it.outcomes[request]) for request in (1, 2, 3)] == [
+        InvalidRequest,
+        type(None),
+        NotAcquired,
+    ]
+    assert str(it.outcomes[1]) == "no such queue"
+    assert it.requests.take(100) == b"4;"
+    it.tell(it.requests.done(4, [(4, "InvalidRequest", "nor this")]))
+    assert isinstance(it.outcomes[4], InvalidRequest)
+
+
+def test_a_refusal_that_was_told_before_is_no_later_requests() -> None:
+    it = Told(2)
+    it.tell(it.requests.done(1, [(1, "InvalidRequest", "no such queue")]))
+    it.welcome(2, [(1, "InvalidRequest", "no such queue")])
+    assert it.outcomes[2] is None
+    assert len(it.requests) == 0
