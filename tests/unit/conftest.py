@@ -1,7 +1,8 @@
-"""A root that a test may break."""
+"""A root that a test may break, and what its process asks of the disk."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -37,3 +38,38 @@ def root(tmp_path: Path, template: Path) -> Root:
     """A copy of the template that a test may break."""
     shutil.copytree(template, tmp_path / "root")
     return open_root(tmp_path / "root")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What reaches the disk, by name and in order. Only the call shows an fsync."""
+    seen: list[str] = []
+    real_fsync, real_link = os.fsync, os.link
+    real_replace, real_rename, real_unlink = Path.replace, Path.rename, Path.unlink
+
+    def fsync(descriptor: int) -> None:
+        seen.append(f"fsync {Path(f'/proc/self/fd/{descriptor}').readlink().name}")
+        real_fsync(descriptor)
+
+    def link(source: Path, target: Path) -> None:
+        seen.append(f"link {Path(target).name}")
+        real_link(source, target)
+
+    def replace(path: Path, target: Path) -> Path:
+        seen.append(f"rename {path.name} {target.name}")
+        return real_replace(path, target)
+
+    def rename(path: Path, target: Path) -> Path:
+        seen.append(f"rename {path.name} {target.name}")
+        return real_rename(path, target)
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        seen.append(f"unlink {path.name}")
+        real_unlink(path, missing_ok)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", link)
+    monkeypatch.setattr(Path, "replace", replace)
+    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(Path, "unlink", unlink)
+    return seen

@@ -154,6 +154,22 @@ def test_a_fenced_writers_message_is_never_taken_for_the_one_that_has_its_id(
     assert ContentReader(root).read(7)[1] == body(7)
 
 
+def test_what_is_read_ahead_holds_nothing_of_a_fenced_writer(tmp_path: Path) -> None:
+    """A merge brings rows that count and rows that do not into one file, and one batch."""
+    ghost = message_enqueued(0, "q", 7, MessageHeader("raw", body_bytes=5), b"ghost")
+    root = root_with(
+        tmp_path / "root",
+        [Row(1, 1, opened(0, "a"))],
+        [bring(2, 6), Row(3, 1, ghost)],
+        [Row(3, 2, opened(0, "b")), bring(4, 7, epoch=2)],
+    )
+    reader = ContentReader(root)
+    assert reader.read(6)[1] == body(6)
+    assert reader.read(7)[1] == body(7)
+    headers = ContentReader(root).headers([6, 7])
+    assert headers[7].body_bytes == 100
+
+
 def staged(sizes: list[int], body_bytes: int) -> list[Row]:
     """A message in pieces of these sizes that says it has `body_bytes`; other rows in between."""
     rows, offset = [bring(1, 1)], 0

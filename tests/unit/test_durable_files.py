@@ -1,30 +1,10 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from sparkstore.durable_files import fsync_path, fsync_with_folders, replace_durably
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What reaches the disk, in order: fsyncs by name, and renames. Only the call shows it."""
-    seen: list[str] = []
-    real_fsync, real_replace = os.fsync, Path.replace
-
-    def fsync(descriptor: int) -> None:
-        seen.append(f"fsync {Path(f'/proc/self/fd/{descriptor}').readlink().name}")
-        real_fsync(descriptor)
-
-    def replace(path: Path, target: Path) -> Path:
-        seen.append(f"rename {path.name} {target.name}")
-        return real_replace(path, target)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(Path, "replace", replace)
-    return seen
 
 
 def test_a_file_is_replaced_whole_and_leaves_nothing_behind(tmp_path: Path) -> None:

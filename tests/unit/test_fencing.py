@@ -96,6 +96,18 @@ def test_a_change_keeps_what_a_newer_writer_added(pair: tuple[Root, Root]) -> No
     assert json.loads(file.read_text())["root_id"] == pair[0].identity.root_id
 
 
+def test_a_change_is_on_disk_before_it_has_the_name_and_the_name_before_it_is_told(
+    pair: tuple[Root, Root], calls: list[str]
+) -> None:
+    """A power cut, or a reader, finds the old `root.json` or the new one, whole."""
+    say(pair[0], generation=4)
+    assert calls == [
+        "fsync root.json.new",
+        "rename root.json.new root.json",
+        f"fsync {pair[0].path.name}",
+    ]
+
+
 def test_a_change_that_is_refused_leaves_the_file(pair: tuple[Root, Root]) -> None:
     file = pair[0].path / "root.json"
     before = file.read_bytes()

@@ -243,6 +243,24 @@ def test_a_kill_between_two_steps_of_setting_aside_is_harmless(
     assert log_file(root.journal, first).name in kept
 
 
+def test_what_is_set_aside_is_on_disk_there_before_it_goes_and_gone_before_the_table_is_used(
+    root: Root, calls: list[str]
+) -> None:
+    first = append(root, "journal")
+    append(root, "journal")
+    zeroed(log_file(root.journal, first))
+    calls.clear()
+    heal(root, ["journal"])
+    names = [log_file(root.journal, version).name for version in (first + 1, first)]
+    moved = calls[calls.index(f"link {names[0]}") :]
+    assert moved == [
+        *(f"link {name}" for name in names),
+        *("fsync 000001", "fsync journal", "fsync set-aside", f"fsync {root.path.name}"),
+        *(f"unlink {name}" for name in names),
+        "fsync _delta_log",
+    ]
+
+
 def test_each_file_that_is_set_aside_has_a_line_in_the_log(
     root: Root, caplog: pytest.LogCaptureFixture
 ) -> None:

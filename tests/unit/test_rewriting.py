@@ -140,3 +140,16 @@ def test_a_file_written_anew_has_no_name_before_it_is_on_disk(root: Root, disk: 
     assert heal(root, ["journal"]) == []
     assert read_marks(root).versions["journal"] == last
     assert [*root.path.glob("rewriting-*")] == []
+
+
+def test_the_names_of_what_was_written_anew_are_on_disk_before_the_mark(
+    root: Root, calls: list[str]
+) -> None:
+    last = append(root, "journal")
+    (data,) = read_version(root.journal, last).adds
+    calls.clear()
+    heal(root, ["journal"])
+    renamed = [at for at, call in enumerate(calls) if call.startswith("rename rewriting-")]
+    folders = [f"fsync {Path(data.path).parent.name}", "fsync _delta_log", "fsync journal"]
+    after = calls[max(renamed) : calls.index("rename durable.json.new durable.json")]
+    assert {*folders} <= {*after}

@@ -14,6 +14,7 @@ from sparkstore.rows import to_table
 from sparkstore.schema import SCHEMA_VERSION
 
 FIRST_VERSION = f"_delta_log/{0:020}.json"
+FIRST = Path(FIRST_VERSION)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,21 @@ def test_a_new_root_has_three_empty_tables_that_both_engines_can_read(root: Path
         assert table.metadata().partition_columns == list(partitions)
         protocol = table.protocol()
         assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+
+def test_a_new_root_is_on_disk_up_to_its_own_name_before_it_is_one(
+    tmp_path: Path, calls: list[str]
+) -> None:
+    """What is acknowledged in it would go with any of these names."""
+    path = tmp_path / "root"
+    open_or_create_root(path)
+    linked = calls.index("link root.json")
+    for name in TABLES:
+        made = ["_delta_log", name, "root", tmp_path.name]
+        at = calls.index(f"fsync {name}")
+        assert calls[at - 2 : at + 3] == [f"fsync {each}" for each in (FIRST.name, *made)]
+        assert at < linked
+    assert calls[linked + 1 :][-1:] == ["fsync root"]
 
 
 def test_an_existing_root_is_opened_as_it_is(root: Path) -> None:

@@ -75,22 +75,21 @@ def test_the_default_write_asks_the_kernel_to_sync_before_it_returns(
     assert all(how & os.RWF_DSYNC for how in flags)
 
 
-def test_a_new_file_is_written_and_synced_with_its_folder_before_it_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_new_folder_is_synced_under_its_name_before_any_file_is_in_it(
+    tmp_path: Path, calls: list[str]
 ) -> None:
-    synced: list[str] = []
-    fsync = os.fsync
+    open_wal(tmp_path / "wal").close()
+    assert calls == ["fsync wal", f"fsync {tmp_path.name}"]
 
-    def spy(descriptor: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
-        fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", spy)
+def test_a_new_file_is_written_and_synced_with_its_folder_before_it_is_used(
+    tmp_path: Path, calls: list[str]
+) -> None:
     wal = open_wal(tmp_path / "wal")
-    synced.clear()
+    calls.clear()
     write_groups(wal, 1)
     wal.close()
-    assert synced == ["000000.wal", "wal"]
+    assert calls == ["fsync 000000.wal", "fsync wal"]
     assert (tmp_path / "wal" / "000000.wal").stat().st_size == FILE_BYTES
 
 

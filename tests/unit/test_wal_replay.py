@@ -229,6 +229,19 @@ def test_an_older_epoch_that_nobody_replayed_is_set_aside_listed_and_never_repla
     assert (again.groups, again.stale) == ([], [])
 
 
+def test_what_is_set_aside_is_on_disk_under_its_new_name_before_the_start_goes_on(
+    tmp_path: Path, calls: list[str]
+) -> None:
+    written(tmp_path, 5)
+    calls.clear()
+    set_aside(replay(tmp_path, epoch=2, opened_at=4, last_position=6).stale)
+    assert calls == [
+        "rename 000000.wal 0000-000000.wal",
+        "fsync set-aside",
+        f"fsync {tmp_path.name}",
+    ]
+
+
 def test_files_of_the_same_name_set_aside_twice_are_both_kept(tmp_path: Path) -> None:
     for epoch in (1, 2):
         wal = open_wal(tmp_path, epoch=epoch)
