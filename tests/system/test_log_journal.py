@@ -13,7 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from sparkstore import rows
-from sparkstore.errors import Fenced, Unavailable
+from sparkstore.delta_files import Version, log_file, read_version
+from sparkstore.errors import CorruptData, Fenced, Unavailable
 from sparkstore.healing import heal
 from sparkstore.log import journal as journal_module
 from sparkstore.log import log_cleaning
@@ -240,6 +241,29 @@ def test_only_versions_after_the_last_commit_are_read_to_find_the_owner(
     monkeypatch.setattr(journal_module, "read_version", spy)
     begin(root, 2, 30)
     assert min(read) >= journal.version - 2
+
+
+def test_a_commit_that_another_opener_has_half_written_is_read_again(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is there before its bytes. What stays broken is not read for ever."""
+    journal = begin(root, 1, 1)
+    path = log_file(root.journal, journal.version)
+    content, looks = path.read_bytes(), 0
+
+    def look(table: Path, version: int) -> Version:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            path.write_bytes(content)
+        return read_version(table, version)
+
+    monkeypatch.setattr(journal_module, "read_version", look)
+    path.write_bytes(content[:100])
+    assert Journal(root, "another").epoch == 1
+    path.write_bytes(content[:100])
+    with pytest.raises(CorruptData):
+        Journal(root, "a third")
 
 
 def test_log_files_stay_until_a_mark_is_past_the_checkpoint_that_stands_for_them(

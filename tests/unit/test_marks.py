@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from sparkstore.delta_files import (
     newest_version,
     versions,
 )
-from sparkstore.durable_files import fsync_with_folders
+from sparkstore.durable_files import fsync_with_folders, replace_durably
 from sparkstore.healing import heal
-from sparkstore.marks import MARKS_FILE, mark_durable, read_marks
+from sparkstore.marks import MARKS_FILE, Marks, lower_mark, mark_durable, read_marks
 from sparkstore.root import Root
 from tests.damage import (
     HISTORY,
@@ -114,3 +115,37 @@ def test_a_newer_mark_that_another_process_set_meanwhile_stays(
     monkeypatch.setattr(marks, "fsync_with_folders", overtaken)
     mark_durable(root, {"history": older})
     assert read_marks(root).versions["history"] == newer
+
+
+def test_marks_are_read_again_and_written_by_one_at_a_time(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever writes later takes back what another has marked since he read."""
+    last = append(root, "journal")
+    held: list[tuple[str, bool]] = []
+
+    def read(of: Root) -> Marks:
+        held.append(("read", is_locked(root)))
+        return read_marks(of)
+
+    def replace(path: Path, content: bytes) -> None:
+        held.append(("write", is_locked(root)))
+        replace_durably(path, content)
+
+    monkeypatch.setattr(marks, "read_marks", read)
+    monkeypatch.setattr(marks, "replace_durably", replace)
+    mark_durable(root, {"journal": last})
+    assert held == [("read", False), ("read", True), ("write", True)]
+    held.clear()
+    lower_mark(root, "journal", last - 1)
+    assert held == [("read", True), ("write", True)]
+
+
+def is_locked(root: Root) -> bool:
+    """Whether somebody else would have to wait now."""
+    with (root.path / "durable.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
