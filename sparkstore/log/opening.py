@@ -29,7 +29,7 @@ from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.lock import FileLock
 from sparkstore.log.wal import Wal, plain_write, sync_write
 from sparkstore.log.wal_format import Group
-from sparkstore.log.wal_replay import read_wal, set_aside
+from sparkstore.log.wal_replay import Replay, read_wal, set_aside
 from sparkstore.log.writer import Log
 from sparkstore.marks import mark_durable
 from sparkstore.private_folder import private_folder
@@ -119,7 +119,10 @@ def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, a
     tail = journal_tail(root)
     last_position = tail.last_position
     for folder in _wal_folders(root, wal_folder):
-        last_position = _replay_wal(root, journal, folder, tail, last_position)
+        replay = _read_wal(root, folder, tail, last_position)
+        if ack == "wal" and folder == _newest_wal(root):
+            _tell_if_cut(folder, replay.end, tail)
+        last_position = _replay(journal, replay.groups, last_position, tail.segment + 1)
     mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
     journal.begin_epoch(tail.epoch + 1)
     record = opened(time.time_ns() // 1000, journal.writer)
@@ -157,12 +160,16 @@ def _wal_folders(root: Root, wal_folder: Path) -> list[Path]:
     Raises:
         InvalidRequest: The newest one is not there: without it, acknowledged records are lost.
     """
-    newest = Path(root.identity.wal_dir or root.path / "wal")
+    newest = _newest_wal(root)
     if root.identity.wal_dir and not newest.is_dir() and not any(wal_folder.glob("*.wal")):
         message = f"{root.path} has its write-ahead log in {newest}, which is not there: bring it"
         message += " back; or create it empty, which gives up what was acknowledged last"
         raise InvalidRequest(message)
     return [newest] if newest == wal_folder else [newest, wal_folder]
+
+
+def _newest_wal(root: Root) -> Path:
+    return Path(root.identity.wal_dir or root.path / "wal")
 
 
 def _with_wal_folder(root: Root, folder: Path) -> Root:
@@ -173,19 +180,36 @@ def _with_wal_folder(root: Root, folder: Path) -> Root:
     return root
 
 
-def _replay_wal(
-    root: Root, journal: Journal, wal_folder: Path, tail: Tail, last_position: int
-) -> int:
-    """Commit what only a write-ahead log has; the last position then."""
+def _read_wal(root: Root, folder: Path, tail: Tail, last_position: int) -> Replay:
+    """What a write-ahead log has for this start; what is not for it is set aside."""
     replay = read_wal(
-        wal_folder,
+        folder,
         bytes.fromhex(root.identity.root_id),
         epoch=tail.epoch,
         opened_at=tail.opened_position,
         last_position=last_position,
     )
     set_aside(replay.stale)
-    return _replay(journal, replay.groups, last_position, tail.segment + 1)
+    return replay
+
+
+def _tell_if_cut(folder: Path, end: int | None, tail: Tail) -> None:
+    """Say so if the log ends before Delta does, as one that was truncated or zeroed.
+
+    What Delta has of an epoch went through the log before, whose newest group stays until a store
+    that ends well removes all its files. Decision: it is no reason to refuse the start. Delta's end
+    is the mark, which costs nothing; it cannot tell whether anything came after it. On a shared
+    root that another machine wrote to last, the log is there, and this says so, too.
+    """
+    ends_before = end is not None and end < tail.last_position
+    if ends_before and 0 < tail.opened_position < tail.last_position:
+        _log.error(
+            "%s was truncated or zeroed, or is not the log that was written last: it ends at"
+            " position %d, Delta at %d; if more was acknowledged after that, it is lost",
+            folder,
+            end,
+            tail.last_position,
+        )
 
 
 def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig) -> Wal:

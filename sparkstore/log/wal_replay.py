@@ -33,10 +33,13 @@ class Replay:
     Attributes:
         groups: To commit to Delta, in order, without gap from the last position that Delta holds.
         stale: Files of an older epoch with positions that were never replayed.
+        end: The last position in a file of this epoch, 0 if they have none; None if no file may be
+            of it, as after a store that ended well.
     """
 
     groups: list[Group] = field(default_factory=list)
     stale: list[Path] = field(default_factory=list)
+    end: int | None = None
 
 
 def read_wal(
@@ -67,7 +70,12 @@ def read_wal(
             and _last_position(reader.path, root_id, reader.header.epoch) >= opened_at
         ]
         current = [r for r in readers if r.header is None or r.header.epoch == epoch]
-        return Replay(_replayable(current, last_position), stale)
+        found = [group for reader in current for group in reader.groups()]
+        found.sort(key=lambda group: group.first_position)
+        end = max((group.last_position for group in found), default=0) if current else None
+        groups = _replayable(found, last_position)
+        _log_torn_tail(current, found[-1] if found else None)
+        return Replay(groups, stale, end)
     finally:
         for reader in readers:
             reader.close()
@@ -97,15 +105,13 @@ def _last_position(path: Path, root_id: bytes, epoch: int) -> int:
         reader.close()
 
 
-def _replayable(readers: list[WalFileReader], last_position: int) -> list[Group]:
-    """The groups after a position, without a gap.
+def _replayable(found: list[Group], last_position: int) -> list[Group]:
+    """Of groups in the order of positions those after a position, without a gap.
 
     Raises:
         CorruptData: There is a gap: something that was synced is gone, as a group is written only
             after the one before it was synced.
     """
-    found = [group for reader in readers for group in reader.groups()]
-    found.sort(key=lambda group: group.first_position)
     before: Group | None = None
     replay: list[Group] = []
     for group in found:
@@ -117,7 +123,6 @@ def _replayable(readers: list[WalFileReader], last_position: int) -> list[Group]
             replay.append(group)
             last_position = group.last_position
         before = group
-    _log_torn_tail(readers, before)
     return replay
 
 

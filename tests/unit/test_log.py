@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from sparkstore.fencing import change_identity
 from sparkstore.log import opening
 from sparkstore.log.trim import Trimmer
 from sparkstore.log.wal import SyncWrite, sync_write
+from sparkstore.log.wal_format import BLOCK_BYTES
 from sparkstore.log.writer import Log
 from sparkstore.marks import read_marks
 from sparkstore.root import open_root
@@ -26,9 +29,11 @@ from tests.logs import (
     append,
     facts_in,
     flush,
+    image_of,
     opened,
     until,
     write,
+    zero,
 )
 
 
@@ -114,3 +119,64 @@ def test_a_promotion_between_the_first_look_and_the_lock_is_seen_under_the_lock(
     with pytest.raises(Fenced, match="there took over"), opened(where):
         pass
     assert newest_version(root.journal) == before
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root whose process was killed in its second life: 3 to 5 are in Delta, 6 is not."""
+    where = tmp_path_factory.mktemp("killed")
+    with opened(where / "live", BY_HAND) as log:
+        write(log, 1, 2)
+    with opened(where / "live", BY_HAND) as log:
+        write(log, 3, 5)
+        flush(log)
+        write(log, 6, 6)
+        return image_of(where / "live", where / "root")
+
+
+def to_its_header(path: Path) -> None:
+    os.truncate(path, BLOCK_BYTES)
+
+
+def to_nothing(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def by_half(path: Path) -> None:
+    """Positions 1 to 3 and 7 are the two starts' and the first life's; 4 is the first group."""
+    os.truncate(path, 2 * BLOCK_BYTES)
+
+
+@pytest.mark.parametrize("damage", [to_its_header, to_nothing, by_half, zero])
+def test_a_log_that_ends_before_delta_does_is_told(
+    killed: Path, tmp_path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    root = Path(shutil.copytree(killed, tmp_path / "root"))
+    for path in (root / "wal").glob("*.wal"):
+        damage(path)
+    with opened(root):
+        pass
+    assert "wal was truncated or zeroed, or is not the log" in caplog.text
+    assert facts_in(root) == [1, 2, 3, 4, 5]
+    caplog.clear()
+    with opened(root):
+        pass
+    assert caplog.text == "", "told once"
+
+
+def test_no_whole_log_is_told_of_after_any_end(
+    killed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A kill, a clean end, a kill before anything was written, a log of its own beside it."""
+    root = Path(shutil.copytree(killed, tmp_path / "root"))
+    elsewhere = replace(BY_HAND, wal_dir=str(tmp_path / "elsewhere"))
+    for life in range(4):
+        with opened(root, BY_HAND) as log:
+            image = image_of(root, tmp_path / f"idle {life}")
+            write(log, 10 + life, 10 + life)
+            flush(log)
+            also = image_of(root, tmp_path / f"flushed {life}")
+        for copy in (image, also):
+            with opened(copy, elsewhere if life % 2 else BY_HAND):
+                pass
+    assert "was truncated" not in caplog.text
