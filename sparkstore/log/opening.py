@@ -29,7 +29,7 @@ from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.lock import FileLock
 from sparkstore.log.wal import Wal, plain_write, sync_write
 from sparkstore.log.wal_format import Group
-from sparkstore.log.wal_replay import Replay, read_wal, set_aside
+from sparkstore.log.wal_replay import Replay, UnfitRecords, read_wal, set_aside
 from sparkstore.log.writer import Log
 from sparkstore.marks import mark_durable
 from sparkstore.private_folder import private_folder
@@ -122,7 +122,7 @@ def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, a
         replay = _read_wal(root, folder, tail, last_position)
         if ack == "wal" and folder == _newest_wal(root):
             _tell_if_cut(folder, replay.end, tail)
-        last_position = _replay(journal, replay.groups, last_position, tail.segment + 1)
+        last_position = _replay(root, journal, replay.groups, last_position, tail.segment + 1)
     mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
     journal.begin_epoch(tail.epoch + 1)
     record = opened(time.time_ns() // 1000, journal.writer)
@@ -234,16 +234,20 @@ def _heal(root: Root) -> None:
         _log.info("a job is running: it has checked history and state")
 
 
-def _replay(journal: Journal, groups: list[Group], last_position: int, segment: int) -> int:
+def _replay(
+    root: Root, journal: Journal, groups: list[Group], last_position: int, segment: int
+) -> int:
     """Commit groups under the epoch that wrote them; the last position then."""
+    unfit = UnfitRecords(root.path)
     batch: list[Record] = []
     size = 0
     for group in groups:
         batch += codec.unpack_all(group.payload)
         size += len(group.payload)
         if size >= _REPLAY_BYTES or group is groups[-1]:
-            journal.append(_commit(batch, last_position + 1, journal.epoch, segment))
-            last_position += len(batch)
+            first, last_position = last_position + 1, last_position + len(batch)
+            table = unfit.table(batch, first, epoch=journal.epoch, segment=segment)
+            journal.append(Commit(table, first, last_position, segment))
             batch, size = [], 0
     return last_position
 

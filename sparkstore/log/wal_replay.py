@@ -8,10 +8,15 @@ if one holds positions that no such start can have seen, it is set aside and lis
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from sparkstore.durable_files import fsync_path
+import pyarrow as pa
+
+from sparkstore import codec, rows
+from sparkstore.durable_files import fsync_path, fsync_with_folders
 from sparkstore.errors import CorruptData
 from sparkstore.log.wal_format import (
     BLOCK_BYTES,
@@ -20,10 +25,14 @@ from sparkstore.log.wal_format import (
     check_is_ours,
     group_bytes,
 )
+from sparkstore.records import Kind, Record
 
 _log = logging.getLogger(__name__)
 
 SET_ASIDE = "set-aside"
+_NO_MESSAGE = 0
+"""No message has this id: content for it is never enqueued."""
+_UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 @dataclass(slots=True)
@@ -95,6 +104,81 @@ def set_aside(stale: list[Path]) -> None:
             path,
             target,
         )
+
+
+class UnfitRecords:
+    """Records that are in a log as they were written, and that no table can take.
+
+    Older versions acknowledged a value of a wrong type, such as a number for a text; the log takes
+    any, a column does not. One such record must not keep all others out of reach: its packed bytes
+    go to `<root>/set-aside/records`, a line says which it was, and a record that changes nothing
+    has its position. What cannot be without it goes with it: later entries of a message whose
+    content it brought. The rest of its transaction counts.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._pack = codec.packer()
+        self._lost_messages: set[int] = set()
+
+    def table(
+        self, records: list[Record], first_position: int, *, epoch: int, segment: int
+    ) -> pa.Table:
+        """Their rows, those of unfit ones replaced.
+
+        Args:
+            records: Consecutive ones, after those of the call before.
+            first_position: Of the first.
+            epoch: Of all.
+            segment: Of all.
+
+        Raises:
+            OSError: What is unfit cannot be kept.
+        """
+        as_table = partial(
+            rows.to_table, first_position=first_position, epoch=epoch, segment=segment
+        )
+        if not self._lost_messages:
+            with suppress(*_UNFIT):
+                return as_table(records)
+        return as_table([self._fit(each, first_position + i) for i, each in enumerate(records)])
+
+    def _fit(self, record: Record, position: int) -> Record:
+        reason = _misfit(record)
+        if record.kind is Kind.ENQUEUED and record.message_id in self._lost_messages:
+            reason = reason or f"the content of message {record.message_id} was set aside"
+        if reason is None:
+            return record
+        if _brings_content(record):
+            self._lost_messages.add(record.message_id or 0)
+        self._keep(record, position, reason)
+        nothing = Record(Kind.CONTENT, 0, message_id=_NO_MESSAGE, body=b"", body_offset=0)
+        decided = nothing._replace(member=record.member, request=record.request)
+        return decided if _misfit(decided) is None else nothing
+
+    def _keep(self, record: Record, position: int, reason: str) -> None:
+        folder = self._root / SET_ASIDE / "records"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"{position:020}.msgpack"
+        path.write_bytes(self._pack(record))
+        fsync_with_folders([path], up_to=self._root)
+        _log.error(
+            "position %d (%s) is set aside in %s: %s", position, record.kind.column, path, reason
+        )
+
+
+def _misfit(record: Record) -> str | None:
+    """Why a record cannot be a row of a table; None if it can."""
+    try:
+        rows.to_table([record], first_position=1, epoch=1, segment=0)
+    except _UNFIT as reason:
+        return (str(reason).splitlines() or [type(reason).__name__])[0]
+    return None
+
+
+def _brings_content(record: Record) -> bool:
+    is_first = record.message is not None and record.message.protocol is not None
+    return record.kind is Kind.CONTENT or (record.kind is Kind.ENQUEUED and is_first)
 
 
 def _last_position(path: Path, root_id: bytes, epoch: int) -> int:
