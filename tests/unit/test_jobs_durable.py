@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import retention, state_fold
+from sparkstore import compact, retention, state_fold
 from sparkstore.delta_files import newest_version
 from sparkstore.marks import read_marks
 from sparkstore.retention import Segment, retain
@@ -41,4 +42,30 @@ def test_the_state_that_says_what_is_needed_is_durable_before_a_segment_is_rewri
     monkeypatch.setattr(retention, "_rewrite", rewrite)
     assert retain(SPARK, root, history_days=0.0, now=NOW, at=lambda _step: None) == 5
     newest = newest_version(root.state)
+    assert marked == [(newest, newest)]
+
+
+class Folded(Exception):
+    """The fold was reached."""
+
+
+def test_history_is_durable_before_state_says_that_it_is_folded(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut leaves a P that no record leads to."""
+    marked: list[tuple[int, int]] = []
+
+    def fold_all(*_: Any) -> None:
+        marked.append((read_marks(root).versions["history"], newest_version(root.history)))
+        raise Folded
+
+    def append_to_history(*_: Any) -> SimpleNamespace:
+        append(root, "history")
+        return SimpleNamespace(last=12)
+
+    monkeypatch.setattr(compact, "_append", append_to_history)
+    monkeypatch.setattr(compact, "fold_all", fold_all)
+    with pytest.raises(Folded):
+        compact.run(SPARK, root)
+    newest = newest_version(root.history)
     assert marked == [(newest, newest)]
