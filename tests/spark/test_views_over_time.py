@@ -93,6 +93,16 @@ def test_a_gap_after_p_is_an_error_whatever_a_query_filters(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("answers")
+def test_a_position_that_is_there_twice_hides_no_gap_after_p(
+    spark: SparkSession, module_root: Root
+) -> None:
+    journal(module_root, [_put(3)], first=6)  # two rows after P, and the last is P + 2
+    answer = _answer(spark, "SELECT count(*) FROM bindings")
+    assert answer.startswith("records are missing after position 4: ")
+
+
+@pytest.mark.slow
 def test_rows_of_a_fenced_writer_are_in_no_view_and_in_no_history(
     spark: SparkSession, root: Root
 ) -> None:
