@@ -152,7 +152,7 @@ def test_an_old_primary_stops_serving_and_does_not_start_again(
     assert "stopped: Fenced" in said
     assert f"{replica} took over" in said
 
-    with pytest.raises(AssertionError, match=f"sparkstore serve: Fenced: {primary} is fenced"):
+    with pytest.raises(AssertionError, match=f"sparkstore serve: {primary} is fenced"):
         start_broker(str(primary))
     for job in (
         lambda: compact.run(spark, primary),
