@@ -58,13 +58,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if doors is not None and doors.listen is not None:
             parse_loopback(doors.listen, "--store-listen")
         entrance = entrance_of(options)
-        if doors is None:
-            entrance.take_port()
         reporter = reporter_of(options)
     except InvalidRequest as reason:
         return _complain(str(reason), EXIT_USAGE)
     try:
+        if doors is None:
+            entrance.take_port()
         return _open(options, settings, config, entrance, doors, reporter)
+    except InvalidRequest as reason:  # another process has the port, now
+        return _complain(str(reason), EXIT_FAILED)
     except KeyboardInterrupt:  # while it started: later SIGINT is a clean stop
         return _complain("interrupted before it served", EXIT_INTERRUPTED)
     finally:

@@ -247,11 +247,11 @@ def test_more_is_not_remembered_of_a_peer_than_a_limit(broker: BrokerProcess) ->
     """A limit of links alone would not bound memory: an attach may be as large as a frame."""
     with RawPeer(broker) as peer:
         peer.opened()
-        fat = {str(n): "x" * 1000 for n in range(28)}
+        fat = {b"%03x" % n: None for n in range(4_096)}
         for channel in range(6):
             peer.say(begin(), channel=channel)
             for handle in range(8):
-                told = attach(handle, target=Target(f"fat.{channel}"), properties=fat)
+                told = attach(handle, target=Target(f"fat.{channel}"), unsettled=fat)
                 peer.say(told, channel=channel)
         peer.say(Close())
         assert condition(peer.until(End)) == "amqp:resource-limit-exceeded"
