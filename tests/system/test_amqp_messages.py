@@ -11,6 +11,7 @@ from proton import Condition, Delivery, Message, symbol
 from proton.reactor import AtMostOnce, Copy, DynamicNodeProperties
 from proton.utils import LinkDetached, SendException
 
+from broker_shim.amqp_1_0.composites import Attach, Flow, Source, Target, Transfer
 from tests.system.clients import (
     TIMEOUT_S,
     Holder,
@@ -22,6 +23,7 @@ from tests.system.clients import (
     settle,
     take,
 )
+from tests.system.raw_peer import RawPeer
 
 if TYPE_CHECKING:
     from tests.system.conftest import BrokerProcess, StartBroker
@@ -128,11 +130,31 @@ def test_a_rejected_message_does_not_come_again(broker: BrokerProcess) -> None:
     assert is_empty(broker.url, "q")
 
 
-def test_what_a_lost_connection_held_is_redelivered(broker: BrokerProcess) -> None:
+def repeats(messages: list[Message]) -> list[tuple[Any, int, bool]]:
+    return [(each.id, each.delivery_count, each.first_acquirer) for each in messages]
+
+
+def test_what_a_consumer_held_that_closed_its_connection_is_redelivered_and_told_as_such(
+    broker: BrokerProcess,
+) -> None:
+    """It left in good order, so nothing has failed; whoever is lost counts: the next test."""
     send(broker.url, "q", Message(id=1), Message(id=2))
     assert Holder(broker.url, "q", 2).run() == [1, 2]
     again = take(broker.url, "q", 2)
-    assert [(m.id, m.delivery_count) for m in again] == [(1, 1), (2, 1)]
+    assert repeats(again) == [(1, 0, False), (2, 0, False)]
+
+
+def test_what_a_lost_connection_held_counts_as_failed(broker: BrokerProcess) -> None:
+    send(broker.url, "q", Message(id=1), Message(id=2))
+    with RawPeer(broker) as peer:
+        peer.opened().begun().say(
+            Attach("r", 0, True, source=Source("q"), target=Target("t")),
+            Flow(0, 100, 0, 100, 0, 0, 2),
+        )
+        peer.until(Transfer)
+        peer.until(Transfer)
+    again = take(broker.url, "q", 2)
+    assert repeats(again) == [(1, 1, False), (2, 1, False)]
 
 
 def test_an_accept_is_confirmed_to_a_receiver_that_settles_second(broker: BrokerProcess) -> None:
