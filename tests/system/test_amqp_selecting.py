@@ -110,11 +110,12 @@ def test_an_exclusive_queue_refuses_a_second_consumer_until_the_first_is_gone(
     ("selector", "reason"),
     [
         ("n = = 1", "unexpected '=' at character 5"),
-        ("(" * 10_000 + "TRUE" + ")" * 10_000, "nested more than 100 deep"),
-        ("n = 1 OR " * 2_000, "ends too early, after character 18000"),
+        ("(" * 1_000 + "TRUE" + ")" * 1_000, "nested more than 100 deep"),
+        ("n = 1 OR " * 500, "ends too early, after character 4500"),
+        ("n = 1 OR " * 2_000, "8192 at most"),
         ("n > 'x'", "a number was expected, not a text, at character 3"),
     ],
-    ids=["syntax", "depth", "length", "type"],
+    ids=["syntax", "depth", "end", "length", "type"],
 )
 def test_a_bad_selector_refuses_the_link_and_the_connection_goes_on(
     broker: BrokerProcess, selector: str, reason: str
@@ -141,5 +142,5 @@ def test_a_selector_of_a_megabyte_ends_its_connection_and_no_other(broker: Broke
 
 def test_a_selector_of_many_terms_is_taken(broker: BrokerProcess) -> None:
     send(broker.url, "q", *(Message(id=n, properties={"n": n}) for n in range(5)))
-    text = " OR ".join(f"n = {number}" for number in range(3, 2_000))
+    text = " OR ".join(f"n = {number}" for number in range(3, 500))
     assert selected(broker.url, "q", text, 2) == [3, 4]
