@@ -81,11 +81,6 @@ class SessionPort:
         self._received = Unsettled()
 
     @property
-    def sent_count(self) -> int:
-        """Deliveries that the peer was sent and that are not settled."""
-        return len(self._sent)
-
-    @property
     def max_frame_bytes(self) -> int:
         """Of a frame that the peer takes."""
         return self._output.max_frame_bytes

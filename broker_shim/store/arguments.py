@@ -89,9 +89,7 @@ def check_message_id(message_id: object) -> None:
 
 def check_message_ids(message_ids: object) -> None:
     """Raises InvalidRequest if they are not a sequence of numbers of messages."""
-    if not isinstance(message_ids, Sequence) or isinstance(message_ids, str | bytes | bytearray):
-        raise _wrong("message ids", message_ids, "a sequence of integers")
-    for message_id in message_ids:
+    for message_id in _sequence("message ids", message_ids, "a sequence of integers"):
         check_message_id(message_id)
 
 
@@ -230,9 +228,7 @@ def check_link_key(key: object) -> None:
 
 def check_tags(tags: object) -> None:
     """Raises InvalidRequest if they are not several delivery tags."""
-    if not isinstance(tags, Sequence) or isinstance(tags, str | bytes | bytearray):
-        raise _wrong("delivery tags", tags, "a sequence of bytes")
-    for tag in tags:
+    for tag in _sequence("delivery tags", tags, "a sequence of bytes"):
         check_tag(tag)
 
 
@@ -252,6 +248,13 @@ def check_completion(on_complete: object) -> None:
     """Raises InvalidRequest, which nobody could be told otherwise, if there is nobody to tell."""
     if not callable(on_complete):
         raise _wrong("completion", on_complete, "a function of one argument")
+
+
+def _sequence(what: str, values: object, wanted: str) -> Sequence[object]:
+    """Values that come one by one; text and bytes are sequences, too, but of nothing wanted."""
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes | bytearray):
+        raise _wrong(what, values, wanted)
+    return values
 
 
 def _look_at(header: Sequence[object]) -> None:
