@@ -130,8 +130,10 @@ def _queues(subparsers: Subparsers) -> None:
         "depth, bytes, acquired and oldest age of every queue",
         "Needs no Java and changes nothing. It shows what Delta has: a running store is ahead of\n"
         "that by its commit interval (200 ms) and the time a commit takes, a crashed one by its\n"
-        "write-ahead log until it is started again. not_durable: messages in the memory of the\n"
-        "broker that runs; they end with it, and depth and SQL do not count them.\n\n"
+        "write-ahead log until it is started again: that is told on standard error, with --json\n"
+        'also as a last object {"unreplayed": {"records": N, …}}, and the exit code is 0, since\n'
+        "nothing is lost. not_durable: messages in the memory of the broker that runs; they end\n"
+        "with it, and depth and SQL do not count them.\n\n"
         "examples:\n  sparkstore queues --json ROOT | jq .depth\n"
         "  sparkstore queues --holders ROOT           what a consumer keeps, and which",
     )
@@ -140,6 +142,10 @@ def _queues(subparsers: Subparsers) -> None:
         action="store_true",
         help="messages that somebody holds, and who: asks the running broker",
     )
+    parser.add_argument(
+        "--limit", type=at_least_0, metavar="N",
+        help="messages of --holders, 0: all (default 10000, with --json all)",
+    )  # fmt: skip
 
 
 def _browse(subparsers: Subparsers) -> None:
@@ -147,7 +153,8 @@ def _browse(subparsers: Subparsers) -> None:
         subparsers,
         commands.browse,
         "messages of a queue, in order, without taking them",
-        "Needs no Java and changes nothing; as `queues`, it shows what Delta has. Control\n"
+        "Needs no Java and changes nothing; as `queues`, it shows what Delta has, and tells if a\n"
+        "stopped store's write-ahead log has more. Control\n"
         "characters are escaped; a body that is not UTF-8 is shown in hexadecimal.\n\n"
         "example:\n  sparkstore browse --limit 5 --body ROOT orders",
     )
@@ -190,7 +197,8 @@ def _verify(subparsers: Subparsers) -> None:
         "check every invariant of a root",
         "Needs no Java and changes nothing. Exit code 0: all hold; 1: one is broken, and its line\n"
         "says what. Check a root that is not being written to: a store at work may show a commit\n"
-        "half done.\n\n"
+        "half done. What a crashed store's write-ahead log has and no table yet breaks nothing:\n"
+        "it is told (log_can_be_replayed, and on standard error); a damaged log is broken.\n\n"
         "example:\n  sparkstore verify --deep ROOT",
     )
     parser.add_argument(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.bulk import Action, Answer, Request
+from sparkstore.cli_notes import note_unreplayed
 from sparkstore.cli_output import fields, json_lines, table
 from sparkstore.errors import InvalidRequest
 
@@ -100,6 +101,7 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
             _check_at_rest(queues, check)
             chosen = find(spark, root)
             _show_sample(arguments, told, choose.count(chosen), choose.sample(chosen, _SAMPLE))
+            note_unreplayed(root)
             return 0
         began = time.monotonic()
         control = open_control(root, config)
@@ -155,6 +157,7 @@ def export(arguments: Namespace) -> int:
         show = _shower(arguments, {"action": "export"})
         found = _counted(contents(ContentReader(root), choose.ids(chosen)), show)
         _write(arguments, found)
+    note_unreplayed(root)
     return 0
 
 

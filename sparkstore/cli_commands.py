@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import sparkstore
+from sparkstore.cli_notes import note, note_unreplayed
 from sparkstore.cli_output import (
     Row,
     body_as_json,
@@ -47,12 +48,10 @@ _MESSAGE_COLUMNS = (
     "expires_at",
 )
 _TRIES = 3
-_SQL_ROWS, _BROWSED = 1_000, 20
-"""Rows and messages that people see unless they ask for more."""
+_SQL_ROWS, _BROWSED, _HELD = 1_000, 20, 10_000
+"""Rows, messages and held messages that people see unless they ask for more."""
 _SQL_WIDTH = 1_000
 """Characters of a cell: a table is as wide as its longest."""
-_MOST_HELD = 10_000
-"""Messages that `queues --holders` asks a broker about."""
 
 
 def queues(arguments: Namespace) -> int:
@@ -61,8 +60,9 @@ def queues(arguments: Namespace) -> int:
 
     root = open_root(arguments.root)
     if arguments.holders:
-        _show(arguments, _held_rows(root), ("queue", "message_id", "holders"))
-        return 0
+        return _holders(arguments, root)
+    if arguments.limit is not None:
+        raise InvalidRequest("--limit is of --holders: every queue is shown")
     state = _recovered(root)
     now_us = time.time_ns() // 1000
     in_memory = _not_durable(root)
@@ -71,6 +71,7 @@ def queues(arguments: Namespace) -> int:
         for name in sorted({*state.queues, *(in_memory or ())})
     ]
     _show(arguments, rows, _QUEUE_COLUMNS)
+    _tell_unreplayed(arguments, root)
     return 0
 
 
@@ -92,23 +93,36 @@ def _not_durable(root: Root) -> dict[str, int] | None:
         served.close()
 
 
-def _held_rows(root: Root) -> list[Row]:
+def _holders(arguments: Namespace, root: Root) -> int:
     """Who holds what, by the broker that runs; without one, who did when it ended."""
     from sparkstore.control import connect
 
+    limit = _limit(arguments, _HELD) or None
     served = connect(root)
     if served is not None:
         try:
-            held = served.holders(_MOST_HELD)
+            held = served.holders(limit)
         finally:
             served.close()
-        return [each._asdict() for each in held]
-    return [
-        {"queue": name, "message_id": message_id, "holders": [entry.acquired_by]}
-        for name, queue in _recovered(root).queues.items()
-        for message_id, entry in queue.entries.items()
-        if entry.acquired_by is not None
-    ]
+        rows: list[Row] = [each._asdict() for each in held.shown]
+        left_out = held.left_out
+    else:
+        there = list(_held_at_rest(root))
+        rows = there[:limit]
+        left_out = len(there) - len(rows)
+    _show(arguments, rows, ("queue", "message_id", "holders"))
+    if left_out:
+        note(f"{left_out} more messages are held than are shown: --limit 0 shows all")
+    if served is None:
+        _tell_unreplayed(arguments, root)
+    return 0
+
+
+def _held_at_rest(root: Root) -> Iterator[Row]:
+    for name, queue in _recovered(root).queues.items():
+        for message_id, entry in queue.entries.items():
+            if entry.acquired_by is not None:
+                yield {"queue": name, "message_id": message_id, "holders": [entry.acquired_by]}
 
 
 def _queue_row(
@@ -150,7 +164,8 @@ def browse(arguments: Namespace) -> int:
     else:
         _show(arguments, rows, _MESSAGE_COLUMNS)
     if limit < len(entries):
-        _note(f"the first {limit} of {len(entries)} messages are shown: --limit 0 shows all")
+        note(f"the first {limit} of {len(entries)} messages are shown: --limit 0 shows all")
+    _tell_unreplayed(arguments, root)
     return 0
 
 
@@ -217,9 +232,10 @@ def sql(arguments: Namespace) -> int:
         lines = list(table(found.rows, found.columns, width=_SQL_WIDTH))
         _print(lines)
         if any("…" in line for line in lines):
-            _note(f"a value longer than {_SQL_WIDTH} characters ends in …: --json shows it whole")
+            note(f"a value longer than {_SQL_WIDTH} characters ends in …: --json shows it whole")
     if found.is_cut:
-        _note(f"the first {limit} rows are shown, there are more: --limit 0 shows all")
+        note(f"the first {limit} rows are shown, there are more: --limit 0 shows all")
+    note_unreplayed(root)
     return 0
 
 
@@ -228,7 +244,8 @@ def verify(arguments: Namespace) -> int:
     from sparkstore.invariants import check
     from sparkstore.root import open_root
 
-    findings = check(open_root(arguments.root), deep=arguments.deep)
+    root = open_root(arguments.root)
+    findings = check(root, deep=arguments.deep)
     if arguments.json:
         _print(json_lines(map(asdict, findings)))
     else:
@@ -236,6 +253,7 @@ def verify(arguments: Namespace) -> int:
         for finding in findings:
             result = "ok    " if finding.holds else "BROKEN"
             print(f"{result}  {finding.name:{width}}  {printable(finding.evidence)}")
+    note_unreplayed(root)
     return 0 if all(finding.holds for finding in findings) else 1
 
 
@@ -292,9 +310,11 @@ def _limit(arguments: Namespace, for_people: int) -> int:
     return 0 if arguments.json else for_people
 
 
-def _note(line: str) -> None:
-    """What is to be known of the answer, beside it."""
-    print(f"sparkstore: {line}", file=sys.stderr)
+def _tell_unreplayed(arguments: Namespace, root: Root) -> None:
+    """That what was shown is not all, for a machine as a last object: no row has its name."""
+    found = note_unreplayed(root)
+    if found and arguments.json:
+        _print(json_lines([{"unreplayed": found}]))
 
 
 def _show(arguments: Namespace, rows: Iterable[Row], columns: Sequence[str] = ()) -> None:

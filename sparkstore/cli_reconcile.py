@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkstore.cli_jobs import job_options, run_job
+from sparkstore.cli_notes import note_unreplayed
 from sparkstore.cli_output import fields, table
 from sparkstore.cli_parsing import command
 
@@ -73,7 +74,9 @@ def reconcile(arguments: Namespace) -> int:
             config=config,
         )
 
-    return run_job("reconcile", roots.root.path, work, arguments, _printed)
+    code = run_job("reconcile", roots.root.path, work, arguments, _printed)
+    note_unreplayed(roots.root)
+    return code
 
 
 def _printed(report: JobReport) -> Iterator[str]:

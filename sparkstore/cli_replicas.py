@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sparkstore.cli_jobs import job_options, run_job
+from sparkstore.cli_notes import note_unreplayed
 from sparkstore.cli_output import fields, json_lines
 from sparkstore.cli_parsing import at_least_0, command
 
@@ -66,6 +67,7 @@ def add(subparsers: Subparsers) -> None:
 def replicate(arguments: Namespace) -> int:
     """The replication job, once."""
     from sparkstore import replicas
+    from sparkstore.root import open_root
 
     # Before the frame: a root that may not be this replica gets no row in its `job_runs` either.
     replicas.check(arguments.primary, arguments.replica)
@@ -77,7 +79,9 @@ def replicate(arguments: Namespace) -> int:
         limits = Limits(arguments.step_records or Limits().step_records)
         return replicate.run(spark, arguments.primary, arguments.replica, limits=limits)
 
-    return run_job("replicate", arguments.replica, work, arguments)
+    code = run_job("replicate", arguments.replica, work, arguments)
+    note_unreplayed(open_root(arguments.primary))
+    return code
 
 
 def promote(arguments: Namespace) -> int:

@@ -179,13 +179,13 @@ class SocketControl:
         """See `Control.put`."""
         return self._ask(wire.put_line(queue, messages))
 
-    def holders(self, limit: int) -> list[wire.Held]:
-        """Who holds which messages now, `limit` of them at most.
+    def holders(self, limit: int | None) -> wire.HeldMessages:
+        """Who holds which messages now, `limit` of them at most; None: all.
 
         Raises:
             Unavailable: The broker went away.
         """
-        return wire.held_of(self._exchange(wire.holders_line(limit)))
+        return wire.held_of(self._exchange(wire.holders_line(limit or wire.ALL)))
 
     def order(self, order: Order) -> dict[str, Any]:
         """See `Control.order`."""

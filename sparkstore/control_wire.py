@@ -7,7 +7,7 @@ r"""What travels over the control socket: one JSON object a line, UTF-8, no byte
     client → server   {"put": "a", "messages": [{"header": {…}, "body": base64}]}
     server → client   {"done": 1, "left": 0, "gone": 0}
     client → server   {"holders": 1000}                                      messages at most
-    server → client   {"held": [["a", 1, ["who"]]]}                          queue, id, holders
+    server → client   {"held": [["a", 1, ["who"]]], "left_out": 3}           queue, id, holders
     client → server   {"not_durable": true}                                  messages in memory only
     server → client   {"not_durable": {"a": 3}}                              by queue
     server → client   {"error": "InvalidRequest", "message": "…"}            instead of an answer
@@ -31,7 +31,8 @@ from sparkstore.records import MessageHeader
 VERSION = 1
 SOCKET_NAME = "control.sock"
 NOT_DURABLE = "not_durable"
-_MAX_ID = (1 << 63) - 1
+_MAX_ID = ALL = (1 << 63) - 1
+"""No message has a larger id; more are never held."""
 
 
 class Held(NamedTuple):
@@ -40,6 +41,18 @@ class Held(NamedTuple):
     queue: str
     message_id: int
     holders: list[str]
+
+
+class HeldMessages(NamedTuple):
+    """Messages that somebody holds.
+
+    Attributes:
+        shown: As many as were asked for.
+        left_out: How many more are held.
+    """
+
+    shown: list[Held]
+    left_out: int
 
 
 def hello(root_id: str) -> dict[str, Any]:
@@ -151,12 +164,12 @@ def holders_limit(content: dict[str, Any]) -> int:
     return limit
 
 
-def held_line(held: Sequence[Held]) -> bytes:
+def held_line(held: HeldMessages) -> bytes:
     """The answer to `holders_line` as a line."""
-    return line({"held": [[each.queue, each.message_id, each.holders] for each in held]})
+    return line({"held": [[*each] for each in held.shown], "left_out": held.left_out})
 
 
-def held_of(content: dict[str, Any]) -> list[Held]:
+def held_of(content: dict[str, Any]) -> HeldMessages:
     """The answer that came.
 
     Raises:
@@ -165,9 +178,10 @@ def held_of(content: dict[str, Any]) -> list[Held]:
     if "error" in content:
         raise error_of(content)
     try:
-        return [
+        shown = [
             Held(str(q), int(m), [str(h) for h in holders]) for q, m, holders in content["held"]
         ]
+        return HeldMessages(shown, int(content.get("left_out", 0)))
     except (KeyError, TypeError, ValueError) as reason:
         message = f"the broker's answer cannot be read ({reason!r}): run it again"
         raise Unavailable(message) from reason

@@ -20,10 +20,11 @@ from deltalake.exceptions import DeltaError
 from sparkstore.arrow_fold import fold_tables, rows_that_count
 from sparkstore.content import ContentReader
 from sparkstore.delta_files import newest_version
-from sparkstore.errors import StoreError
+from sparkstore.errors import StoreError, Unavailable
 from sparkstore.fold import State
 from sparkstore.healing import check as first_broken
 from sparkstore.healing import read_marks
+from sparkstore.log.unreplayed import unreplayed
 from sparkstore.records import Kind
 from sparkstore.recovery import Recovered, read_state, recover
 from sparkstore.root import TABLES, Root
@@ -122,6 +123,15 @@ def _tables_are_whole(facts: _Facts) -> str:
     )
     newest = (f"{table} {newest_version(facts.root.table(table))}" for table in TABLES)
     return f"versions: {', '.join(newest)}"
+
+
+def _log_can_be_replayed(facts: _Facts) -> str:
+    """Records that wait for the next start break nothing; a log that it would refuse does."""
+    try:
+        found = unreplayed(facts.root)
+    except Unavailable as reason:
+        return f"not checked: {reason}"
+    return "nothing waits for a start" if found is None else str(found)
 
 
 def _marks_are_not_ahead(facts: _Facts) -> str:
@@ -273,6 +283,7 @@ def _none(wrong: Iterable[str], advice: str = "") -> None:
 DEEP = "content_is_there"
 CHECKS: dict[str, Callable[[_Facts], str]] = {
     "tables_are_whole": _tables_are_whole,
+    "log_can_be_replayed": _log_can_be_replayed,
     "marks_are_not_ahead": _marks_are_not_ahead,
     "positions_are_gapless": _positions_are_gapless,
     "epochs_rise": _epochs_rise,

@@ -23,6 +23,7 @@ from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.fencing import FENCED, PRIMARY, REPLICA, change_identity
 from sparkstore.lease import jobs_lease
 from sparkstore.log.lock import FileLock
+from sparkstore.log.unreplayed import unreplayed
 from sparkstore.recovery import recover
 from sparkstore.root import TABLES, Identity, Root, open_root
 from sparkstore.snapshot import snapshot
@@ -125,6 +126,7 @@ def _check_not_behind(root: Root, last_position: int, old: Root) -> None:
     """Nobody gives up records by mistake that are there to be read."""
     try:
         ends = [file.positions[1] for name in _RECORDS for file in snapshot(old.table(name))]
+        waiting = unreplayed(old)
     except (StoreError, DeltaError, OSError) as reason:
         _log.warning("%s cannot be compared with: %s", old.path, reason)
         return
@@ -132,6 +134,10 @@ def _check_not_behind(root: Root, last_position: int, old: Root) -> None:
     if missing > 0:
         message = f"{old.path} holds {missing} records that {root.path} has not: stop its store and"
         message += " let sparkstore replicate run once more, or --accept-loss"
+        raise InvalidRequest(message)
+    if waiting is not None:
+        message = f"{old.path}: {waiting}; then stop it and let sparkstore replicate run once more,"
+        message += " or --accept-loss"
         raise InvalidRequest(message)
 
 

@@ -250,14 +250,16 @@ class ControlServer:
             client.peer.close()
 
 
-def _held(broker: Broker, limit: int) -> list[wire.Held]:
+def _held(broker: Broker, limit: int) -> wire.HeldMessages:
     """Messages that somebody holds, each with its queues and holders, for debugging."""
-    return [
+    held = broker.calls.messages.holders()
+    shown = [
         wire.Held(name, message_id, holders)
-        for message_id, holders in islice(broker.calls.messages.holders().items(), limit)
+        for message_id, holders in islice(held.items(), limit)
         for name, queue in broker.queues.items()
         if message_id in queue
     ]
+    return wire.HeldMessages(shown, max(0, len(held) - limit))
 
 
 class _Client:

@@ -189,6 +189,8 @@ def _read_wal(root: Root, folder: Path, tail: Tail, last_position: int) -> Repla
         opened_at=tail.opened_position,
         last_position=last_position,
     )
+    if replay.torn:
+        _log.warning("%s: cut a torn group at byte %d: it was never acknowledged", *replay.torn)
     set_aside(replay.stale)
     return replay
 

@@ -44,11 +44,13 @@ class Replay:
         stale: Files of an older epoch with positions that were never replayed.
         end: The last position in a file of this epoch, 0 if they have none; None if no file may be
             of it, as after a store that ended well.
+        torn: File and byte of a group that was never acknowledged; None if there is none.
     """
 
     groups: list[Group] = field(default_factory=list)
     stale: list[Path] = field(default_factory=list)
     end: int | None = None
+    torn: tuple[Path, int] | None = None
 
 
 def read_wal(
@@ -83,8 +85,7 @@ def read_wal(
         found.sort(key=lambda group: group.first_position)
         end = max((group.last_position for group in found), default=0) if current else None
         groups = _replayable(found, last_position)
-        _log_torn_tail(current, found[-1] if found else None)
-        return Replay(groups, stale, end)
+        return Replay(groups, stale, end, _torn_tail(current, found[-1] if found else None))
     finally:
         for reader in readers:
             reader.close()
@@ -232,17 +233,14 @@ def _half(group: Group, last_position: int) -> CorruptData:
     )
 
 
-def _log_torn_tail(readers: list[WalFileReader], last: Group | None) -> None:
+def _torn_tail(readers: list[WalFileReader], last: Group | None) -> tuple[Path, int] | None:
     newest = max(
         readers, key=lambda reader: reader.header.turn if reader.header else 0, default=None
     )
     if newest is None:
-        return
+        return None
     offset = _end(last) if last and last.path == newest.path else BLOCK_BYTES
-    if newest.looks_torn(offset):
-        _log.warning(
-            "%s: cut a torn group at byte %d: it was never acknowledged", newest.path, offset
-        )
+    return (newest.path, offset) if newest.looks_torn(offset) else None
 
 
 def _end(group: Group) -> int:

@@ -81,15 +81,18 @@ def test_a_consumer_keeps_what_it_holds_while_everything_else_moves(
 def test_queues_tells_who_holds_what_now(
     broker: BrokerProcess, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def ask() -> list[dict[str, Any]]:
-        assert main(["queues", "--holders", "--json", str(root)]) == 0
-        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    def ask(*options: str) -> tuple[list[dict[str, Any]], str]:
+        assert main(["queues", "--holders", "--json", *options, str(root)]) == 0
+        said = capsys.readouterr()
+        return [json.loads(line) for line in said.out.splitlines()], said.err
 
-    assert ask() == []
+    assert ask() == ([], "")
     send(broker.url, "q", *messages(5))
-    found: list[list[dict[str, Any]]] = []
-    Holder(broker.url, "q", 2, when_held=lambda: found.append(ask())).run()
-    ((first, second),) = found
+    found: list[tuple[list[dict[str, Any]], str]] = []
+    Holder(broker.url, "q", 2, when_held=lambda: found.extend([ask(), ask("--limit", "1")])).run()
+    (((first, second), said), (cut, said_of_cut)) = found
+    assert (said, cut) == ("", [first])
+    assert "1 more messages are held" in said_of_cut
     assert [first["queue"], first["message_id"], second["message_id"]] == ["q", 1, 2]
     (holder,) = first["holders"]
     assert [holder] == second["holders"]

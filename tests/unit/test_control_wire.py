@@ -132,7 +132,8 @@ def test_a_peer_of_another_root_or_version_is_refused(said: dict[str, Any], reas
 
 
 def test_who_holds_what_comes_out_as_it_went_in() -> None:
-    held = [wire.Held("a::b", 7, ["one", "another"]), wire.Held("q", 8, [])]
+    shown = [wire.Held("a::b", 7, ["one", "another"]), wire.Held("q", 8, [])]
+    held = wire.HeldMessages(shown, 3)
     assert wire.held_of(wire.content_of(wire.held_line(held))) == held
     assert wire.holders_limit(wire.content_of(wire.holders_line(12))) == 12
 
