@@ -14,9 +14,11 @@ that may a fresh handle commit, because a fresh handle would be accepted whateve
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import (
@@ -41,6 +43,8 @@ _EPOCH = 1 << 40
 _REOPEN_EVERY = 50
 _CHECKPOINT_EVERY = 100
 _TRIES_OF_AN_OPEN = 5
+_SLACK_BYTES = 64 << 10
+"""Free beside the rows of a commit: for its log entry, and where Parquet takes more than memory."""
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -114,6 +118,7 @@ class Journal:
                 self._landed()
                 return
             assert self._table is not None
+            self._check_room(commit.rows.nbytes)
             write_deltalake(
                 self._table,
                 commit.rows,
@@ -137,6 +142,7 @@ class Journal:
             Fenced: Another writer owns the root.
         """
         metadata = self._signature()
+        files = (self._root.journal / f"segment={segment}").glob("*.parquet")
         self._maintain(
             lambda table: table.optimize.compact(
                 partition_filters=[("segment", "=", str(segment))],
@@ -144,7 +150,8 @@ class Journal:
                 max_concurrent_tasks=1,
                 commit_properties=CommitProperties(custom_metadata=metadata, max_commit_retries=0),
                 post_commithook_properties=_NO_HOOKS,
-            )
+            ),
+            sum(file.stat().st_size for file in files),
         )
 
     def drop_segments(self, segments: list[int]) -> None:
@@ -185,7 +192,7 @@ class Journal:
         Raises:
             SyncFailed: Also this, and then the store must stop: the next time it would be believed.
         """
-        self._maintain(lambda table: table.create_checkpoint())
+        self._maintain(lambda table: table.create_checkpoint(), 0)
         self._commits_since_checkpoint = 0
         try:
             clean_log(self._root, "journal", grace_s)
@@ -200,16 +207,39 @@ class Journal:
         """True once every so many commits."""
         return self._commits_since_checkpoint >= _CHECKPOINT_EVERY
 
-    def _maintain(self, act: Callable[[DeltaTable], object]) -> None:
+    def _maintain(
+        self, act: Callable[[DeltaTable], object], written_bytes: int | None = None
+    ) -> None:
+        """Do something to a fresh handle; `written_bytes` if it writes Parquet, about so many."""
         try:
             self._open()
             assert self._table is not None
+            if written_bytes is not None:
+                self._check_room(written_bytes)
             act(self._table)
         except (DeltaError, OSError) as reason:
             message = f"maintenance of {self._root.journal} failed: {reason}"
             raise Unavailable(message) from reason
         finally:
             self._table = None
+
+    def _check_room(self, needed_bytes: int) -> None:
+        """Do not begin a Parquet file that cannot be ended.
+
+        delta-rs panics behind its error when a file could not be written to its end: a trace on
+        standard error at every attempt, so every few seconds while a disk is full. No hook of
+        Python's catches that, and a filter on descriptor 2 would be in the way of all who write
+        there. Decision: the room is looked at before, with a little more than the rows take in
+        memory. Who fills the disk meanwhile, or has a quota, still sees the trace. What frees room
+        (dropped segments, vacuum) writes no Parquet, and is not held up.
+
+        Raises:
+            OSError: There is no room now.
+        """
+        free, needed_bytes = free_bytes(self._root.journal), needed_bytes + _SLACK_BYTES
+        if free < needed_bytes:
+            message = f"no space left on device: {free} bytes are free, {needed_bytes} are needed"
+            raise OSError(message)
 
     def _signature(self) -> dict[str, str]:
         return {"sparkstore.writer": self.writer, "sparkstore.epoch": str(self._epoch)}
@@ -288,6 +318,13 @@ class Journal:
                 # another opener's commit may be seen between its link and its bytes
                 error = reason
         raise error
+
+
+def free_bytes(folder: Path) -> int:
+    """What this process may still write to the disk of a folder."""
+    disk = os.statvfs(folder)
+    blocks = disk.f_bavail if os.geteuid() else disk.f_bfree  # root has the reserve of some disks
+    return blocks * disk.f_frsize
 
 
 def _number_of(version: Version) -> tuple[int, int]:

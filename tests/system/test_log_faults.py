@@ -26,6 +26,7 @@ from sparkstore.log.batcher import ClosedSegment
 from sparkstore.log.journal import Journal
 from sparkstore.log.opening import open_log
 from sparkstore.log.writer import Log
+from sparkstore.root import open_root
 from tests.logs import (
     BY_DELTA,
     BY_HAND,
@@ -134,6 +135,34 @@ def test_with_every_log_file_full_calls_are_refused_until_delta_is_back(
         waiting[0].complete(30)
         write(log, len(taken) + 1, len(taken) + 5)
     assert facts_in(tmp_path / "root") == [*range(1, len(taken) + 6)]
+
+
+def test_on_a_full_disk_no_parquet_file_is_begun_and_all_is_committed_when_there_is_room(
+    tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that delta-rs cannot end makes it panic, with a trace on standard error each time."""
+    with opened(tmp_path / "root") as log:
+        write(log, 1, 3)
+        flush(log)
+        before = storage.tries
+        monkeypatch.setattr(journal_module, "free_bytes", lambda _folder: 1000)
+        write(log, 4, 10)
+        until(lambda: "1000 bytes are free" in log.metrics.delta_error)
+        assert storage.tries == before
+        monkeypatch.setattr(journal_module, "free_bytes", lambda _folder: 1 << 30)
+        flush(log)
+    assert facts_in(tmp_path / "root") == [*range(1, 11)]
+
+
+def test_on_a_full_disk_nothing_is_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "root") as log:
+        write(log, 1, 3)
+    journal = Journal(open_root(tmp_path / "root"), "merger")
+    monkeypatch.setattr(journal_module, "free_bytes", lambda _folder: 1000)
+    with pytest.raises(Unavailable, match="1000 bytes are free"):
+        journal.merge(2, 1 << 20)
+    monkeypatch.undo()
+    journal.merge(2, 1 << 20)
 
 
 @pytest.mark.parametrize("lands", [False, True])
