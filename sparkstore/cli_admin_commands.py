@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.administration import DURABILITIES, Act, Order
+from sparkstore.cli_control import opened_control
 from sparkstore.cli_output import Row, fields, json_lines, table, time_of
 from sparkstore.errors import InvalidRequest, Unavailable
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sparkstore.bulk import Answer
-    from sparkstore.control import Control, SocketControl
+    from sparkstore.control import SocketControl
 
 _NAMES = {"dead_letter_queue", "last_value_key"}
 """Arguments whose value is a text, whatever it looks like."""
@@ -84,7 +85,7 @@ def purge_queue(arguments: Namespace) -> int:
             done = f"purge: {so_far.done:,} done, {so_far.left:,} left alone, {so_far.gone:,} gone"
             print(done, file=sys.stderr)
 
-    with _control(arguments) as control:
+    with opened_control(arguments.root, arguments.config) as control:
         answer = control.purge(arguments.queue, show)
     _show(arguments, {"act": "purge-queue", "queue": arguments.queue, **answer._asdict()})
     return 0
@@ -105,7 +106,7 @@ def connections(arguments: Namespace) -> int:
 
 
 def _order(arguments: Namespace, order: Order) -> int:
-    with _control(arguments) as control:
+    with opened_control(arguments.root, arguments.config) as control:
         told = control.order(order)
     _show(arguments, told)
     return 0
@@ -140,20 +141,6 @@ def _plain(value: str) -> Any:
     except ValueError:
         return value
     return found if isinstance(found, int) else value
-
-
-@contextmanager
-def _control(arguments: Namespace) -> Iterator[Control]:
-    """Whoever can change the root; closed in the end."""
-    from sparkstore.config import StoreConfig, read_config
-    from sparkstore.control import open_control
-
-    config = read_config(arguments.config) if arguments.config else StoreConfig()
-    control = open_control(arguments.root, config)
-    try:
-        yield control
-    finally:
-        control.close()
 
 
 @contextmanager

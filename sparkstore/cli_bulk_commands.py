@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.bulk import Action, Answer, Request
+from sparkstore.cli_control import opened_control
 from sparkstore.cli_notes import note_unreplayed
 from sparkstore.cli_output import fields, json_lines, table
 from sparkstore.errors import InvalidRequest
@@ -86,12 +87,12 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
         work: Acts.
     """
     from sparkstore import choose
-    from sparkstore.config import StoreConfig, read_config
-    from sparkstore.control import open_control
+    from sparkstore.config import read_config
     from sparkstore.root import open_root
 
     root = open_root(arguments.root)
-    config = read_config(arguments.config) if arguments.config else StoreConfig()
+    if arguments.config:
+        read_config(arguments.config)  # before seconds of starting a JVM
     with _session() as spark:
         choose.condition(spark, arguments.where)
         queues = choose.definitions(spark, root)
@@ -104,12 +105,9 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
             note_unreplayed(root)
             return 0
         began = time.monotonic()
-        control = open_control(root, config)
-        try:
+        with opened_control(root.path, arguments.config) as control:
             control.run(check)
             answer = work(control, root, choose.ids(find(spark, root)), _shower(arguments, told))
-        finally:
-            control.close()
     seconds = round(time.monotonic() - began, 3)
     row = told | answer._asdict() | {"seconds": seconds}
     _print(json_lines([row]) if arguments.json else fields(row))

@@ -6,6 +6,9 @@ requests are carried out here, under the writer's lock (`control_offline`). The 
 socket file that nobody listens on proves nothing, so the lock is taken then, and whoever has it
 meanwhile is asked again.
 
+Decision: a store service (`serve --no-amqp`) takes no orders. Its members, brokers of their own,
+have the queues in memory and would not see what is changed beside them; they are asked instead.
+
 Each request is one transaction: a broker or a client that is killed leaves it done or not done,
 never half, and asking again is harmless.
 """
@@ -98,9 +101,11 @@ def open_control(where: Root | str | Path, config: StoreConfig | None = None) ->
             return served
         try:
             return _at_rest(root, config or StoreConfig())
-        except Locked:  # a broker that is starting, or about to end
+        except Locked as reason:  # a broker that is starting, or about to end
             if attempt == _TRIES - 1:
-                raise
+                message = f"{reason}; it takes no orders, as a store service (serve --no-amqp: let"
+                message += " one of its members do it) or a broker that is still starting"
+                raise Locked(message) from reason
             time.sleep(_PAUSE_S)
     raise AssertionError
 

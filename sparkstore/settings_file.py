@@ -71,6 +71,15 @@ def read_section(
     return found
 
 
+def audit_file(path: Path) -> Path | None:
+    """Where audit lines go by a file of settings that was read before; None: it does not say.
+
+    The broker reads this section; a command that does a broker's work needs no more of it.
+    """
+    name = tomllib.loads(path.read_text()).get("security", {}).get("audit_file")
+    return Path(name) if isinstance(name, str) and name else None
+
+
 def check_names(
     found: Mapping[str, Any], known: Collection[str], what: str, where: str = ""
 ) -> None:

@@ -22,9 +22,9 @@ from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.control_orders import Asker, ControlOrders
 from broker_shim.embedded.loop import Loop
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.security.audit import Audit, AuditEvent, write_audit
 from broker_shim.service.listening import is_our_user, process_of
 from sparkstore import control_wire as wire
+from sparkstore.audit import Audit, AuditEvent, write_audit
 from sparkstore.bulk import Answer
 from sparkstore.control import SocketAddress
 

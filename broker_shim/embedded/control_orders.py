@@ -5,15 +5,14 @@ Who may connect to the socket may do everything; what changes something is writt
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.security.audit import Audit, AuditEvent
 from sparkstore import administration_wire as wire
 from sparkstore.administration import Order
+from sparkstore.audit import Audit, AuditEvent, audit_order
 from sparkstore.bulk import Answer
 from sparkstore.control_wire import answer_line, error_line, line
 
@@ -69,18 +68,7 @@ class ControlOrders:
 
     def _order(self, order: Order, asker: Asker) -> None:
         def told(error: StoreError | None, told: dict[str, Any]) -> None:
-            self._audit(
-                AuditEvent.ADMINISTRATION,
-                peer=asker.name,
-                act=order.act,
-                queue=told.get("queue", order.queue) or None,
-                exchange=order.exchange or None,
-                key=order.key or None,
-                arguments=json.dumps(order.arguments) if order.arguments else None,
-                force=order.force or None,
-                messages=told.get("messages_lost"),
-                error=error,
-            )
+            audit_order(self._audit, asker.name, order, told, error)
             asker.answer(wire.told_line(told) if error is None else error_line(error))
 
         self._broker.administering.order(order, told)

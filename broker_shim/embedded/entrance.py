@@ -12,11 +12,11 @@ from pathlib import Path
 from broker_shim.embedded.bind_address import BACKLOG, ListenAddress, bound_socket, parse_listen
 from broker_shim.embedded.options import LISTEN, LISTEN_TLS
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.audit import AuditEvent, add_audit_file, remove_audit_file
 from broker_shim.security.guard import Guard
 from broker_shim.security.options import security_of
 from broker_shim.security.settings import SecuritySettings, offered_mechanisms
 from broker_shim.security.tls import complaints
+from sparkstore.audit import AuditEvent, add_audit_file, remove_audit_file
 
 _log = logging.getLogger(__name__)
 

@@ -26,9 +26,9 @@ from broker_shim.embedded.store_calls import StoreCalls
 from broker_shim.embedded.stores import Stores, open_stores
 from broker_shim.embedded.systemd import ALIVE, READY, STOPPING, notify
 from broker_shim.errors import InvalidRequest, Locked, StoreError
-from broker_shim.security.audit import write_audit
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
+from sparkstore.audit import write_audit
 from sparkstore.cli_output import one_line
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import tune_process

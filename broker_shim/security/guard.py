@@ -17,7 +17,6 @@ from broker_shim.protocol_1_0.mechanisms import Anonymous, External, Plain
 from broker_shim.protocol_1_0.sasl import Mechanism
 from broker_shim.protocol_1_0.scram import Scram, ScramSecret
 from broker_shim.security.attempts import FailedLogins
-from broker_shim.security.audit import Audit, AuditEvent, write_audit
 from broker_shim.security.limits import Counts, HalfOpen
 from broker_shim.security.passwords import ITERATIONS, Passwords
 from broker_shim.security.permissions import Act, Permissions, Place, Principal
@@ -26,6 +25,7 @@ from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
 from broker_shim.security.tls import server_context
 from broker_shim.security.users import SECRET_KINDS, Users
 from broker_shim.security.users_file import UsersFile
+from sparkstore.audit import Audit, AuditEvent, write_audit
 from sparkstore.counters import counted
 
 

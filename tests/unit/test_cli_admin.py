@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,6 +175,38 @@ def test_a_running_broker_does_it_and_writes_down_who_asked(
     ]
     assert lines[0]["done"] == 1
     assert lines[1]["arguments"] == '{"exclusive": true}'
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_where_no_broker_runs_the_command_writes_down_what_it_did(
+    root: str, tmp_path: Path, captured: pytest.CaptureFixture[str], *, is_named: bool
+) -> None:
+    named, default = tmp_path / "named.log", Path(root) / "audit.log"
+    settings = tmp_path / "sparkstore.toml"
+    settings.write_text(f'[security]\naudit_file = "{named}"\n')
+    config = ["--config", str(settings)] if is_named else []
+    assert told(captured, "queue", "alter", root, "q", "--set", "exclusive=true", *config)
+    refused(captured, "queue", "delete", root, "absent", *config)
+    assert told(captured, "queue", "purge", root, "q", *config)["done"] == 1
+    assert (named.exists(), default.exists()) == (is_named, not is_named)
+    written = named if is_named else default
+    assert written.stat().st_mode & 0o777 == 0o600
+    lines = [json.loads(line) for line in written.read_text().splitlines()]
+    who = f"local uid={os.getuid()} pid={os.getpid()}"
+    assert [(line["event"], line["peer"]) for line in lines] == [("administration", who)] * 3
+    assert [(line["act"], line["queue"], "error" in line) for line in lines] == [
+        ("alter-queue", "q", False),
+        ("delete-queue", "absent", True),
+        ("purge-queue", "q", False),
+    ]
+    assert (lines[0]["arguments"], lines[2]["done"]) == ('{"exclusive": true}', 1)
+
+
+def test_a_running_broker_is_not_written_about_a_second_time(
+    served: Place, captured: pytest.CaptureFixture[str]
+) -> None:
+    assert told(captured, "queue", "create", str(served.path), "new")["changed"]
+    assert not (served.path / "audit.log").exists()
 
 
 class Peer:

@@ -14,13 +14,6 @@ from scramp import ScramClient
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.protocol_1_0.sasl import Challenge, Passed, Refused
-from broker_shim.security.audit import (
-    AuditEvent,
-    add_audit_file,
-    audit_line,
-    remove_audit_file,
-    write_audit,
-)
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.permissions import Act, Place, rule_of
@@ -33,6 +26,13 @@ from broker_shim.security.settings import (
 from broker_shim.security.tls import TlsFiles, certificate_name, server_context
 from broker_shim.security.users import LEAST_ITERATIONS, User
 from broker_shim.security.users_file import changing_users
+from sparkstore.audit import (
+    AuditEvent,
+    add_audit_file,
+    audit_line,
+    remove_audit_file,
+    write_audit,
+)
 from tests.certificates import Authority, Pair
 
 PEER = Remote("10.0.0.7", 40312, "TLSv1.3")

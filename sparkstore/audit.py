@@ -4,7 +4,10 @@
      "user": "ann", "mechanism": "SCRAM-SHA-256", "tls": "TLSv1.3"}
 
 It goes to the logger `sparkstore.audit`, so to the log with all else, and to a file of its own if
-one is configured. ASCII only: what a client chose (names, addresses) can neither begin a new line
+one is configured. A command that does an administrator's work itself, since no broker runs, writes
+the same lines: to that file if its settings name one, else to `audit.log` in the root, since its
+standard error is a terminal that nobody keeps.
+ASCII only: what a client chose (names, addresses) can neither begin a new line
 nor drive a terminal, and is cut. Never a password, never what was derived from one.
 """
 
@@ -19,8 +22,10 @@ from enum import StrEnum
 from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
+from typing import Any
 
-from broker_shim.errors import InvalidRequest
+from sparkstore.administration import Order
+from sparkstore.errors import InvalidRequest, StoreError
 
 LOGGER = logging.getLogger("sparkstore.audit")
 _MOST_CHARACTERS = 512
@@ -47,6 +52,37 @@ def write_audit(event: StrEnum, **details: object) -> None:
     """Write one line; details that are None are left out."""
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     LOGGER.info("%s", audit_line(event, at, **details))
+
+
+def audit_order(
+    audit: Audit, peer: str, order: Order, told: dict[str, Any], error: StoreError | None
+) -> None:
+    """Write down an administrator's order.
+
+    Args:
+        audit: Where to.
+        peer: Who gave it.
+        order: What was asked.
+        told: What it came to; empty if it was refused.
+        error: Why it was refused, or why nobody knows what it came to.
+    """
+    audit(
+        AuditEvent.ADMINISTRATION,
+        peer=peer,
+        act=order.act,
+        queue=told.get("queue", order.queue) or None,
+        exchange=order.exchange or None,
+        key=order.key or None,
+        arguments=json.dumps(order.arguments) if order.arguments else None,
+        force=order.force or None,
+        messages=told.get("messages_lost"),
+        error=error,
+    )
+
+
+def this_process() -> str:
+    """Who asks, where no socket tells it."""
+    return f"local uid={os.getuid()} pid={os.getpid()}"
 
 
 def audit_line(event: StrEnum, at: str, **details: object) -> str:
