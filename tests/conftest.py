@@ -7,7 +7,8 @@ time, so that a submission is judged by its own change; `soak` takes as long as 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+import signal
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -34,6 +35,20 @@ SKIPPED_IN_CI = (
 )
 """Why a test may be skipped where `CI` is set. Nothing that a machine lacks is among them: a run
 that is green because a client or a compiler was missing says nothing of what it did not run."""
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """What a test ignores of signals ends with it.
+
+    A broker that ends ignores SIGTERM, in this process where a test serves here. A child inherits
+    that, and a JVM that was born with SIGTERM ignored never notices one.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.hookimpl(wrapper=True)
