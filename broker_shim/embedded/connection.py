@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
+from time import thread_time
 from typing import TYPE_CHECKING, Any, cast
 
 from broker_shim.embedded.access import LOOPBACK, Access
@@ -43,6 +44,8 @@ _numbers = count(1)
 
 _STEP_WORK = 4
 """Of frames, before what they lead to is done: that may be all that a turn has time for."""
+_WORK_S = 25e-6
+"""A piece of work may take so much processor time; what takes longer ends the turn earlier."""
 
 _OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE)
 """A target without an address takes messages for every `to`; Qpid JMS asks for all of them."""
@@ -76,6 +79,7 @@ class Connection:
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
         self._work_left = 0
+        self._turn_ends_s = 0.0
         self._unsent_bytes = 0
         self.peer_parts = False
         self._has_output = has_output
@@ -143,19 +147,25 @@ class Connection:
         if self.login.is_waiting and not received:
             self._hangs_up = True  # the machine reads nothing any more: nobody else would see it
         step = most_work if most_work == UNLIMITED else _STEP_WORK
-        self._work_left = most_work - step
+        self._begin_turn(most_work)
+        self._work_left -= step
         self._machine.receive_data(received, now_s=time.monotonic(), most_work=step)
         self.handle_events()
         self._take_turn()
 
     def go_on(self, most_work: int) -> None:
         """Take more of what came before."""
-        self._work_left = most_work
+        self._begin_turn(most_work)
         self._take_turn()
+
+    def _begin_turn(self, most_work: int) -> None:
+        """Work is an estimate, the clock is not: the turn is over when either says so."""
+        self._work_left = most_work
+        self._turn_ends_s = thread_time() + most_work * _WORK_S
 
     def _take_turn(self) -> None:
         """Take some frames, then do what they lead to, and so on."""
-        while self._work_left > 0 and self.has_more:
+        while self._work_left > 0 and self.has_more and thread_time() < self._turn_ends_s:
             self._work_left -= _STEP_WORK
             self._machine.go_on(_STEP_WORK)
             self.handle_events()
