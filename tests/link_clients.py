@@ -190,6 +190,7 @@ class Client:
     def settle_down(self) -> None:
         """Read until the broker has no more to say."""
         self.house.run()
+        self.ours.unsent(0)  # as a peer tells whenever it was asked to write
         while encoded := self.ours.output():
             self._decoder.feed(encoded)
             self.ours.unsent(0)

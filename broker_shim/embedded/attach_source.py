@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
 
 
-_SLICE_WORK = 100
-"""Of compiling one slice of a selector."""
 ServedNode = QueueNode | AddressNode | ExchangeNode
 """What messages can be received from."""
 
@@ -104,14 +102,15 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     def compiled(found: Selector | InvalidSelector) -> None:
         if not is_wanted():
             return
+        connection.broker.links.waits_no_more(link)
         if isinstance(found, InvalidSelector):
             refuse(connection, link, Refusal(INVALID_FIELD, str(found)))
         else:
             _attach_to_node(connection, link, Filters(found, answer))
 
-    connection.spend(min(len(text) // 8, _SLICE_WORK))
     is_wanted = put_off(connection, link)
-    connection.broker.compiling.compile(text, compiled, is_wanted)
+    connection.broker.links.waits(connection, link)
+    connection.broker.compiling.compile(text, compiled, is_wanted, connection.spend)
 
 
 def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:

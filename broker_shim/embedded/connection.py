@@ -44,6 +44,7 @@ _numbers = count(1)
 
 _STEP_WORK = 4
 """Of frames, before what they lead to is done: that may be all that a turn has time for."""
+_MOST_DEBT = 1_000
 _WORK_S = 25e-6
 """A piece of work may take so much processor time; what takes longer ends the turn earlier."""
 
@@ -159,8 +160,11 @@ class Connection:
         self._take_turn()
 
     def _begin_turn(self, most_work: int) -> None:
-        """Work is an estimate, the clock is not: the turn is over when either says so."""
-        self._work_left = most_work
+        """Work is an estimate, the clock is not: the turn is over when either says so.
+
+        What the turn before took too much is taken off this one.
+        """
+        self._work_left = most_work + max(-_MOST_DEBT, min(0, self._work_left))
         self._turn_ends_s = thread_time() + most_work * _WORK_S
 
     def _take_turn(self) -> None:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_STOLEN = Refusal(STOLEN, "the link was attached again")
+
 
 class Held(NamedTuple):
     """A message that a link without an attachment holds.
@@ -92,6 +94,8 @@ class Links:
         self._broker = broker
         self._endpoints: dict[Link, LinkEndpoint] = {}
         self._looking: dict[Link, LinkKey] = {}
+        self._put_off: dict[LinkKey, tuple[Connection, Link]] = {}
+        self._waits_for: dict[Link, LinkKey] = {}
         self._ending_with: dict[Link, LinkKey] = {}
         self._under_way: dict[LinkKey, int] = {}
         self._waiting: dict[LinkKey, list[Callable[[], None]]] = {}
@@ -99,15 +103,38 @@ class Links:
 
     def attach(self, connection: Connection, link: Link) -> LinkEndpoint:
         """Attach a link: whoever had it loses it (`amqp:link:stolen`)."""
-        place = Place(connection.number, link.port.channel)
-        endpoint, stolen = self.registry.attach(key_of(connection, link), place)
+        place, key = Place(connection.number, link.port.channel), key_of(connection, link)
+        self._overtake(key)
+        endpoint, stolen = self.registry.attach(key, place)
         endpoint.served_by = (connection, link)
         self._endpoints[link] = endpoint
         if stolen is not None:
             other, theirs = stolen.served_by
             self._endpoints.pop(theirs, None)
-            other.lose(theirs, Refusal(STOLEN, "the link was attached again"))
+            other.lose(theirs, _STOLEN)
         return endpoint
+
+    def waits(self, connection: Connection, link: Link) -> None:
+        """An attach takes effect later: one that comes after it takes the link from it at once.
+
+        Else the earlier one would take effect last, and steal the link from the later one.
+        """
+        key = key_of(connection, link)
+        self._overtake(key)
+        self._put_off[key], self._waits_for[link] = (connection, link), key
+
+    def waits_no_more(self, link: Link) -> None:
+        """It takes effect now, or never will."""
+        key = self._waits_for.pop(link, None)
+        if key is not None:
+            del self._put_off[key]
+
+    def _overtake(self, key: LinkKey) -> None:
+        waiting = self._put_off.get(key)
+        if waiting is not None:
+            other, theirs = waiting
+            self.waits_no_more(theirs)
+            other.lose(theirs, _STOLEN)
 
     def grant(self, endpoint: LinkEndpoint, terms: LinkTerms, on_done: OnComplete) -> None:
         """Agree on the terms of an attached link; `on_done` when they are kept, if they are to be.
@@ -177,6 +204,7 @@ class Links:
 
     def ended(self, link: Link) -> None:
         """Whoever served this link is gone from its queue: it may have been the last."""
+        self.waits_no_more(link)
         key = self._ending_with.pop(link, None)
         terminus = None if key is None else self.registry.find(key)
         if terminus is not None and self._consumer_count(terminus) == 0:

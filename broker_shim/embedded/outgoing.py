@@ -132,6 +132,12 @@ class OutgoingLink:
         """How much more may wait to be written to the peer."""
         return self._connection.room_bytes(self.link)
 
+    @property
+    def _settled_room(self) -> int:
+        """How many more the peer may leave unsettled: what it was sent has to be remembered."""
+        most = self.broker.settings.max_unsettled
+        return most if self._is_settled else most - self.link.port.unsettled_count
+
     def wait_for_room(self) -> None:
         """Have `on_flow` called when there is room again."""
         self._connection.wait_for_room(self)
@@ -150,7 +156,10 @@ class OutgoingLink:
         self._delivering.write()
         if self.resuming is not None:
             self.resuming.go_on(self._delivering, _BATCH)
-        may_take = 0 if self._delivering.is_full else min(self.link.credit, _BATCH)
+        settled_room = self._settled_room
+        if settled_room <= 0:
+            self.wait_for_room()
+        may_take = 0 if self._delivering.is_full else min(self.link.credit, _BATCH, settled_room)
         self.credit = max(0, may_take - self._delivering.count)
         self.broker.wanted(self.queue.name)
         if self.link.is_draining:
@@ -265,7 +274,8 @@ class OutgoingLink:
 
     def caught_up(self) -> None:
         """See `Consumer.caught_up`: a drain is over, unless something is under way."""
-        is_over = self._delivering.count == 0 and self.queue.has_caught_up(self)
+        has_caught_up = self._settled_room <= 0 or self.queue.has_caught_up(self)
+        is_over = self._delivering.count == 0 and has_caught_up
         if is_over and not self.is_gone and self.link.is_draining and self.link.credit > 0:
             self.link.drained()
             self.credit = 0

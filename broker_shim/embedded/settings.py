@@ -87,6 +87,8 @@ class BrokerSettings:
             least one message of `max_message_bytes` may be.
         max_unfinished_bytes_in_all: The same of all connections; whoever has most gives it up.
         max_links: Links of one session.
+        max_unsettled: Deliveries that one session was sent and has not settled, or a few more; then
+            its credit is not used until it settles.
         max_termini: Links in all, attached or living on without a connection; more are refused.
         max_termini_per_user: Of one user; not where all are anonymous.
         max_sessions: Sessions of one connection, at most 65,535.
@@ -120,6 +122,7 @@ class BrokerSettings:
     max_unfinished_bytes: int = 256 * _MIB
     max_unfinished_bytes_in_all: int = 512 * _MIB
     max_links: int = 1024
+    max_unsettled: int = 131_072
     max_termini: int = 100_000
     max_termini_per_user: int = 10_000
     max_sessions: int = 256
@@ -145,6 +148,7 @@ class BrokerSettings:
             ("max_header_bytes", 1_024, 1 << 30),
             ("max_frame_bytes", 512, 1 << 30),
             ("max_links", 1, 1 << 20),
+            ("max_unsettled", 1, 1 << 30),
             ("max_termini", 1, 1 << 30),
             ("max_termini_per_user", 1, 1 << 30),
             ("max_sessions", 1, 65_535),

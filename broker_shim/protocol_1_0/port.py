@@ -85,6 +85,11 @@ class SessionPort:
         """Of a frame that the peer takes."""
         return self._output.max_frame_bytes
 
+    @property
+    def unsettled_count(self) -> int:
+        """Deliveries that the peer was sent and that are not settled."""
+        return len(self._sent)
+
     def emit(self, performative: Composite) -> None:
         """Write a frame without payload, after the dispositions that wait."""
         self.flush()

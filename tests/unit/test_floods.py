@@ -15,6 +15,7 @@ from broker_shim.amqp_1_0.composites import (
     Detach,
     Disposition,
     Error,
+    Flow,
     Modified,
     Open,
     Rejected,
@@ -137,6 +138,36 @@ def test_who_leaves_before_its_selector_is_compiled_costs_no_more(
         house.run_delayed()
     assert len(slices) <= before + 1
     assert house.broker.queues["q"].consumer_count == 0
+
+
+def test_each_slice_of_a_selector_is_part_of_its_peers_turn(
+    house: House, slices: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(house)
+    spent: list[int] = []
+    monkeypatch.setattr(client.ours, "spend", spent.append)
+    client.send(Attach("link", 0, True, source=selecting(LONG), target=Target()))
+    while house.delayed:
+        house.run_delayed()
+    assert len(spent) == len(slices)
+    assert spent[-1] == compiling.SLICE_WORK
+
+
+@pytest.mark.parametrize("later", ["A = 1", None, LONG])
+def test_a_later_attach_has_the_link_however_long_the_earlier_ones_selector_takes(
+    house: House, later: str | None
+) -> None:
+    first, second = Client(house), Client(house)
+    first.send(Attach("link", 0, True, source=selecting(LONG + " AND 1 = 1"), target=Target()))
+    source = Source("q") if later is None else selecting(later)
+    second.send(Attach("link", 0, True, source=source, target=Target()))
+    while house.delayed:
+        house.run_delayed()
+    assert first.taken(Detach)[0][0].error.condition == "amqp:link:stolen"
+    assert second.taken(Attach)[0][0].source
+    assert not second.taken(Detach)
+    assert house.broker.queues["q"].consumer_count == 1
+    assert not house.broker.links._put_off
 
 
 @pytest.mark.parametrize(
@@ -320,3 +351,30 @@ def test_of_a_state_no_more_is_kept_than_anybody_reads(said: Any, kept: Any) -> 
     ours = client.sending(1)
     client.transfer(Transfer(1, 0, b"t", 0, more=True, state=said), b"x")
     assert ours.unsettled[b"t"].remote_state == kept
+
+
+# ------------------------------------------------------------------------ unsettled deliveries
+
+
+def test_a_session_that_does_not_settle_is_sent_no_more_until_it_does(tmp_path: Path) -> None:
+    house = House(Place("memory", tmp_path), BrokerSettings(max_unsettled=5))
+    house.broker.ensure_queue("q", lambda _error: None)
+    house.run()
+    client = Client(house)
+    client.attach("out", 1, is_receiver=False, target=Target("q"))
+    for number in range(20):
+        client.deliver(bytes([number]), number, 1, settled=True)
+    client.attach("one", source=Source("q"))
+    client.attach("two", 2, source=Source("q"))
+    client.credit(10)
+    assert len(client.transfers()) == 5
+    client.credit(10, 2)
+    assert not client.transfers()
+    client.send(Disposition(True, 0, 1, settled=True, state=Accepted()))
+    assert len(client.transfers()) == 2 * 2  # a link does not know what another is about to send
+    client.send(Flow(0, 2048, 20, 2048, 2, 0, 10, drain=True))
+    drained = [told for told, _ in client.taken(Flow) if told.handle is not None]
+    assert [told.link_credit for told in drained if told.drain] == [0]
+    client.attach("settled", 3, source=Source("q"), snd_settle_mode=1)
+    client.credit(9, 3)
+    assert len(client.transfers()) == 9

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
-import proton
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ from broker_shim.amqp_1_0.composites import (
     Target,
     Transfer,
 )
+from broker_shim.embedded import connection
 from broker_shim.embedded.access import LOOPBACK
 from broker_shim.embedded.connection import Connection
 from broker_shim.embedded.inbox import Inbox
@@ -291,11 +294,12 @@ class Peers:
 
 
 @pytest.fixture
-def peers(tmp_path: Path) -> Peers:
-    house = House(Place("memory", tmp_path), BrokerSettings())
+def peers(tmp_path: Path) -> Iterator[Peers]:
+    house, usual_s = House(Place("memory", tmp_path), BrokerSettings()), sys.getswitchinterval()
     house.broker.ensure_queue("q", lambda _error: None)
     house.run()
-    return Peers(house)
+    yield Peers(house)
+    sys.setswitchinterval(usual_s)  # where a test leaves a peer with more to do
 
 
 def flooded(count: int) -> bytes:
@@ -396,8 +400,9 @@ def test_a_turn_is_as_long_as_its_frames_are_costly(
     assert len(handed) <= most // (20 if frame == "large flow" else 1)
 
 
+@pytest.mark.parametrize("keys", [800, 1])
 def test_messages_with_much_around_their_bodies_are_few_in_a_turn(
-    peers: Peers, monkeypatch: pytest.MonkeyPatch
+    peers: Peers, monkeypatch: pytest.MonkeyPatch, keys: int
 ) -> None:
     peer, _ = peers.connect()
     target = encoded_frame(Attach("s", 0, False, None, None, Source(), Target("q"), None, False, 0))
@@ -405,7 +410,9 @@ def test_messages_with_much_around_their_bodies_are_few_in_a_turn(
     while peers.loop.due:
         peers.loop.turn()
     seen = taken(monkeypatch, peer)
-    message = proton.Message("x", properties={f"p{n}": n for n in range(800)}).encode()
+    entries = b"".join(b"\xa1\x03%03d\x40" % (n % keys) for n in range(800))
+    head = struct.pack(">II", len(entries) + 4, 1_600)
+    message = b"\x00\x53\x74\xd1" + head + entries + b"\x00\x53\x75\xa0\x01x"
     frames = [transfer_frame(0, Transfer(0, n, b"%d" % n, 0), len(message)) for n in range(10)]
     peers.say(peer, b"".join(frame + message for frame in frames)[:READ_BYTES])
     assert len(seen) <= 4
@@ -413,6 +420,50 @@ def test_messages_with_much_around_their_bodies_are_few_in_a_turn(
         before = len(seen)
         peers.loop.turn()
         assert len(seen) <= before + 4
+
+
+def test_a_turn_is_over_when_its_time_is_whatever_its_work_was_thought_to_be(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, _ = peers.connect()
+    seen, clock_s = taken(monkeypatch, peer), count(step=0.001)
+    monkeypatch.setattr(connection, "thread_time", lambda: next(clock_s))
+    peers.say(peer, flooded(40))
+    turns = 1
+    while peers.loop.due:
+        assert len(seen) <= 12 * turns  # a step before the clock is asked, and two
+        peers.loop.turn()
+        turns += 1
+    assert len(seen) == 40
+
+
+def test_what_a_turn_took_too_much_is_taken_off_the_next_ones(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, _ = peers.connect()
+    seen = taken(monkeypatch, peer)
+    peers.say(peer, flooded(1_000))
+    peer.connection.spend(3 * peers.turns.work)
+    before = len(seen)
+    for _ in range(2):
+        peers.loop.turn()
+    assert len(seen) == before
+    while peers.loop.due:
+        peers.loop.turn()
+    assert len(seen) == 1_000
+
+
+def test_the_interpreter_is_handed_over_sooner_while_a_peer_has_more_to_do(peers: Peers) -> None:
+    (one, _), (two, _), usual_s = peers.connect(), peers.connect(), sys.getswitchinterval()
+    peers.say(one, flooded(200))
+    peers.say(two, flooded(400))
+    while peers.loop.due:
+        assert sys.getswitchinterval() < usual_s
+        peers.loop.turn()
+    assert sys.getswitchinterval() == usual_s
+    peers.say(one, flooded(200))
+    one.connection_lost(None)
+    assert sys.getswitchinterval() == usual_s
 
 
 def test_a_drain_makes_some_calls_and_leaves_the_rest_for_the_next() -> None:
