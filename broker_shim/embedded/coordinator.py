@@ -83,6 +83,11 @@ class CoordinatorLink:
         self._has_ended = True
         self._connection.transactions.abandon(self)
 
+    def end(self, refusal: TransactionRefused) -> None:
+        """Terminate the link: what was declared on it is rolled back."""
+        self._detach(refusal_of(refusal))
+        self._connection.has_output()
+
     def on_flow(self) -> None:
         """The peer told how it stands: nothing to do here."""
 

@@ -207,6 +207,7 @@ class Delivering:
             now_us=now_us,
             is_first=taken.detail is None,
             waits=waits,
+            state=self._owner.acquiring.state,
         )
         self._resumed.discard(taken.message_id)
         self._owner.sent(delivery, taken)

@@ -17,15 +17,17 @@ from that Delta commit on. The client is told after that, so whoever it tells fi
 Why nobody else gets what is settled in it: the message stays held by the link for the queue, and
 acquired by it for the store, until the transaction ends: a purge, a move or another consumer take
 what waits only. If the transaction is undone, what the client has forgotten is given back as a
-failed delivery; what it has not is the client's to decide again (4.4.3).
+failed delivery; what it has not is the client's to decide again, unless it was acquired in the
+transaction, too (`Acquiring`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.embedded.posting import Posting
@@ -38,7 +40,15 @@ from broker_shim.transactions.refusals import TransactionRefused, rolled_back
 from broker_shim.transactions.standing import Standing
 
 if TYPE_CHECKING:
+    from broker_shim.embedded.acquiring import Acquiring
     from broker_shim.embedded.broker import Broker
+
+
+class Controller(Protocol):
+    """Our end of a control link."""
+
+    def end(self, refusal: TransactionRefused) -> None:
+        """Terminate it: what was declared on it is rolled back."""
 
 
 class LocalTransaction:
@@ -53,13 +63,14 @@ class LocalTransaction:
         self,
         broker: Broker,
         standing: Standing,
-        owner: object,
+        owner: Controller,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.standing, self.owner = standing, owner
         self._broker, self._clock = broker, clock
         self._postings: list[Posting] = []
         self._retirements: list[Retirement] = []
+        self._acquirers: dict[Acquiring, None] = {}
         self._on_discharged: OnComplete | None = None
 
     def post(self, content_bytes: int) -> Posting:
@@ -88,6 +99,12 @@ class LocalTransaction:
                 retirement.link.taken_back(retirement, _nobody)
                 return
         self._retirements.append(retirement)
+
+    def acquire(self, acquiring: Acquiring) -> None:
+        """A link acquired a message in it; one that can only be rolled back gives it back then."""
+        with suppress(TransactionRefused):
+            self.standing.take(0, self._clock())
+        self._acquirers[acquiring] = None
 
     def spoil(self, reason: str) -> None:
         """An operation in it was refused."""
@@ -166,6 +183,9 @@ class LocalTransaction:
             posting.arrived()
         for retirement in self._retirements:
             self._retired(retirement)
+        for acquiring in self._acquirers:
+            acquiring.over(self)
+        self._acquirers.clear()
         self._discharged(None)
 
     def _retired(self, retirement: Retirement) -> None:
@@ -199,10 +219,11 @@ class LocalTransaction:
             self._broker.metrics.transactions_rolled_back += not committed
 
     def _undo(self, on_done: OnComplete) -> None:
-        """Forget what was sent, and give back what was settled; `on_done` when all of that is."""
+        """Forget what was sent, give back what was settled, then what was acquired."""
         self._postings.clear()
         retirements, self._retirements = self._retirements, []
-        left = len(retirements)
+        acquirers, self._acquirers = self._acquirers, {}
+        left = 1  # this call
 
         def given_back(_error: StoreError | None) -> None:
             nonlocal left
@@ -210,10 +231,14 @@ class LocalTransaction:
             if not left:
                 on_done(None)
 
-        if not retirements:
-            on_done(None)
         for retirement in retirements:
+            left += 1
             retirement.link.taken_back(retirement, given_back)
+        for acquiring in acquirers:
+            for delivery in acquiring.over(self):
+                left += 1
+                acquiring.give_back(delivery, given_back)
+        given_back(None)
 
     def _discharged(self, error: StoreError | None) -> None:
         on_discharged, self._on_discharged = self._on_discharged, None

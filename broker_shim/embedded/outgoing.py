@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Modified, TransactionalState
 from broker_shim.completion import OnComplete
+from broker_shim.embedded.acquiring import Acquiring
 from broker_shim.embedded.conditions import NOT_IMPLEMENTED, Refusal, queue_deleted, refusal_of
 from broker_shim.embedded.deciding import DECISIONS, broken_off, released
 from broker_shim.embedded.delivering import Delivering
@@ -16,11 +17,12 @@ from broker_shim.embedded.resuming import Resumed, Resuming
 from broker_shim.embedded.retiring import Retiring
 from broker_shim.embedded.taking import Taken
 from broker_shim.embedded.termini import default_outcome
+from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, holder_of
 from broker_shim.protocol_1_0.deliveries import Delivery
 from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.selectors import Selector
-from broker_shim.transactions.refusals import TransactionRefused
+from broker_shim.transactions.refusals import TransactionRefused, rolled_back
 
 if TYPE_CHECKING:
     from broker_shim.embedded.connection import Connection
@@ -32,10 +34,11 @@ _BATCH = 100
 what may be buffered, however much credit it gave."""
 
 _TXN_ID = "txn-id"
-_RECEIVES_WITHIN = Refusal(
-    NOT_IMPLEMENTED, "receiving in a transaction is not served: settle in one what was received"
+_SETTLED_WITHIN = Refusal(
+    NOT_IMPLEMENTED, "settled deliveries are not received in a transaction: ask for unsettled ones"
 )
-"""Ignored, a rollback would leave with the link what its client takes for given back (4.4.2)."""
+"""They have left the queue when they are sent: a rollback could not bring them back (4.4.3)."""
+_FAILED = Modified(delivery_failed=True)
 
 
 class OutgoingLink:
@@ -51,6 +54,7 @@ class OutgoingLink:
         link: Of the protocol.
         terminus: Our end of it, which may outlive this.
         resuming: What it held when it was attached; None if nothing.
+        acquiring: What it acquires in transactions.
         has_ended: True from `gone` on.
     """
 
@@ -77,6 +81,7 @@ class OutgoingLink:
         self._unsettled: dict[Delivery, Taken] = {}
         self._delivering = Delivering(self, is_settled=is_settled)
         self._retiring = Retiring(self)
+        self.acquiring = Acquiring(self)
         self.resuming = None if resumed is None else Resuming(self, resumed)
         self.credit = 0
         self.has_ended = False
@@ -106,6 +111,7 @@ class OutgoingLink:
             failed = self._has_failed(delivery)
             held[delivery.tag] = Held(taken.message_id, self.queue.name, failed)
         self._unsettled = {}
+        self.acquiring.gone()
         self.broker.links.end_holding(self.terminus, held, is_closed=self.link.is_closed_here)
 
     def queue_deleted(self) -> None:
@@ -146,8 +152,8 @@ class OutgoingLink:
         """The peer gave credit, or asks to drain it, or there is room to write again."""
         if self.is_gone:
             return
-        if _TXN_ID in (self.link.flow_properties or ()):
-            self._connection.detach(self.link, _RECEIVES_WITHIN)
+        properties, self.link.flow_properties = self.link.flow_properties, None
+        if properties is not None and not self._acquires_in(properties[_TXN_ID]):
             return
         if self.room_bytes < 0:
             self.credit = 0
@@ -165,6 +171,19 @@ class OutgoingLink:
         if self.link.is_draining:
             self.broker.dispatch()
             self.caught_up()
+
+    def _acquires_in(self, txn_id: Any) -> bool:
+        """A flow named a transaction; False if the link ends for that."""
+        try:
+            transaction = None if txn_id is None else self._connection.transactions.find(txn_id)
+        except TransactionRefused as refusal:
+            self._connection.detach(self.link, refusal_of(refusal))
+            return False
+        if transaction is not None and self._is_settled:
+            self._connection.detach(self.link, _SETTLED_WITHIN)
+            return False
+        self.acquiring.begin(transaction)
+        return True
 
     def assign(self, message_id: int) -> None:
         """See `Consumer.assign`."""
@@ -190,11 +209,14 @@ class OutgoingLink:
             taken.release()
         else:
             self._unsettled[delivery] = taken
+            if isinstance(delivery.state, TransactionalState):
+                self.acquiring.sent(delivery)
         self.has_output()
 
     def drop(self, delivery: Delivery) -> None:
         """A delivery was broken off: nothing is to be decided about it any more."""
         self._unsettled.pop(delivery, None)
+        self.acquiring.forget(delivery)
 
     def has_output(self) -> None:
         """Something is to be written."""
@@ -215,6 +237,7 @@ class OutgoingLink:
         if decide is not None:
             if self._delivering.decided(delivery):
                 decide = broken_off
+            self.acquiring.forget(delivery)
             decide(self, delivery, taken.message_id)
             # Last: were it not known, a decision that failed would hold the message for ever.
             del self._unsettled[delivery]
@@ -241,10 +264,29 @@ class OutgoingLink:
             taken.release()
         else:
             self._retiring.retire(transaction, delivery, taken)
+        if self.acquiring.is_of_another(delivery, transaction):
+            transaction.owner.end(rolled_back("it decides about a delivery of another transaction"))
 
     def unsettle(self, delivery: Delivery, taken: Taken) -> None:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
         self._unsettled[delivery] = taken
+
+    def give_back_acquired(self, delivery: Delivery, on_done: OnComplete) -> None:
+        """The transaction is undone that a delivery was acquired in."""
+        taken = self._unsettled.pop(delivery, None)
+        if taken is None:
+            on_done(None)  # it was decided, and is given back by that
+            return
+
+        def given_back(error: StoreError | None) -> None:
+            if error is None:
+                self.confirm(delivery, _FAILED)
+            on_done(error)
+
+        self._delivering.decided(delivery)  # what was not sent whole is broken off
+        taken.release()
+        done = self.broker.links.tracked(self.terminus, given_back)
+        self.give_back(taken.message_id, failed=True, on_done=done)
 
     def give_back(
         self,

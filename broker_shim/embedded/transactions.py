@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.completion import OnComplete
-from broker_shim.embedded.local_transaction import LocalTransaction
+from broker_shim.embedded.local_transaction import Controller, LocalTransaction
 from broker_shim.errors import StoreError
 from broker_shim.transactions.refusals import TransactionRefused, too_many, unknown
 from broker_shim.transactions.standing import Memory, Standing, TransactionLimits
@@ -36,7 +36,7 @@ class Transactions:
         self._memory = Memory()
         self._open: dict[bytes, LocalTransaction] = {}
 
-    def declare(self, owner: object) -> bytes:
+    def declare(self, owner: Controller) -> bytes:
         """Begin a transaction; its id, which no other connection ever has.
 
         Raises:
@@ -55,7 +55,7 @@ class Transactions:
         Raises:
             TransactionRefused: It is not declared, or has ended.
         """
-        return self._find(state.txn_id) if isinstance(state, TransactionalState) else None
+        return self.find(state.txn_id) if isinstance(state, TransactionalState) else None
 
     def spoil(self, state: TransactionalState, reason: str) -> None:
         """The transaction that a state names can only be rolled back; nothing if there is none."""
@@ -73,7 +73,7 @@ class Transactions:
             TransactionRefused: It could only be rolled back, and was.
             StoreError: As `LocalTransaction.commit`.
         """
-        transaction = self._find(txn_id)
+        transaction = self.find(txn_id)
         del self._open[transaction.standing.txn_id]
         if fail:
             transaction.rollback(on_done)
@@ -95,7 +95,12 @@ class Transactions:
         for transaction in self._open.values():
             transaction.expire(now_s)
 
-    def _find(self, txn_id: Any) -> LocalTransaction:
+    def find(self, txn_id: Any) -> LocalTransaction:
+        """The transaction of an id.
+
+        Raises:
+            TransactionRefused: It is not declared, or has ended.
+        """
         transaction = self._open.get(txn_id) if isinstance(txn_id, bytes) else None
         if transaction is None:
             raise unknown(txn_id)

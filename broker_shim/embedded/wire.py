@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.embedded.headers import Amqp10Session
 from broker_shim.embedded.large_delivery import LargeDelivery
@@ -44,8 +45,9 @@ class Wire:
         now_us: int,
         is_first: bool = False,
         waits: bool = False,
+        state: TransactionalState | None = None,
     ) -> Delivery:
-        """Send a message whose content is here, or begin a large one.
+        """Send a message whose content is here, or begin a large one; `state`: of a new delivery.
 
         Raises:
             InvalidCommand: The link has ended; or there is no credit, unless it `waits` for more.
@@ -55,24 +57,33 @@ class Wire:
         around = Amqp10Session(failures, now_us, is_first, taken.detail).framing(header)
         settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
         if taken.is_large:
-            first = self._start(tag, (around.lead,), settled=settled, more=True, waits=waits)
+            first = self._start(tag, (around.lead,), state, settled=settled, more=True, waits=waits)
             self._delivery = LargeDelivery(self._link, first, taken.message, around)
             self.large = taken
             return first
         content = taken.message.content_now()
         assert content is not None
         pieces = (around.lead, content.body, around.tail)
-        delivery = self._start(tag, pieces, settled=settled, more=False, waits=waits)
+        delivery = self._start(tag, pieces, state, settled=settled, more=False, waits=waits)
         taken.sent()
         return delivery
 
     def _start(
-        self, tag: bytes, pieces: tuple[bytes, ...], *, settled: bool, more: bool, waits: bool
+        self,
+        tag: bytes,
+        pieces: tuple[bytes, ...],
+        state: TransactionalState | None,
+        *,
+        settled: bool,
+        more: bool,
+        waits: bool,
     ) -> Delivery:
         """A new delivery, or the same one again if the link brought it from before."""
         if tag in self._link.earlier:
             return self._link.resume(tag, pieces, settled=settled, more=more, waits=waits)
-        return self._link.transfer(tag, pieces, settled=settled, more=more, waits=waits)
+        return self._link.transfer(
+            tag, pieces, settled=settled, more=more, waits=waits, state=state
+        )
 
     def go_on(self, room_bytes: int) -> bool:
         """Write about so much of the large one; True when all of it is written.

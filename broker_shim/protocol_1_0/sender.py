@@ -29,7 +29,8 @@ class SenderLink(Link):
     can be handed over, the caller bounds what waits.
 
     Attributes:
-        flow_properties: Of the peer's last flow, those that mean something.
+        flow_properties: Of the peer's flows, the last that mean something; whoever heeds them sets
+            them to None.
     """
 
     is_receiver = False
@@ -185,7 +186,7 @@ class SenderLink(Link):
 
     def received_flow(self, flow: Flow) -> None:
         """The peer gave credit."""
-        self.flow_properties = kept_properties(flow.properties)
+        self.flow_properties = kept_properties(flow.properties) or self.flow_properties
         if flow.link_credit is not None:
             self._credit.told(flow.delivery_count, flow.link_credit, drain=flow.drain)
         self.port.tell(FlowReceived(self))

@@ -70,7 +70,8 @@ def kept_properties(properties: Mapping[Any, Any] | None) -> dict[Any, Any] | No
     """Of the properties of a flow, which any link may send again and again: its transaction."""
     if properties is None or _TXN_ID not in properties:
         return None
-    return {_TXN_ID: _kept_id(properties[_TXN_ID])}
+    txn_id = properties[_TXN_ID]
+    return {_TXN_ID: None if txn_id is None else _kept_id(txn_id)}
 
 
 def _kept_error(error: Error) -> Error:

@@ -86,6 +86,11 @@ class Standing:
         self._began_at_s: float | None = None
         self._has_expired = False
 
+    @property
+    def is_open(self) -> bool:
+        """True until its discharge, also if that can only be a rollback."""
+        return self.state in {TransactionState.OPEN, TransactionState.SPOILED}
+
     def take(self, content_bytes: int, now_s: float) -> None:
         """Take an operation in, with so much content that waits in memory.
 
@@ -120,8 +125,7 @@ class Standing:
         """
         began_at_s, timeout_s = self._began_at_s, self.limits.timeout_s
         is_due = began_at_s is not None and now_s - began_at_s >= timeout_s
-        is_open = self.state in {TransactionState.OPEN, TransactionState.SPOILED}
-        if self._has_expired or not is_open or not is_due:
+        if self._has_expired or not self.is_open or not is_due:
             return False
         self._has_expired = True
         self.spoil(timed_out(timeout_s))

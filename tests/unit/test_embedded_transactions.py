@@ -11,13 +11,10 @@ import pytest
 from cproton import pn_data_clear, pn_delivery_local, pn_disposition_data
 from proton import Delivery, Described, Endpoint, Message, symbol
 
-from broker_shim.amqp_1_0.composites import Flow
-from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.embedded.recovering import recover
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.protocol_1_0.frames import encoded_frame
 from broker_shim.store.interface import MessageStore, Queue, TransactionContext
 from broker_shim.store.memory import MemoryMessageStore
 from tests.unit.test_embedded_sending import Bench, received
@@ -362,17 +359,6 @@ def test_consuming_in_a_transaction_that_was_spoiled_waits_for_its_end(client: C
     assert received(receiver) == []
     assert refused_with(client.discharge(txn_id)) == ROLLBACK
     assert len(received(receiver)) == 1
-
-
-def test_receiving_in_a_transaction_is_refused(client: Client) -> None:
-    client.publish(1, 10)
-    receiver = client.receiver()
-    txn_id = client.declare()
-    flow = Flow(0, 100, 2, 100, 2, 0, 1, properties={Symbol("txn-id"): txn_id})
-    client.ours.receive(encoded_frame(flow, 0))
-    client.exchange()
-    assert receiver.remote_condition.name == "amqp:not-implemented"
-    assert received(receiver) == []
 
 
 def test_an_unknown_transaction_ends_the_link_that_names_it(client: Client) -> None:
