@@ -84,8 +84,8 @@ class RowIndex:
             count = pq.read_metadata(path).num_row_groups
             indexes = (self._index(GroupKey(path, group)) for group in range(count))
             ranges = [
-                (least["min"] or 1, least["max"] or 0)
-                for least in (pc.min_max(index["message_id"]).as_py() for index in indexes)
+                (1, 0) if ends["min"] is None else (ends["min"], ends["max"])
+                for ends in (pc.min_max(index["message_id"]).as_py() for index in indexes)
             ]
             self._ranges[path] = ranges
         return ranges

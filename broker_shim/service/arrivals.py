@@ -80,8 +80,8 @@ def check_record(fields: Any) -> Fields:
             _shapes.clear()
         _shapes.add((fields[0], *map(type, fields)))
     message_id = fields[_ID]
-    if message_id is not None and not 0 < message_id <= MAX_NUMBER:
-        message = f"message id {message_id}: from 1 to {MAX_NUMBER}"
+    if message_id is not None and not 0 <= message_id <= MAX_NUMBER:
+        message = f"message id {message_id}: from 0 to {MAX_NUMBER}"
         raise InvalidRequest(message)
     return fields
 

@@ -87,12 +87,14 @@ class Members:
                 already by another process.
             Fenced: A newer incarnation took its place.
         """
-        self._check_host(batch, hello)
+        owner = self._owner(batch, hello)
         self._check_alone(hello)
         member = self.by_name.get(hello.member)
         peer_there = None if member is None else member.peer
         if member is not None and peer_there is not None:
             self._check_other(member, peer_there, hello)
+        if owner != hello.host:
+            _own(batch, hello)
         is_new = self._incarnate(batch, hello)
         if peer_there is not None:
             peer_there.displace()
@@ -123,17 +125,18 @@ class Members:
             if member.peer is peer:
                 member.peer = None
 
-    def _check_host(self, batch: Batch, hello: Hello) -> None:
-        if hello.host is None:
-            return
+    def _owner(self, batch: Batch, hello: Hello) -> str | None:
+        """The host that the root belongs to, if that lets this one in."""
         kept = batch.ledger.state.configured.get(_HOST)
-        if kept is None:
-            detail = json.dumps({"host": hello.host})
-            step = Step(records.configured(batch.ledger.now_us(), *_HOST, detail), is_kept=True)
-            batch.take([step])
-        elif (host := json.loads(kept)["host"]) != hello.host:
-            message = f"this root belongs to virtual host {shown(host)}, not to {shown(hello.host)}"
-            raise InvalidRequest(message)
+        owner: str | None = None if kept is None else json.loads(kept)["host"]
+        if hello.host is None or owner in {None, hello.host, hello.former_host}:
+            return owner
+        message = (
+            f"this root belongs to virtual host {shown(owner or '')}, not to {shown(hello.host)}:"
+            " give that one another root; or, if the former is gone for good, say so by the"
+            f" attribute formerName = {shown(owner or '')} of the new node"
+        )
+        raise InvalidRequest(message)
 
     def _check_alone(self, hello: Hello) -> None:
         for other in self.by_name.values():
@@ -175,6 +178,14 @@ class Members:
                 len(released),
             )
         return True
+
+
+def _own(batch: Batch, hello: Hello) -> None:
+    """The root belongs to this host from now on, if it is one."""
+    if hello.host is not None:
+        detail = json.dumps({"host": hello.host})
+        step = Step(records.configured(batch.ledger.now_us(), *_HOST, detail), is_kept=True)
+        batch.take([step])
 
 
 def _releases(batch: Batch, member: str) -> list[Step]:

@@ -202,6 +202,7 @@ class Hello(NamedTuple):
         host: Identity of the virtual host that the root belongs to, if it has one.
         exclusive: True if no other member may be connected meanwhile.
         token: What the token file holds; only TCP asks for it.
+        former_host: Identity that the root may have been left with, which `host` takes over.
     """
 
     member: str
@@ -209,6 +210,7 @@ class Hello(NamedTuple):
     host: str | None
     exclusive: bool
     token: str | None
+    former_host: str | None = None
 
 
 def hello_of(frame: Frame) -> Hello:
@@ -228,8 +230,10 @@ def hello_of(frame: Frame) -> Hello:
             f" {VERSION}: install the same release on both sides"
         )
         raise InvalidRequest(message)
-    if len(body) != 6 or not _fits(body[1:], _HELLO_TYPES):
-        raise InvalidRequest("HELLO is [version, member, incarnation, host, exclusive, token]")
+    said_types = _HELLO_TYPES[: len(body) - 1]
+    if len(body) not in {6, 7} or not _fits(body[1:], said_types):
+        message = "HELLO is [version, member, incarnation, host, exclusive, token, (former host)]"
+        raise InvalidRequest(message)
     said = Hello(*body[1:])
     if not 1 <= len(said.member) <= 200 or "/" in said.member:
         raise InvalidRequest("a member's name is 1 to 200 characters without a slash")
@@ -239,7 +243,7 @@ def hello_of(frame: Frame) -> Hello:
 
 
 _TEXT_OR_NONE = (str, type(None))
-_HELLO_TYPES = (str, str, _TEXT_OR_NONE, bool, _TEXT_OR_NONE)
+_HELLO_TYPES = (str, str, _TEXT_OR_NONE, bool, _TEXT_OR_NONE, _TEXT_OR_NONE)
 
 
 class Welcome(NamedTuple):

@@ -87,7 +87,7 @@ class Ledger(LinkLedger):
 
     def is_reserved(self, message_id: int) -> bool:
         """True if an id was given out, now or before a restart."""
-        return 0 < message_id < self._next_id
+        return 0 <= message_id < self._next_id
 
     def admit(self, message_id: int) -> bool:
         """Trust a member that an id, of no message on a queue, is that of a new one.

@@ -160,6 +160,46 @@ def test_a_root_stays_with_its_virtual_host_also_after_a_restart(tmp_path: Path)
             none.hello()
 
 
+def test_message_number_zero_is_read_back_from_disk(tmp_path: Path) -> None:
+    with served(tmp_path / "root") as there, RawMember(there.path) as member:
+        member.hello()
+        assert member.ask(1, create()) == []
+        assert member.ask(2, enqueue(0, body=b"zero")) == []
+    with served(tmp_path / "root") as there, RawMember(there.path) as member:
+        member.hello()
+        ((_header, body),) = member.read(wire.LOAD, 0)
+        assert body == b"zero"
+
+
+def test_a_host_takes_over_the_root_of_one_that_it_names_and_that_is_not_connected(
+    service: Served,
+) -> None:
+    def says(host: str, incarnation: str, former: object) -> RawMember:
+        member = RawMember(service.path, "raw", incarnation)
+        member.say(wire.HELLO, wire.VERSION, "raw", incarnation, host, True, None, former)
+        return member
+
+    with RawMember(service.path, "raw", "one") as first:
+        first.hello("former", exclusive=True)
+        with says("heir", "two", "former") as early:
+            assert "connected already" in goodbye_of(early)[1]
+    for host, former, hint in (
+        ("heir", "nobody", "formerName = 'former'"),
+        ("heir", None, "formerName = 'former'"),
+        ("heir", 5, "HELLO is"),
+    ):
+        with says(host, "two", former) as other:
+            assert hint in goodbye_of(other)[1]
+    with says("heir", "two", "former") as heir:
+        frame = heir.hears()
+        assert frame is not None
+        assert frame[0] == wire.WELCOME
+    with RawMember(service.path, "raw", "two") as again:
+        again.hello("heir")
+    with says("former", "one", None) as late:
+        assert "formerName = 'heir'" in goodbye_of(late)[1]
+
+
 def test_an_exclusive_member_is_alone_and_a_second_process_of_one_member_is_refused(
     service: Served,
 ) -> None:

@@ -115,7 +115,8 @@ HELLO: tuple[Any, ...] = (wire.VERSION, "m", "i", None, False, None)
 
 
 def test_hello_is_taken_as_it_was_said() -> None:
-    assert hello_of((wire.HELLO, HELLO)) == ("m", "i", None, False, None)
+    assert hello_of((wire.HELLO, HELLO)) == ("m", "i", None, False, None, None)
+    assert hello_of((wire.HELLO, (*HELLO, "former"))).former_host == "former"
 
 
 @pytest.mark.parametrize(

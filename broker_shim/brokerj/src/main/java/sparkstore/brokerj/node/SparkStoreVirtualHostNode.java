@@ -21,6 +21,9 @@ public interface SparkStoreVirtualHostNode<X extends SparkStoreVirtualHostNode<X
     @ManagedContextDefault(name = "sparkstore.tokenFile")
     String DEFAULT_TOKEN_FILE = "";
 
+    @ManagedContextDefault(name = "sparkstore.formerName")
+    String DEFAULT_FORMER_NAME = "";
+
     @ManagedContextDefault(name = "sparkstore.storePath")
     String DEFAULT_STORE_PATH = "";
 
@@ -46,6 +49,10 @@ public interface SparkStoreVirtualHostNode<X extends SparkStoreVirtualHostNode<X
     @ManagedAttribute(defaultValue = "${sparkstore.tokenFile}",
             description = "File with the token of the service, needed over TCP")
     String getTokenFile();
+
+    @ManagedAttribute(defaultValue = "${sparkstore.formerName}",
+            description = "Name of a node that is gone for good, whose root this one takes over")
+    String getFormerName();
 
     @Override
     @ManagedAttribute(defaultValue = "${sparkstore.storePath}",

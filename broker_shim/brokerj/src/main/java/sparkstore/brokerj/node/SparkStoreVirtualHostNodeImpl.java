@@ -22,7 +22,8 @@ import sparkstore.brokerj.store.SparkStoreConfigurationStore;
  * A virtual host node whose configuration and messages are in one sparkstore root.
  *
  * <p>The root belongs to the node of this name: the service keeps the name from the first
- * connection on and refuses another, so that two nodes cannot be given the same root by mistake.
+ * connection on and refuses another, so that two nodes cannot be given the same root by mistake. A
+ * node that is to take over the root of one that was deleted says so ({@link #getFormerName}).
  */
 @ManagedObject(type = SparkStoreVirtualHostNodeImpl.TYPE, category = false,
         validChildTypes =
@@ -35,6 +36,7 @@ public class SparkStoreVirtualHostNodeImpl
     // The broker sets these by reflection, by the names of their getters.
     @ManagedAttributeField private String _serviceAddress;
     @ManagedAttributeField private String _tokenFile;
+    @ManagedAttributeField private String _formerName;
     @ManagedAttributeField private String _storePath;
     @ManagedAttributeField private Long _storeUnderfullSize;
     @ManagedAttributeField private Long _storeOverfullSize;
@@ -74,7 +76,7 @@ public class SparkStoreVirtualHostNodeImpl
         @Override
         public ServiceSettings service() {
             return new ServiceSettings(new ServiceAddress(getServiceAddress()), getTokenFile(),
-                    getName(), Duration.ofSeconds(getConnectTimeout()),
+                    getName(), getFormerName(), Duration.ofSeconds(getConnectTimeout()),
                     Duration.ofSeconds(getRetryTimeout()), Duration.ofSeconds(getAnswerTimeout()));
         }
 
@@ -113,6 +115,11 @@ public class SparkStoreVirtualHostNodeImpl
     @Override
     public String getTokenFile() {
         return _tokenFile;
+    }
+
+    @Override
+    public String getFormerName() {
+        return _formerName;
     }
 
     @Override

@@ -166,7 +166,8 @@ public final class ServiceConnection implements AutoCloseable {
     private void hello(FrameChannel to) throws IOException, GoodbyeException {
         watch.connecting(to);
         to.write(Frames.hello(
-                ServiceSettings.MEMBER, incarnation, settings.host(), settings.token()));
+                ServiceSettings.MEMBER, incarnation, settings.host(), settings.token(),
+                settings.formerHost()));
         to.flush();
         Welcome said = Welcome.of(to.read());
         to.maxFrameBytes(said.maxFrameBytes());

@@ -11,6 +11,7 @@ import java.time.Duration;
  * @param address where it listens
  * @param tokenFile file that holds the token, one line; null or empty where none is needed
  * @param host identity of the virtual host that the root belongs to
+ * @param formerHost identity that it may have belonged to before; null or empty if to none
  * @param connectTimeout how long a start waits for the service
  * @param retryTimeout how long work waits for a service that went away; zero waits for ever
  * @param answerTimeout how long a connected service may stay silent with work unanswered
@@ -19,6 +20,7 @@ public record ServiceSettings(
         ServiceAddress address,
         String tokenFile,
         String host,
+        String formerHost,
         Duration connectTimeout,
         Duration retryTimeout,
         Duration answerTimeout) {

@@ -1,5 +1,9 @@
 package sparkstore.brokerj.store;
 
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.qpid.server.store.MessageEnqueueRecord;
+
 /**
  * Where a message is kept besides memory, as far as that is known to be durable.
  *
@@ -22,6 +26,7 @@ final class Keeping {
 
     private Kept kept;
     private int inFlight;
+    private List<EntryRecord> entries = List.of();
 
     Keeping(Kept kept) {
         this.kept = kept;
@@ -49,6 +54,25 @@ final class Keeping {
         if (now != null) {
             keep(now);
         }
+    }
+
+    /** It is on a queue. */
+    synchronized void entered(EntryRecord entry) {
+        if (!entries.contains(entry)) {
+            List<EntryRecord> more = new ArrayList<>(entries);
+            more.add(entry);
+            entries = List.copyOf(more);  // of one, nearly always: as little memory as can be
+        }
+    }
+
+    /** It is on that queue no longer. */
+    synchronized void left(MessageEnqueueRecord entry) {
+        entries = entries.stream().filter(each -> !each.isSame(entry)).toList();
+    }
+
+    /** On which queues it is. */
+    synchronized List<EntryRecord> entries() {
+        return entries;
     }
 
     /** Is the transaction under way that makes it durable for the first time? */

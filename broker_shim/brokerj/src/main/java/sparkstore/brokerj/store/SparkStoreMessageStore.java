@@ -1,6 +1,7 @@
 package sparkstore.brokerj.store;
 
 import java.io.File;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -10,6 +11,7 @@ import org.apache.qpid.server.message.EnqueueableMessage;
 import org.apache.qpid.server.model.ConfiguredObject;
 import org.apache.qpid.server.store.Event;
 import org.apache.qpid.server.store.EventListener;
+import org.apache.qpid.server.store.MessageEnqueueRecord;
 import org.apache.qpid.server.store.MessageHandle;
 import org.apache.qpid.server.store.MessageStore;
 import org.apache.qpid.server.store.SizeMonitoringSettings;
@@ -117,6 +119,14 @@ public final class SparkStoreMessageStore implements MessageStore {
         return message;
     }
 
+    /** The message of this id, which a reader found: one object, however often it is found. */
+    @SuppressWarnings("unchecked")
+    <T extends StorableMessageMetaData> SparkStoredMessage<T> recovered(
+            long messageId, T metaData, Keeping.Kept kept) {
+        SparkStoredMessage<T> known = (SparkStoredMessage<T>) messages.get(messageId);
+        return known == null ? message(messageId, metaData, kept) : known;
+    }
+
     /** @throws StoreException the message was made by another store: the broker mixed up two hosts */
     SparkStoredMessage<?> ours(EnqueueableMessage<?> message) {
         if (message.getStoredMessage() instanceof SparkStoredMessage<?> stored) {
@@ -140,6 +150,35 @@ public final class SparkStoreMessageStore implements MessageStore {
     void unstage(long messageId) {
         session().changing();
         session().client().submit(new RecordBatch().stagingAborted(messageId), null, false);
+    }
+
+    /** A message goes that is on queues still; nobody waits for that to be recorded. */
+    void takeOff(List<EntryRecord> entries) {
+        StoreSession open = session();
+        open.changing();
+        for (EntryRecord entry : entries) {
+            String queue = open.queueName(entry.queueId());
+            if (queue != null) {  // else its queue was destroyed, and the entry with it
+                open.client().submit(
+                        new RecordBatch().dequeued(queue, entry.messageNumber()), null, false);
+            }
+        }
+    }
+
+    /** An entry was recovered, or is durable from now on. */
+    void entered(EntryRecord entry) {
+        SparkStoredMessage<?> message = messages.get(entry.messageNumber());
+        if (message != null) {
+            message.keeping().entered(entry);
+        }
+    }
+
+    /** An entry is durably gone. */
+    void left(MessageEnqueueRecord entry) {
+        SparkStoredMessage<?> message = messages.get(entry.getMessageNumber());
+        if (message != null) {
+            message.keeping().left(entry);
+        }
     }
 
     void inMemory(long change) {

@@ -52,7 +52,7 @@ final class SparkStoreReader implements MessageStoreReader {
     private <T extends StorableMessageMetaData> StoredMessage<T> recovered(
             long messageId, T metaData) {
         boolean isPrepared = prepared.contains(messageId);
-        return store.message(messageId, metaData, isPrepared
+        return store.recovered(messageId, metaData, isPrepared
                 ? Keeping.Kept.STAGED : Keeping.Kept.RECOVERED);
     }
 
@@ -83,9 +83,12 @@ final class SparkStoreReader implements MessageStoreReader {
         visit(queue.getId(), entries().getOrDefault(queue.getId(), new long[0]), handler);
     }
 
-    private static boolean visit(UUID queue, long[] messageIds, MessageInstanceHandler handler) {
+    private boolean visit(UUID queue, long[] messageIds, MessageInstanceHandler handler) {
         for (long messageId : messageIds) {
-            if (!handler.handle(new EntryRecord(queue, messageId))) {
+            EntryRecord entry = new EntryRecord(queue, messageId);
+            boolean goesOn = handler.handle(entry);
+            store.entered(entry);  // after it: asynchronous recovery gets the message meanwhile
+            if (!goesOn) {
                 return false;
             }
         }

@@ -32,7 +32,8 @@ final class SparkStoreTransaction implements Transaction {
     /** What a record takes besides metadata and content, about. */
     private static final int RECORD_BYTES = 128;
 
-    private record Enqueue(TransactionLogResource queue, EnqueueableMessage<?> message) {
+    private record Enqueue(
+            TransactionLogResource queue, EnqueueableMessage<?> message, EntryRecord entry) {
     }
 
     private record Prepared(String key, String detail, List<EnqueueableMessage<?>> messages) {
@@ -57,8 +58,9 @@ final class SparkStoreTransaction implements Transaction {
     public MessageEnqueueRecord enqueueMessage(
             TransactionLogResource queue, EnqueueableMessage message) {
         store.checkOpen();
-        enqueues.add(new Enqueue(queue, message));
-        return new EntryRecord(queue.getId(), message.getMessageNumber());
+        EntryRecord entry = new EntryRecord(queue.getId(), message.getMessageNumber());
+        enqueues.add(new Enqueue(queue, message, entry));
+        return entry;
     }
 
     @Override
@@ -119,11 +121,15 @@ final class SparkStoreTransaction implements Transaction {
         CompletableFuture<Void> decided = send(batch, isUrgent);
         Map<String, String> xids = xids();
         var messages = new IdentityHashMap<>(brought);
+        List<Enqueue> entered = List.copyOf(enqueues);
+        List<MessageEnqueueRecord> left = List.copyOf(dequeues);
         forget();
         return decided.whenComplete((done, failure) -> {
             messages.forEach((message, kept) ->
                     message.keeping().decided(failure == null ? kept : null));
             if (failure == null) {
+                entered.forEach(each -> store.ours(each.message()).keeping().entered(each.entry()));
+                left.forEach(store::left);
                 session.remember(ConfiguredObjects.XID, xids);
             }
         });

@@ -209,10 +209,10 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
     }
 
     /**
-     * It is on no queue any more. The service forgets a message with its last dequeue, so there is
-     * nothing to send, unless it was staged and never enqueued: its XA branch was rolled back, or
-     * the broker was killed while it prepared one, and found this left over. An id that was never
-     * stored is no error.
+     * It is gone. The service forgets a message with its last dequeue, so there is nothing to send,
+     * unless it is on queues still, which it is taken off, or it was staged and never enqueued: its
+     * XA branch was rolled back, or the broker was killed while it prepared one, and found this left
+     * over. An id that was never stored is no error.
      */
     @Override
     public synchronized void remove() {
@@ -222,7 +222,10 @@ final class SparkStoredMessage<T extends StorableMessageMetaData>
         }
         getMetaData();
         store.removed(this);
-        if (keeping.now() == Kept.STAGED || keeping.now() == Kept.RECOVERED) {
+        List<EntryRecord> entries = keeping.entries();
+        if (!entries.isEmpty()) {
+            store.takeOff(entries);
+        } else if (keeping.now() == Kept.STAGED || keeping.now() == Kept.RECOVERED) {
             store.unstage(messageId);
         }
         isRemoved = true;

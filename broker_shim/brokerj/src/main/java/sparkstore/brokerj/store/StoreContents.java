@@ -20,7 +20,7 @@ final class StoreContents {
     private final List<Recovery.Configured> configured = new ArrayList<>();
     private final Map<String, long[]> entries = new TreeMap<>();
     private Recovery.Section next;
-    private long lastMessageId;
+    private long lastMessageId = -1;
     private boolean isPastMessages;
 
     StoreContents(Recovery recovery) {

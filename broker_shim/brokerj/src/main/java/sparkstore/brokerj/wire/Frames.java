@@ -57,10 +57,15 @@ public final class Frames {
                 .putInt(1 + head.length + restBytes).put((byte) type).put(head).array();
     }
 
-    /** HELLO: who we are. */
-    public static byte[] hello(String member, String incarnation, String host, String token) {
-        Packer body = new Packer(128).array(6).integer(VERSION).text(member).text(incarnation)
-                .text(host).bool(true).text(token);
+    /** HELLO: who we are, and whose place we take, if anybody's. */
+    public static byte[] hello(String member, String incarnation, String host, String token,
+            String formerHost) {
+        boolean isHeir = formerHost != null && !formerHost.isBlank();
+        Packer body = new Packer(128).array(isHeir ? 7 : 6).integer(VERSION).text(member)
+                .text(incarnation).text(host).bool(true).text(token);
+        if (isHeir) {
+            body.text(formerHost);
+        }
         return frame(HELLO, body.toBytes());
     }
 }

@@ -36,7 +36,7 @@ abstract class ConnectionTestCase {
 
     ServiceSettings settings(int connectMs, int retryMs, int answerMs, String tokenFile) {
         return new ServiceSettings(new ServiceAddress("unix:" + service.path), tokenFile, "host",
-                Duration.ofMillis(connectMs), Duration.ofMillis(retryMs),
+                null, Duration.ofMillis(connectMs), Duration.ofMillis(retryMs),
                 Duration.ofMillis(answerMs));
     }
 

@@ -181,7 +181,27 @@ class ConfigurationContractTest {
         other.init(null);
         StoreException failure = assertThrows(StoreException.class, other::upgradeStoreStructure);
         assertTrue(failure.getMessage().contains("'host'")
-                && failure.getMessage().contains("'another'"), failure.getMessage());
+                && failure.getMessage().contains("'another'")
+                && failure.getMessage().contains("formerName = 'host'"), failure.getMessage());
+    }
+
+    @Test
+    void aNodeThatNamesTheFormerOneTakesOverItsRoot() throws Exception {
+        store.closeConfigurationStore();
+        store.onDelete(null);
+        SparkStoreConfigurationStore stranger = service.heir("heir", "nobody");
+        stranger.init(null);
+        assertThrows(StoreException.class, stranger::upgradeStoreStructure);
+        SparkStoreConfigurationStore heir = service.heir("heir", "host");
+        heir.init(null);
+        heir.upgradeStoreStructure();
+        heir.closeConfigurationStore();
+        SparkStoreConfigurationStore again = service.store("heir", null, 0, 0);
+        again.init(null);
+        again.upgradeStoreStructure();
+        again.closeConfigurationStore();
+        store.init(null);
+        assertThrows(StoreException.class, store::upgradeStoreStructure);
     }
 
     @Test

@@ -58,6 +58,41 @@ class MessageContentTest extends StoreTestCase {
         assertEquals(0, store.getInMemorySize());
     }
 
+    @Test
+    void aRemovedMessageIsOnNoQueueAnyMore() throws Exception {
+        SampleQueue first = Samples.queue("first");
+        SampleQueue second = Samples.queue("second");
+        MessageTransferMessage message = Samples.message(store, Samples.body(10));
+        Samples.enqueue(store, first, message);
+        Samples.enqueue(store, second, message);
+        MessageEnqueueRecord kept = Samples.enqueue(
+                store, second, Samples.message(store, Samples.body(20)));
+        Samples.enqueue(store, first, Samples.message(store, Samples.body(30)));
+        List<Long> told = new ArrayList<>();
+        store.addMessageDeleteListener(removed -> told.add((long) removed.getContentSize()));
+        message.getStoredMessage().remove();
+        assertEquals(List.of(10L), told);
+        restartBoth();
+        List<StoredMessage<?>> found = Samples.messages(store);
+        assertEquals(2, Samples.entries(store).size());
+        assertEquals(2, found.size());
+        found.get(1).remove();
+        assertEquals(List.of(kept), Samples.entries(store));
+        restartBroker();
+        assertEquals(List.of(kept), Samples.entries(store));
+        assertEquals(1, Samples.messages(store).size());
+    }
+
+    @Test
+    void aMessageIsOneObjectHoweverOftenItIsFound() {
+        Samples.enqueue(store, Samples.queue("q"), Samples.message(store, Samples.body(10)));
+        restartBroker();
+        List<StoredMessage<?>> found = Samples.messages(store);
+        assertEquals(found, Samples.messages(store));
+        assertEquals(found.get(0), store.newMessageStoreReader()
+                .getMessage(found.get(0).getMessageNumber()));
+    }
+
     private static void removeBeforeItIsForgotten(StoredMessage<?> message) {
         message.remove();
         message.remove();

@@ -13,6 +13,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import org.apache.qpid.server.message.EnqueueableMessage;
 import org.apache.qpid.server.protocol.v0_10.MessageTransferMessage;
 import org.apache.qpid.server.store.MessageEnqueueRecord;
 import org.apache.qpid.server.store.StoredMessage;
@@ -200,6 +201,38 @@ class MessageContractTest extends StoreTestCase {
     }
 
     // ------------------------------------------------------------------------------- 5: the ids
+
+    /** The broker's own tests of stores count messages from 0. */
+    @Test
+    void messageNumberZeroIsANumberLikeAnother() throws Exception {
+        MessageTransferMessage message = Samples.message(store, Samples.body(10));
+        EnqueueableMessage<?> zero = new Numbered(0, message.getStoredMessage());
+        MessageEnqueueRecord entry = Samples.enqueue(store, Samples.queue("q"), zero);
+        restartBoth();
+        List<StoredMessage<?>> found = Samples.messages(store);
+        assertEquals(List.of(0L), found.stream().map(StoredMessage::getMessageNumber).toList());
+        assertArrayEquals(Samples.body(10), Samples.content(found.get(0)));
+        assertEquals(List.of(entry), Samples.entries(store));
+        Samples.dequeue(store, entry);
+        assertEquals(List.of(), Samples.messages(store));
+    }
+
+    private record Numbered(long number, StoredMessage<?> stored) implements EnqueueableMessage {
+        @Override
+        public long getMessageNumber() {
+            return number;
+        }
+
+        @Override
+        public boolean isPersistent() {
+            return true;
+        }
+
+        @Override
+        public StoredMessage getStoredMessage() {
+            return stored;
+        }
+    }
 
     @Test
     void idsRiseAcrossRestartsOfBrokerAndService() throws Exception {

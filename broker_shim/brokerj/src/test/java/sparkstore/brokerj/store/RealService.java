@@ -79,16 +79,22 @@ final class RealService implements AutoCloseable {
     SparkStoreConfigurationStore store(
             String host, String tokenFile, long underfullBytes, long overfullBytes) {
         return new SparkStoreConfigurationStore(
-                new Settings(address, tokenFile, host, root.toString(), retryTimeout,
+                new Settings(address, tokenFile, host, null, root.toString(), retryTimeout,
                         underfullBytes, overfullBytes));
     }
 
-    private record Settings(String address, String tokenFile, String host, String root,
-            Duration retryTimeout, long underfullBytes, long overfullBytes)
+    /** Of a node that takes over the root of another. */
+    SparkStoreConfigurationStore heir(String host, String formerHost) {
+        return new SparkStoreConfigurationStore(
+                new Settings(address, null, host, formerHost, root.toString(), retryTimeout, 0, 0));
+    }
+
+    private record Settings(String address, String tokenFile, String host, String formerHost,
+            String root, Duration retryTimeout, long underfullBytes, long overfullBytes)
             implements SparkStoreConfigurationStore.Settings, SizeMonitoringSettings {
         @Override
         public ServiceSettings service() {
-            return new ServiceSettings(new ServiceAddress(address), tokenFile, host,
+            return new ServiceSettings(new ServiceAddress(address), tokenFile, host, formerHost,
                     Duration.ofSeconds(20), retryTimeout, Duration.ofSeconds(30));
         }
 
