@@ -31,10 +31,11 @@ class ModelMessage:
 
 @dataclass
 class ModelEntry:
-    """A message on a queue."""
+    """A message on a queue; `told` is what stands in its annotations, 0: it has none."""
 
     holder: str | None = None
     failed: int = 0
+    told: int = 0
 
 
 @dataclass(eq=False)
@@ -45,7 +46,7 @@ class ModelTransaction:
     """
 
     sees: dict[Place, ModelEntry | None] = field(default_factory=dict)
-    adds: list[Place] = field(default_factory=list)
+    adds: list[tuple[Place, int]] = field(default_factory=list)
     lives: dict[str, int] = field(default_factory=dict)
     deliveries: list[Callable[[], None]] = field(default_factory=list)
     is_spoiled: bool = False
@@ -112,14 +113,14 @@ class Model:
     def is_on_a_queue(self, message_id: int) -> bool:
         return any(message_id in entries for entries in self.entries.values())
 
-    def enqueue(self, place: Place, transaction: ModelTransaction | None) -> None:
+    def enqueue(self, place: Place, told: int, transaction: ModelTransaction | None) -> None:
         if transaction is None:
             self._check_enqueue(place)
-            self._put(place)
+            self._put(place, told)
             return
         with_spoiling(transaction, lambda: self._check_enqueue(place, transaction))
         self._uses(transaction, place[0])
-        transaction.adds.append(place)
+        transaction.adds.append((place, told))
 
     def _check_enqueue(self, place: Place, transaction: ModelTransaction | None = None) -> None:
         """What a transaction took it may put back, at the end of the queue."""
@@ -135,9 +136,9 @@ class Model:
         if message.is_staged and is_logged and not keeps and not self.is_on_a_queue(message_id):
             raise InvalidRequest
 
-    def _put(self, place: Place) -> None:
+    def _put(self, place: Place, told: int) -> None:
         self.messages[place[1]].was_enqueued = True
-        self.entries[place[0]][place[1]] = ModelEntry()
+        self.entries[place[0]][place[1]] = ModelEntry(told=told)
 
     def take(self, place: Place, holder: str | None, transaction: ModelTransaction | None) -> None:
         """A dequeue."""
@@ -155,20 +156,28 @@ class Model:
             entry = self._seen(place, transaction)
             if entry.holder is not None:
                 raise NotAcquired
-            self._change(place, ModelEntry(holder, entry.failed), transaction)
+            self._change(place, ModelEntry(holder, entry.failed, entry.told), transaction)
 
         with_spoiling(transaction, decide)
 
     def release(
-        self, place: Place, holder: str, failed: bool, transaction: ModelTransaction | None
+        self,
+        place: Place,
+        holder: str,
+        failed: bool,
+        told: int,
+        transaction: ModelTransaction | None,
     ) -> None:
+        """With nothing told its annotations stay."""
+
         def decide() -> None:
             entry = self._seen(place, transaction)
             if entry.holder is None:
                 raise InvalidRequest
             if entry.holder != holder:
                 raise NotAcquired
-            self._change(place, ModelEntry(None, entry.failed + failed), transaction)
+            left = ModelEntry(None, entry.failed + failed, told or entry.told)
+            self._change(place, left, transaction)
 
         with_spoiling(transaction, decide)
 
@@ -201,17 +210,17 @@ class Model:
 
     def commit(self, transaction: ModelTransaction) -> None:
         self.transactions.remove(transaction)
-        if transaction.is_spoiled or len({*transaction.adds}) < len(transaction.adds):
+        if transaction.is_spoiled or len(dict(transaction.adds)) < len(transaction.adds):
             raise InvalidRequest
         for queue, life in transaction.lives.items():
             if queue not in self.queues or self.lives[queue] != life:
                 raise InvalidRequest
-        for place in transaction.adds:
+        for place, _told in transaction.adds:
             self._check_enqueue(place, transaction)
         for place, entry in transaction.sees.items():
             self._change(place, entry, None)
-        for place in transaction.adds:
-            self._put(place)
+        for place, told in transaction.adds:
+            self._put(place, told)
         for change in transaction.deliveries:
             change()
 

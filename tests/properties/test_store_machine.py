@@ -17,6 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test as run
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import BindingKey, Exchange, Message, MessageHeader, Queue
+from sparkstore.annotations import Annotations, annotations_of
 from tests.model import Model, ModelMessage, ModelTransaction, Place
 from tests.properties.link_rules import LinkRules
 from tests.stores import Home, done
@@ -50,6 +51,7 @@ class StoreMachine(LinkRules):
         self.age = 0
         self.given: dict[int, Message] = {}
         self.transactions: list[tuple[Any, ModelTransaction]] = []
+        self.asked = 2  # the first enqueue says something
 
     def teardown(self) -> None:
         self.home.store.close()
@@ -90,6 +92,9 @@ class StoreMachine(LinkRules):
         self.exchange("fan", durability, created=True)
         for queue in ("q", "../r"):
             self.publish(queue, b"body", True, False, 0)
+        place = ("q", next(iter(self.model.entries["q"])))
+        for call in ("acquire", "release"):  # its annotations stay: none are given
+            self.call(call, place, "c1", (None, None))
 
     @rule(name=QUEUES, durability=DURABILITIES)
     def create_queue(self, name: str, durability: int) -> None:
@@ -166,9 +171,17 @@ class StoreMachine(LinkRules):
 
     def enqueue(self, queue: str, message: Message, within: Transactions) -> None:
         ours, theirs = within
-        place = (queue, message.message_id)
-        model = lambda: self.model.enqueue(place, theirs)  # noqa: E731
-        self.both(model, self.store.enqueue, message, queue, transaction=ours)
+        place, told = (queue, message.message_id), self.next_told()
+        model = lambda: self.model.enqueue(place, told, theirs)  # noqa: E731
+        annotations = annotations_with(told)
+        self.both(
+            model, self.store.enqueue, message, queue, transaction=ours, annotations=annotations
+        )
+
+    def next_told(self) -> int:
+        """What the next annotations say, another number each time; 0, mostly: there are none."""
+        self.asked += 1
+        return self.asked if self.asked % 3 == 0 else 0
 
     @rule(call=CALLS, which=NUMBERS, queue=QUEUES, holder=HOLDERS, number=NUMBERS)
     def settle_now(self, call: str, which: int, queue: str, holder: str, number: int) -> None:
@@ -183,12 +196,14 @@ class StoreMachine(LinkRules):
 
     def call(self, call: str, place: Place, holder: str, within: Transactions) -> None:
         (queue, message_id), (ours, theirs) = place, within
-        model, named = self.model, {"transaction": ours}
-        if call == "fail":
-            call, named = "release", {"transaction": ours, "delivery_failed": True}
+        model, named, told = self.model, {"transaction": ours}, 0
+        has_failed = call == "fail"
+        if call in {"fail", "release"}:
+            call, told = "release", self.next_told()
+            named |= {"delivery_failed": has_failed, "annotations": annotations_with(told)}
         decide: dict[str, Callable[[], None]] = {
             "acquire": lambda: model.acquire(place, holder, theirs),
-            "release": lambda: model.release(place, holder, len(named) > 1, theirs),
+            "release": lambda: model.release(place, holder, has_failed, told, theirs),
             "dequeue": lambda: model.take(place, holder or None, theirs),
         }
         self.both(
@@ -274,10 +289,16 @@ class StoreMachine(LinkRules):
         assert {item.name: item.durability for item in found.exchanges} == model.exchanges
         assert found.bindings == {key: {"n": n} for key, n in model.bindings.items()}
         assert {
-            queue: [(i, entry.acquired_by, entry.delivery_count) for i, entry in entries.items()]
+            queue: [
+                (i, entry.acquired_by, entry.delivery_count, annotations_of(entry.detail))
+                for i, entry in entries.items()
+            ]
             for queue, entries in found.entries.items()
         } == {
-            queue: [(i, entry.holder, entry.failed) for i, entry in entries.items()]
+            queue: [
+                (i, entry.holder, entry.failed, annotations_with(entry.told) or {})
+                for i, entry in entries.items()
+            ]
             for queue, entries in model.entries.items()
         }
 
@@ -303,6 +324,11 @@ def test_a_store_does_what_the_model_does_whatever_is_called(name: str) -> None:
             max_examples=max(10, settings().max_examples // share), stateful_step_count=40
         ),
     )
+
+
+def annotations_with(told: int) -> Annotations | None:
+    """That say a number; None: none at all."""
+    return {"x-opt-told": ("uint", str(told))} if told else None
 
 
 def refusal_of(call: Callable[[], object]) -> StoreError | None:

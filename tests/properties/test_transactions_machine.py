@@ -17,9 +17,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run
-from proton import Delivery, Message
+from proton import Delivery, Message, symbol
 
 from broker_shim.embedded import receiving, store_puts
+from sparkstore.annotations import annotations_of
 from tests.stores import Home
 from tests.unit.test_embedded_transactions import Client
 
@@ -37,9 +38,11 @@ OUTCOMES = st.sampled_from(
         (Delivery.REJECTED, ()),
         (Delivery.RELEASED, ()),
         (Delivery.MODIFIED, (True, False)),
+        (Delivery.MODIFIED, (True, False, {symbol("x-opt-a"): "one"})),
+        (Delivery.MODIFIED, (False, False, {symbol("x-opt-a"): "two", symbol("x-opt-b"): "b"})),
     ]
 )
-Outcome = tuple[Any, tuple[bool, ...]]
+Outcome = tuple[Any, tuple[Any, ...]]
 Step = tuple[int, Outcome | None, bool]
 """A number to choose by; send, or this outcome; large, or settled."""
 PLANS = st.lists(st.tuples(NUMBERS, OUTCOMES, FLAGS), min_size=1, max_size=4)
@@ -73,6 +76,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="sparkstore-transactions-"))
         self.home = Home(self.name, self.folder / "0")
         self.on: dict[str, dict[str, int]] = {queue: {} for queue in QUEUES}
+        self.annotated: dict[str, dict[str, tuple[str, str]]] = {}
         self.open: list[Open] = []
         self.names = 0
         self.begin()
@@ -258,6 +262,9 @@ class TransactionMachine(RuleBasedStateMachine):
             entries = self.entries(queue)
             found = {self.name_of(each): entry.delivery_count for each, entry in entries.items()}
             assert list(found.items()) == list(expected.items())
+            for each, entry in entries.items():
+                annotations = self.annotated.get(self.name_of(each), {})
+                assert annotations_of(entry.detail) == annotations
 
     @invariant()
     def the_client_has_all_that_is_in_no_transaction(self) -> None:
@@ -281,7 +288,9 @@ class TransactionMachine(RuleBasedStateMachine):
             if outcome in {Delivery.ACCEPTED, Delivery.REJECTED}:
                 del self.on[queue][name]
             else:
-                self.on[queue][name] += any(fields)
+                self.on[queue][name] += any(fields[:1])
+                for key, value in dict(*fields[2:]).items():
+                    self.annotated.setdefault(name, {})[str(key)] = ("string", value)
 
     def undone(self, transaction: Open) -> None:
         for name, (queue, _, settled) in transaction.retired.items():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from hypothesis import event, example, given, settings
@@ -12,17 +14,19 @@ from hypothesis import strategies as st
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
+from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import (
     BindingKey,
     Exchange,
     LinkKey,
     Message,
     MessageHeader,
+    MessageStore,
     Queue,
     TransactionContext,
 )
 from sparkstore import rows
-from tests.stores import RecordedMessageStore, done, read
+from tests.stores import DELTA_CONFIG, RecordedMessageStore, done, read
 
 TERMINI = {"version": 1, "source": None, "target": None, "durability": 2}
 LINK = LinkKey("c", "l", "sender")
@@ -101,8 +105,18 @@ CALLS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "commit": (ANYTHING,),
     "abort": (ANYTHING,),
 }
+KINDS = _either(st.sampled_from(["string", "uint", "?"]))
+ANNOTATIONS = _either(
+    st.none()
+    | st.dictionaries(
+        st.sampled_from(["x-opt-a", "x-opt-death-queue", "\ud800", 1, b"k"]),
+        _either(st.tuples(KINDS, _either(st.just("1")))),
+        max_size=2,
+    )
+)
 NAMED: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "release": {"delivery_failed": _either(st.booleans())},
+    "enqueue": {"annotations": ANNOTATIONS},
+    "release": {"delivery_failed": _either(st.booleans()), "annotations": ANNOTATIONS},
     "detach": {"closed": _either(st.booleans())},
     "dequeue": {"outcome": _either(st.none() | OBJECTS)},
 }
@@ -118,8 +132,12 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], dict[str, Any], bool]:
     return name, given_, named, name in TRANSACTED and draw(st.booleans())
 
 
-def _opened(log: list[bytes]) -> RecordedMessageStore:
-    store = RecordedMessageStore(log)
+NEW = Message(3, MessageHeader(), b"")
+"""Made, and on no queue."""
+Made = list[tuple[str, tuple[Any, ...], dict[str, Any], bool]]
+
+
+def _fill(store: MessageStore) -> None:
     for name in ("q", "p"):
         done(store.create, Queue(name))
     done(store.create, Queue("volatile", TerminusDurability.NONE))
@@ -130,7 +148,6 @@ def _opened(log: list[bytes]) -> RecordedMessageStore:
     done(store.acquire, 2, "q", "me")
     for _ in range(2):
         store.message(MessageHeader())  # 3 and 4 are made, and on no queue
-    return store
 
 
 @settings(max_examples=150)
@@ -139,11 +156,20 @@ def _opened(log: list[bytes]) -> RecordedMessageStore:
 @example([("release", (2, "q", "me"), {"delivery_failed": 1.5}, False)])
 @example([("create", (Queue("new", 7),), {}, False)])  # type: ignore[arg-type]
 @example([("acquire", (1, "q", 5), {}, True), ("acquire", (1.0, "q", "me"), {}, False)])
-def test_any_value_is_refused_by_an_error_of_ours_or_survives_a_restart(
-    made: list[tuple[str, tuple[Any, ...], dict[str, Any], bool]],
-) -> None:
+@example(
+    [
+        (
+            "enqueue",
+            (Message(3, MessageHeader(), b""), "q"),
+            {"annotations": {"x-opt-a": (1, "b")}},
+            False,
+        )
+    ]
+)
+def test_any_value_is_refused_by_an_error_of_ours_or_survives_a_restart(made: Made) -> None:
     log: list[bytes] = []
-    store = _opened(log)
+    store = RecordedMessageStore(log)
+    _fill(store)
     for name, arguments, named, is_transacted in made:
         length, before = len(log), copy.deepcopy(store.ledger.state)
         transaction = store.begin() if is_transacted else None
@@ -156,13 +182,46 @@ def test_any_value_is_refused_by_an_error_of_ours_or_survives_a_restart(
     table.validate(full=True)
     again = RecordedMessageStore(log)
     for entries in again.recover().entries.values():
+        for message_id, entry in entries.items():
+            again.load(message_id)
+            assert all(map(_is_annotation, json.loads(entry.detail or "{}").values()))
+    again.close()
+
+
+def _is_annotation(value: object) -> bool:
+    return isinstance(value, list) and [type(each) for each in value] == [str, str]
+
+
+def test_no_value_ends_the_store_over_delta_or_keeps_its_root_from_opening(tmp_path: Path) -> None:
+    """One root for all: what is acknowledged meets columns only when it is committed."""
+    store = DeltaMessageStore(tmp_path / "root", DELTA_CONFIG)
+    _fill(store)
+
+    @settings(max_examples=40)
+    @given(st.lists(calls(), min_size=1, max_size=6))
+    @example([("acquire", (1, "q", 5), {}, False)])
+    def call(made: Made) -> None:
+        for name, arguments, named, is_transacted in made:
+            transaction = store.begin() if is_transacted else None
+            _was_taken(store, name, arguments, named, transaction)
+
+    call()
+    done(store.create, Queue("last"))
+    message = store.message(MessageHeader(), b"last")
+    done(store.enqueue, message, "last")
+    done(store.flush)  # the committer is alive
+    store.close()
+    again = DeltaMessageStore(tmp_path / "root", DELTA_CONFIG)
+    found = again.recover().entries
+    assert [*found["last"]] == [message.message_id]
+    for entries in found.values():
         for message_id in entries:
             again.load(message_id)
     again.close()
 
 
 def _was_taken(
-    store: RecordedMessageStore,
+    store: MessageStore,
     name: str,
     arguments: tuple[Any, ...],
     named: dict[str, Any],
