@@ -72,8 +72,29 @@ RULES: dict[str, tuple[list[Record], list[Record], list[tuple[object, ...]]]] = 
 place among the records of its rule, who acquired it, and its delivery count."""
 
 COLUMNS = "place int, acquired_by string, delivery_count int"
-PIECES, COUNTED, TOLD = 900, 910, 920
+PIECES, COUNTED, TOLD, ANNOTATED = 900, 910, 920, 930
 """Ids of the messages that are not a rule's."""
+
+ANNOTATIONS: dict[str, tuple[list[str | None], list[str | None], dict[str, str] | None]] = {
+    "never given back": ([None], [], None),
+    "given back and nothing said": ([None, "{}"], [], {}),
+    "said before the fold": ([None, '{"x-opt-n":["string","1"]}'], [], {"x-opt-n": "1"}),
+    "said after it": ([None], ['{"ü\'":["uint","2"],"a":["string",""]}'], {"ü'": "2", "a": ""}),
+    "said anew": ([None, '{"a":["string","1"]}'], ['{"b":["string","2"]}'], {"b": "2"}),
+    "kept by a release that says nothing": (
+        [None, '{"a":["string","1"]}'],
+        [None],
+        {"a": "1"},
+    ),
+    "brought by the entry itself": ([], ['{"a":["string","1"]}'], {"a": "1"}),
+    "a time, and what is none": (
+        [],
+        ['{"t":["timestamp","1500"],"far":["timestamp","9999999999999999"]}'],
+        {"t": "1970-01-01 00:00:01.5", "far": "9999999999999999"},
+    ),
+}
+"""What the records of an entry say in turn (the first enqueues it, each other gives it back) before
+the fold and after it, and what the column `annotations` then has."""
 
 
 class Told(NamedTuple):
@@ -104,7 +125,7 @@ def _before() -> list[Record]:
     return [
         *[
             queue_created(1, queue, "{}")
-            for queue in (*RULES, "pieces", "counted", "empty", "told")
+            for queue in (*RULES, "pieces", "counted", "empty", "told", "annotated")
         ],
         content_staged(2, PIECES, 2, b"c"),
         content_staged(2, PIECES, 2, b"c"),
@@ -112,11 +133,21 @@ def _before() -> list[Record]:
         ACQUIRED._replace(queue="told", message_id=TOLD),
         RELEASED._replace(queue="told", message_id=TOLD),
         message_enqueued(5_000_000, "counted", COUNTED, HEADER, b"abc"),
+        *(
+            record
+            for number, (folded, _, _) in enumerate(ANNOTATIONS.values())
+            for record in _annotating(number, folded)
+        ),
     ]
 
 
 def _after() -> list[Record]:
     return [
+        *(
+            record
+            for number, (folded, tail, _) in enumerate(ANNOTATIONS.values())
+            for record in _annotating(number, tail, is_there=bool(folded))
+        ),
         ALTERED._replace(queue="empty"),
         content_staged(2, PIECES, 0, b"ab"),
         content_staged(2, PIECES, 2, b"c"),
@@ -124,6 +155,17 @@ def _after() -> list[Record]:
         DEQUEUED._replace(queue="told", message_id=TOLD),
         PUT._replace(queue="counted", message_id=COUNTED + 1),
         ACQUIRED._replace(queue="counted", message_id=COUNTED + 1),
+    ]
+
+
+def _annotating(
+    number: int, details: Sequence[str | None], *, is_there: bool = False
+) -> list[Record]:
+    """The records of a message of its own that say these in turn."""
+    kinds = [RELEASED if is_there or index else PUT for index in range(len(details))]
+    return [
+        record._replace(queue="annotated", message_id=ANNOTATED + number, detail=detail)
+        for record, detail in zip(kinds, details, strict=True)
     ]
 
 
@@ -224,8 +266,15 @@ def test_content_that_came_in_pieces_is_put_together(told: Told) -> None:
 @pytest.mark.slow
 def test_message_history_tells_every_event_in_order(told: Told) -> None:
     assert [tuple(row) for row in told.events] == [
-        ("enqueued", 20),
-        ("acquired", 21),
-        ("released", 22),
+        ("enqueued", 21),
+        ("acquired", 22),
+        ("released", 23),
         ("dequeued", told.last - 2),
     ]
+
+
+@pytest.mark.slow
+def test_annotations_are_of_the_entry_by_key(told: Told) -> None:
+    found = {row.message_id: row.annotations for row in told.messages if row.queue == "annotated"}
+    expected = {ANNOTATED + n: what for n, (_, _, what) in enumerate(ANNOTATIONS.values())}
+    assert found == expected
