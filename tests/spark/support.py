@@ -79,6 +79,7 @@ def expected(state: fold.State) -> Folded:
             entry.priority,
             entry.expires_at,
             entry.message_bytes,
+            _annotations(entry.detail),
         )
         for name, queue in state.queues.items()
         for message_id, entry in queue.entries.items()
@@ -114,7 +115,8 @@ def viewed(spark: SparkSession) -> Folded:
 
 _QUERIES = (
     "SELECT queue, message_id, position, unix_micros(enqueued_at), acquired_by,"
-    " delivery_count, priority, unix_micros(expires_at), message_bytes FROM queue_messages",
+    " delivery_count, priority, unix_micros(expires_at), message_bytes, annotations"
+    " FROM queue_messages",
     "SELECT * FROM queues",
     "SELECT * FROM bindings",
     "SELECT * FROM configuration",
@@ -149,6 +151,7 @@ def stored(
             row["priority"],
             row["expires_at"],
             row["message_bytes"],
+            _annotations(row["detail"]),
         )
         for row in parts.get("entry", [])
     }
@@ -161,6 +164,13 @@ def stored(
     meta = parts.get("meta", [{"position": 0}])
     assert len(meta) == 1
     return meta[0]["position"], entries, queues, bindings, configured, members
+
+
+def _annotations(detail: str | None) -> dict[str, str] | None:
+    """What the detail of an entry says, as the view `queue_messages` tells it: without types."""
+    if detail is None:
+        return None
+    return {key: text for key, (_type, text) in json.loads(detail).items()}
 
 
 def stored_staged(root: Root) -> dict[int, int]:
