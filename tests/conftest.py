@@ -1,4 +1,4 @@
-"""How long properties are searched, how Java compiles, and what CI may skip.
+"""How long properties are searched, how Java compiles, who runs what, and what CI may skip.
 
 `local` is bounded and tries something else each time; `ci` is `local` with the same tries each
 time, so that a submission is judged by its own change; `soak` takes as long as it takes.
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling, Scheduling
 
 if os.environ.get("SPARKSTORE_SPARK") != "shipped":
     # A job on few rows ends before code that Java compiled well pays: a third less time.
@@ -26,6 +27,27 @@ settings.register_profile("soak", deadline=None, max_examples=3_000, suppress_he
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "soak" if "SPARKSTORE_SOAK" in os.environ else "local")
 )
+
+_SPARK, _NOTEBOOK = "tests/spark/", "tests/spark/test_notebook.py"
+
+
+class OneSession(LoadFileScheduling):  # type: ignore[misc]
+    """Each file goes to one worker, and all that share the Spark session to the same one.
+
+    A session costs a minute of a core before its code is warm, so a run has one. The notebook has
+    its own in any case, in a kernel.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = super()._split_scope(nodeid)
+        return _SPARK if path.startswith(_SPARK) and path != _NOTEBOOK else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    """Whatever `--dist` says: the files of a run go to its workers in the order of collection."""
+    return OneSession(config, log)
+
 
 SKIPPED_IN_CI = (
     "proton's own client ends an address at NUL",
