@@ -26,11 +26,13 @@ SHORT_QUERIES = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.stats.skipping": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.ui.explainMode": "simple",
 }
-"""Plans here are long and rows few: to compile them, to plan them stage by stage and to ask which
-files may be skipped takes most of the time. Tests of the commands as processes, the notebook's and
-the demo's set none of these, and `make test-all` runs everything as Spark is shipped
-(SPARKSTORE_SPARK=shipped)."""
+"""Plans here are long and rows few: to compile them, to plan them stage by stage, to ask which
+files may be skipped and to describe each plan to a UI that is not there takes most of the time.
+Tests of the commands as processes, the notebook's and the demo's set none of these, and
+`make test-all` runs everything as Spark is shipped (SPARKSTORE_SPARK=shipped)."""
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +43,8 @@ def spark() -> Iterator[SparkSession]:
         "tests",
         heap="1500m",
         # Short queries: to compile them well costs more than it saves; that cache must be large.
-        java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+        # Two cores are shared by three workers: one thread collects.
+        java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
         settings={"spark.sql.shuffle.partitions": "2", **({} if is_shipped else SHORT_QUERIES)},
     )
     yield session
