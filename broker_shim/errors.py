@@ -13,6 +13,8 @@ from sparkstore.errors import (
 )
 
 __all__ = [
+    "ENDED",
+    "FATAL",
     "Closed",
     "CorruptData",
     "Ended",
@@ -23,3 +25,11 @@ __all__ = [
     "StoreError",
     "Unavailable",
 ]
+
+ENDED = (Ended, Fenced, Closed, Locked)
+"""After one of these the store is not ours any more. What was under way when it came has no outcome
+that anybody knows: no client is told one."""
+
+FATAL = (*ENDED, CorruptData)
+"""After one of these as an answer to a change the store takes no more: serving on would refuse
+everything. What cannot be *read* is one message's trouble, not the log's."""

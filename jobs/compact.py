@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
 
 if __name__ == "__main__":
     code = main(["compact", "--json", *sys.argv[1:]])

@@ -2,6 +2,6 @@
 
 import sys
 
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
 
 sys.exit(main())

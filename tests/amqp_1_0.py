@@ -16,15 +16,15 @@ from broker_shim.amqp_1_0.composites import Attach, Begin, Composite, Flow, Open
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
 from broker_shim.protocol_1_0 import connection as machine
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_FRAME,
     AMQP_HEADER,
     FrameDecoder,
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.protocol_1_0.mechanisms import Anonymous
+from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.protocol_1_0.settings import Settings
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from sparkstore.link_records import link_key, link_text
-from sparkstore.records import Kind, Record
+from sparkstore.core.link_records import link_key, link_text
+from sparkstore.core.records import Kind, Record
 from tests.histories import LINKS, History, Layers, Row
 from tests.history_builder import STEPS, build_history
 

@@ -8,22 +8,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from broker_shim.embedded.broker import Broker
-from broker_shim.embedded.control import ControlServer
-from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.listener import Listener
-from broker_shim.embedded.loop import Loop
-from broker_shim.embedded.metrics import Metrics
-from broker_shim.embedded.recovering import recover
-from broker_shim.embedded.settings import BrokerSettings
-from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.listener_1_0.listener import Listener
+from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.serve.control import ControlServer
+from broker_shim.serve.recovery import recover
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore.content import ContentReader
-from sparkstore.control import Control, open_control
-from sparkstore.fold import State
-from sparkstore.recovery import recover as recover_root
-from sparkstore.root import Root, open_root
+from sparkstore.content.reader import ContentReader
+from sparkstore.control.client import Control, open_control
+from sparkstore.core.fold import State
+from sparkstore.recovery.recovery import recover as recover_root
+from sparkstore.tables.root import Root, open_root
 from tests.stores import DELTA_CONFIG, TIMEOUT_S, done
 
 HEADER = MessageHeader("raw", b"h", subject="eggs", properties=(("color", "brown"),))
@@ -41,7 +42,7 @@ class ServedRoot:
         self.audited: list[tuple[str, dict[str, Any]]] = []
         calls = StoreCalls(self.store, self.inbox, self.failures.append)
 
-        self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later)
+        self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
         recover(self.store, self.broker)
         for queue, message_id in held:
             done(self.store.acquire, message_id, queue, "live")

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from sparkstore.delta_files import (
+from sparkstore.tables.delta_files import (
     newest_version,
     read_version,
 )
-from sparkstore.root import TABLES, Root
+from sparkstore.tables.root import TABLES, Root
 from tests.roots import append_journal, rows_table, state_table
 from tests.strategies import build_history, fold_rows
 

@@ -37,15 +37,16 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
     Transfer,
 )
-from broker_shim.embedded.broker import Broker
-from broker_shim.embedded.connection import Connection
-from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.metrics import Metrics
-from broker_shim.embedded.settings import BrokerSettings
-from broker_shim.embedded.store_calls import StoreCalls
-from broker_shim.protocol_1_0.composites import encoded_composite
-from broker_shim.protocol_1_0.errors import ProtocolViolation
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.protocol_1_0.codec.composites import encoded_composite
+from broker_shim.protocol_1_0.codec.errors import ProtocolViolation
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
@@ -53,7 +54,7 @@ from broker_shim.protocol_1_0.frames import (
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.protocol_1_0.values import Described
+from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.store.memory import MemoryMessageStore
 from tests.amqp_1_0 import attach, flow
 
@@ -95,7 +96,9 @@ class Fuzzed:
         self._store = MemoryMessageStore(1 << 20)
         calls = StoreCalls(self._store, self._inbox, _raise)
         settings = BrokerSettings(max_sessions=4, max_links=8, max_frame_bytes=4096)
-        self._broker = Broker(calls, settings, Metrics(), lambda _s, call: self._later.append(call))
+        self._broker = Broker(
+            calls, settings, Metrics(), lambda _s, call: self._later.append(call), HEADERS
+        )
         self._faults = _Faults()
         self.declared_count = 0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparkstore import fold
-from sparkstore.link_records import LinkKey, link_text
-from sparkstore.records import Record
+from sparkstore.core import fold
+from sparkstore.core.link_records import LinkKey, link_text
+from sparkstore.core.records import Record
 
 QUEUE_NAMES = [
     "orders",

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from sparkstore import fold
-from sparkstore.link_records import attached, detached, settled, unsettled
-from sparkstore.records import (
+from sparkstore.core import fold
+from sparkstore.core.link_records import attached, detached, settled, unsettled
+from sparkstore.core.records import (
     BindingKey,
     MessageHeader,
     Record,

@@ -27,18 +27,18 @@ from broker_shim.amqp_1_0.composites import (
     Target,
 )
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
-from broker_shim.embedded.access import LOOPBACK, Access
-from broker_shim.embedded.broker import Broker
-from broker_shim.embedded.connection import Connection
-from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.metrics import Metrics
-from broker_shim.embedded.recovering import recover
-from broker_shim.embedded.settings import BrokerSettings
-from broker_shim.embedded.store_calls import StoreCalls
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.listener_1_0.access import LOOPBACK, Access
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
@@ -46,9 +46,10 @@ from broker_shim.protocol_1_0.frames import (
     encoded_frame,
     transfer_frame,
 )
+from broker_shim.serve.recovery import recover
 from broker_shim.store.interface import MessageStore
-from broker_shim.store.json import JsonMessageStore
-from broker_shim.store.json_links import JsonLinkStore
+from broker_shim.store.json.links import JsonLinkStore
+from broker_shim.store.json.store import JsonMessageStore
 from broker_shim.store.links import link_stores_of
 from broker_shim.store.memory import MemoryMessageStore
 from tests.stores import RecordedMessageStore
@@ -95,6 +96,7 @@ class House:
             self.settings,
             Metrics(),
             lambda delay_s, call: self.delayed.append((delay_s, call)),
+            HEADERS,
             self.registry,
         )
         recover(self.store, self.broker)

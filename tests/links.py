@@ -24,7 +24,7 @@ from broker_shim.links import (
 from broker_shim.links.terminus import DeliveryState
 from broker_shim.links.unsettled import Unsettled
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.json_links import JsonLinkStore
+from broker_shim.store.json.links import JsonLinkStore
 from broker_shim.store.links import MessageLinkStore, MessageUnsettledStore
 from tests.stores import DELTA_CONFIG, done
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from broker_shim.completion import Completion
-from sparkstore import rows
 from sparkstore.config import StoreConfig
-from sparkstore.delta_files import checkpoints, log_file, newest_version, read_version
+from sparkstore.core.records import Kind, Record, content_staged
 from sparkstore.errors import CorruptData, StoreError
-from sparkstore.log.opening import open_log
+from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
-from sparkstore.marks import read_marks
-from sparkstore.records import Kind, Record, content_staged
-from sparkstore.root import Root, open_root
+from sparkstore.tables import rows
+from sparkstore.tables.delta_files import checkpoints, log_file, newest_version, read_version
+from sparkstore.tables.marks import read_marks
+from sparkstore.tables.root import Root, open_root
 
 TIMEOUT_S = 30.0
 CONFIG = StoreConfig(commit_interval_ms=20, wal_file_bytes=1 << 20, max_wal_files=3)

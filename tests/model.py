@@ -1,7 +1,8 @@
 """What a message store should do, in plain dicts: the oracle of the state machine.
 
-Independent of `sparkstore.fold` and of the ledger on purpose: it knows no records, no positions and
-no steps, only what the interface says. A call that the store should refuse raises here.
+Independent of `sparkstore.core.fold` and of the state machine on purpose: it knows no records, no
+positions and no steps, only what the interface says. A call that the store should refuse raises
+here.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from broker_shim.service import protocol as wire
-from sparkstore.records import Kind, MessageHeader, Record
+from sparkstore.core.records import Kind, MessageHeader, Record
 
 TIMEOUT_S = 30.0
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from deltalake import DeltaTable, write_deltalake
 
-from sparkstore.fencing import change_identity
-from sparkstore.root import Identity, Root, open_or_create_root, open_root
+from sparkstore.tables.fencing import change_identity
+from sparkstore.tables.root import Identity, Root, open_or_create_root, open_root
 
 
 def replica_of(primary: Root, path: Path) -> Root:

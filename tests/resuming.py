@@ -28,17 +28,17 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.deliveries import Delivery
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     FrameDecoder,
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.protocol_1_0.receiver import ReceiverLink
-from broker_shim.protocol_1_0.resumption import Step, decide, is_outcome, to_tell
-from broker_shim.protocol_1_0.sender import SenderLink
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.resumption import Step, decide, is_outcome, to_tell
+from broker_shim.protocol_1_0.links.sender import SenderLink
 from tests.amqp_1_0 import server
 
 FRAME = 512

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from sparkstore import fold
-from sparkstore.root import Root, open_or_create_root
-from sparkstore.rows import to_table
-from sparkstore.schema import ROW, STATE, block_of
+from sparkstore.core import fold
+from sparkstore.tables.root import Root, open_or_create_root
+from sparkstore.tables.rows import to_table
+from sparkstore.tables.schema import ROW, STATE, block_of
 from tests.strategies import Layers, Row, fold_rows
 
 JOURNAL_APP = "sparkstore.journal"

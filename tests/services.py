@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from broker_shim.service.listening import Door, listen_on_path
 from broker_shim.service.service import Service
+from broker_shim.service.socket import Door, listen_on_path
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.config import StoreConfig
 from tests.stores import DELTA_CONFIG
@@ -36,7 +36,7 @@ class ServiceProcess:
         config = root.parent / "service.toml"
         config.write_text(CONFIG_TEXT)
         arguments = [str(root), "--no-amqp", "--store-socket", str(socket_path)]
-        self._command = [sys.executable, "-m", "broker_shim.embedded.serve", *arguments]
+        self._command = [sys.executable, "-m", "broker_shim.serve.command", *arguments]
         self._command += ["--config", str(config), *more]
         self._log = (root.parent / "service.log").open("ab")
         self.process: subprocess.Popen[bytes] | None = None

@@ -18,21 +18,21 @@ from typing import Any
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.service.listening import Door, listen_on_path
 from broker_shim.service.service import Service
+from broker_shim.service.socket import Door, listen_on_path
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageStore
-from broker_shim.store.json import JsonMessageStore
-from broker_shim.store.ledger import Ledger
+from broker_shim.store.json.store import JsonMessageStore
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import MemoryMessageStore
-from broker_shim.store.remote import RemoteMessageStore
-from broker_shim.store.remote_greeting import Greeting
+from broker_shim.store.remote.greeting import Greeting
+from broker_shim.store.remote.store import RemoteMessageStore
 from broker_shim.store.sink import MemorySink
-from sparkstore import fold
-from sparkstore.codec import packer, unpack_all
+from broker_shim.store.state_machine.state_machine import Ledger
 from sparkstore.config import StoreConfig
-from sparkstore.records import Kind, MessageHeader, Record
+from sparkstore.core import fold
+from sparkstore.core.codec import packer, unpack_all
+from sparkstore.core.records import Kind, MessageHeader, Record
 
 MAX_MESSAGE_BYTES = 3 << 20
 """Of every store here: small enough to go over it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sparkstore import queue_names
+from sparkstore.core import queue_names
 
 
 class BindingKey(NamedTuple):

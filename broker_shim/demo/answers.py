@@ -11,9 +11,9 @@ from pyspark.sql import Row, SparkSession
 
 from broker_shim.demo.departures import number_of
 from broker_shim.demo.told import Key, Stored, count
-from sparkstore import views
-from sparkstore.root import open_root
-from sparkstore.tables import table_names
+from sparkstore.tables.root import open_root
+from sparkstore.views import views
+from sparkstore.views.spark_tables import table_names
 
 DEPTH = """\
 SELECT queue, depth, acquired, bytes, oldest_age_s

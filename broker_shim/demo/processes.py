@@ -43,7 +43,7 @@ class Broker:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "broker_shim.embedded.serve"),
+                    *(sys.executable, "-m", "broker_shim.serve.command"),
                     *(str(root), "--json", "--listen=127.0.0.1:0", *wiring),
                 ],
                 stdout=subprocess.PIPE,

@@ -14,8 +14,8 @@ from broker_shim.demo import answers
 from broker_shim.demo.departures import departures, message_name
 from broker_shim.demo.processes import Broker, Client, DemoFailed, Progress, kill_what_runs
 from broker_shim.demo.told import Told, disagreements, landed_in_doubt
-from sparkstore import compact
-from sparkstore.cli_output import table
+from sparkstore.cli.output import table
+from sparkstore.compaction import compact
 from sparkstore.session import local_session
 
 AIRPORTS = ("EWR", "JFK", "LGA")

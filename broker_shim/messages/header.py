@@ -1,7 +1,7 @@
 """The header of a message, in three views: for selectors, for the store, for a session's frames.
 
 Pure: no store, no clock. The bytes of the header are the sender's, kept as they came; columns are
-what `sparkstore.records.MessageHeader` shows of them.
+what `sparkstore.core.records.MessageHeader` shows of them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from broker_shim.errors import InvalidRequest
-from sparkstore.records import MessageHeader
+from sparkstore.core.records import MessageHeader
 
 
 class CommonHeader(Protocol):
     """What every protocol's messages have: the properties that selectors and views ask for."""
 
-    def get(self, name: str) -> object:
+    @property
+    def steps(self) -> int:
+        """How much it is to look through, in steps of some µs."""
+
+    def get(self, name: str) -> bool | int | float | str | None:
         """The value of a header field or an application property by its name; None if absent."""
 
 
@@ -76,11 +80,11 @@ class Session(Protocol):
         """The header in this session's form."""
 
 
-C = TypeVar("C", bound=CommonHeader)
+C_co = TypeVar("C_co", bound=CommonHeader, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Header(Generic[C]):
+class Header(Generic[C_co]):
     """An immutable header.
 
     Attributes:
@@ -89,7 +93,7 @@ class Header(Generic[C]):
     """
 
     columns: MessageHeader
-    common: C
+    common: C_co
 
     @property
     def is_persistent(self) -> bool:
@@ -115,13 +119,13 @@ class Header(Generic[C]):
         return session.framing(self.columns)
 
 
-class HeaderFactory(Generic[C]):
+class HeaderFactory(Generic[C_co]):
     """Makes headers from what senders and stores have. One for a broker."""
 
     def __init__(
         self,
         parsers: Mapping[str, Callable[[bytes], MessageHeader]],
-        common: Callable[[MessageHeader], C],
+        common: Callable[[MessageHeader], C_co],
     ) -> None:
         """Say how the headers of each protocol are read.
 
@@ -132,7 +136,7 @@ class HeaderFactory(Generic[C]):
         self._parsers = dict(parsers)
         self._common = common
 
-    def from_bytes(self, protocol: str, encoded: bytes) -> Header[C]:
+    def from_bytes(self, protocol: str, encoded: bytes) -> Header[C_co]:
         """The header that was in the bytes.
 
         Raises:
@@ -144,7 +148,7 @@ class HeaderFactory(Generic[C]):
             raise InvalidRequest(message)
         return self.of(parse(encoded))
 
-    def of(self, columns: MessageHeader) -> Header[C]:
+    def of(self, columns: MessageHeader) -> Header[C_co]:
         """The header that a store gave back."""
         return Header(columns, self._common(columns))
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from broker_shim.errors import StoreError
-from sparkstore.records import MessageHeader
+from sparkstore.core.records import MessageHeader
 
 
 class Content(NamedTuple):

@@ -8,9 +8,9 @@ from broker_shim.amqp_1_0.composites import Begin, Composite, End, Error
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
 from broker_shim.protocol_1_0.budget import Budget
-from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.frames import Frame
 from broker_shim.protocol_1_0.events import Event, SessionBegun, SessionFailed
-from broker_shim.protocol_1_0.frames import Frame
 from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.serial import FreeNumbers
 from broker_shim.protocol_1_0.session import Session

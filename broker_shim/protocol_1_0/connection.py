@@ -22,8 +22,10 @@ from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE, AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
 from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.channels import Channels
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.errors import InvalidCommand, ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand, ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.frames import AMQP_FRAME, EMPTY_FRAME, Frame, FrameDecoder
+from broker_shim.protocol_1_0.codec.sizes import decoded_bytes
 from broker_shim.protocol_1_0.events import (
     AuthenticationFailed,
     Closed,
@@ -32,15 +34,13 @@ from broker_shim.protocol_1_0.events import (
     Lost,
     Opened,
 )
-from broker_shim.protocol_1_0.frames import AMQP_FRAME, EMPTY_FRAME, Frame, FrameDecoder
 from broker_shim.protocol_1_0.greeting import Greeting
 from broker_shim.protocol_1_0.heartbeat import Due, Heartbeat
 from broker_shim.protocol_1_0.output import Output
-from broker_shim.protocol_1_0.sasl import Mechanisms
+from broker_shim.protocol_1_0.sasl.exchange import Mechanisms
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.protocol_1_0.settings import Settings
-from broker_shim.protocol_1_0.sizes import decoded_bytes
-from broker_shim.protocol_1_0.states import (
+from broker_shim.protocol_1_0.transitions import (
     CONNECTION,
     ConnectionState,
     ConnectionStep,

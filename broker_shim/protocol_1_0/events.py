@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from broker_shim.amqp_1_0.composites import Error, Open, TransactionalState
 
 if TYPE_CHECKING:
-    from broker_shim.protocol_1_0.deliveries import Delivery
-    from broker_shim.protocol_1_0.receiver import ReceiverLink
-    from broker_shim.protocol_1_0.sender import SenderLink
+    from broker_shim.protocol_1_0.links.deliveries import Delivery
+    from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+    from broker_shim.protocol_1_0.links.sender import SenderLink
     from broker_shim.protocol_1_0.session import Session
 
 

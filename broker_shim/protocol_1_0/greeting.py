@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE, AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
-from broker_shim.protocol_1_0.events import Authenticated, AuthenticationFailed, Event
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
     FrameDecoder,
     ProtocolHeader,
 )
+from broker_shim.protocol_1_0.events import Authenticated, AuthenticationFailed, Event
 from broker_shim.protocol_1_0.output import Output
-from broker_shim.protocol_1_0.sasl import Mechanisms, Passed, Refused, SaslServer
-from broker_shim.protocol_1_0.states import (
+from broker_shim.protocol_1_0.sasl.exchange import Mechanisms, Passed, Refused, SaslServer
+from broker_shim.protocol_1_0.transitions import (
     GREETING,
     GreetingState,
     GreetingStep,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker_shim.amqp_1_0.composites import Composite, Open, Transfer
 from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE
-from broker_shim.protocol_1_0.errors import InvalidCommand
-from broker_shim.protocol_1_0.frames import AMQP_FRAME, encoded_frame, transfer_frame
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand
+from broker_shim.protocol_1_0.codec.frames import AMQP_FRAME, encoded_frame, transfer_frame
 
 
 class Output:

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 from broker_shim.amqp_1_0.composites import Begin, Composite, Flow, TransactionalState
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0.budget import UNLIMITED
-from broker_shim.protocol_1_0.deliveries import Delivery
-from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.events import Event
-from broker_shim.protocol_1_0.link import Link
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Link
+from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
+from broker_shim.protocol_1_0.links.settlement import DispositionBatch, ranges
+from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.output import Output
-from broker_shim.protocol_1_0.sending import Outgoing
 from broker_shim.protocol_1_0.serial import FreeNumbers, distance, plus
 from broker_shim.protocol_1_0.settings import Settings
-from broker_shim.protocol_1_0.settlement import DispositionBatch, ranges
-from broker_shim.protocol_1_0.unsettled import Unsettled
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
 
 _MOST_LEFT = 1_024

@@ -24,9 +24,9 @@ from broker_shim.amqp_1_0.definitions import (
     SessionError,
 )
 from broker_shim.amqp_1_0.definitions import ConnectionError as ConnectionCondition
-from broker_shim.protocol_1_0 import maps
 from broker_shim.protocol_1_0.budget import Budget
-from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.sizes import decoded_bytes, kept_state
 from broker_shim.protocol_1_0.events import (
     DispositionMissed,
     DispositionReceived,
@@ -36,14 +36,14 @@ from broker_shim.protocol_1_0.events import (
     LinkFailed,
     SessionEnded,
 )
+from broker_shim.protocol_1_0.links import unsettled_maps
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.port import OUTGOING_WINDOW, SessionPort
-from broker_shim.protocol_1_0.receiver import ReceiverLink
-from broker_shim.protocol_1_0.sender import SenderLink
 from broker_shim.protocol_1_0.serial import FreeNumbers
 from broker_shim.protocol_1_0.settings import Settings
-from broker_shim.protocol_1_0.sizes import decoded_bytes, kept_state
-from broker_shim.protocol_1_0.states import (
+from broker_shim.protocol_1_0.transitions import (
     ENDPOINT,
     EndpointState,
     EndpointStep,
@@ -328,7 +328,7 @@ def _wrong_with(attach: Attach) -> str | None:
         return "an attach needs a source or a target"
     if Role(attach.role) is Role.SENDER and attach.initial_delivery_count is None:
         return "an attach of a sender needs an initial-delivery-count"
-    return maps.wrong_with(attach.unsettled or {})
+    return unsettled_maps.wrong_with(attach.unsettled or {})
 
 
 _RECEIVE: dict[type[Composite], Callable[[Session, Any, bytes], None]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE
-from broker_shim.protocol_1_0.errors import InvalidCommand
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 
 
 @dataclass(frozen=True, slots=True)

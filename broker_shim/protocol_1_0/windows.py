@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_shim.amqp_1_0.definitions import SessionError
-from broker_shim.protocol_1_0.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.serial import WRAP, distance
 
 

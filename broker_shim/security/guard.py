@@ -13,9 +13,9 @@ from functools import partial
 from typing import NamedTuple
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.protocol_1_0.mechanisms import Anonymous, External, Plain
-from broker_shim.protocol_1_0.sasl import Mechanism
-from broker_shim.protocol_1_0.scram import Scram, ScramSecret
+from broker_shim.protocol_1_0.sasl.exchange import Mechanism
+from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous, External, Plain
+from broker_shim.protocol_1_0.sasl.scram import Scram, ScramSecret
 from broker_shim.security.attempts import FailedLogins
 from broker_shim.security.limits import Counts, HalfOpen
 from broker_shim.security.passwords import ITERATIONS, Passwords
@@ -25,8 +25,8 @@ from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
 from broker_shim.security.tls import server_context
 from broker_shim.security.users import SECRET_KINDS, Users
 from broker_shim.security.users_file import UsersFile
-from sparkstore.audit import Audit, AuditEvent, write_audit
-from sparkstore.counters import counted
+from sparkstore.control.audit import Audit, AuditEvent, write_audit
+from sparkstore.metrics.counters import counted
 
 
 class Remote(NamedTuple):

@@ -21,7 +21,7 @@ from scramp.core import ScramMechanism
 from scramp.utils import ScramException, saslprep
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.protocol_1_0.scram import ScramSecret
+from broker_shim.protocol_1_0.sasl.scram import ScramSecret
 from broker_shim.security.users import SECRET_KINDS, Users
 
 ITERATIONS = 10_000

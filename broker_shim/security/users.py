@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.protocol_1_0.scram import ScramSecret
+from broker_shim.protocol_1_0.sasl.scram import ScramSecret
 
 VERSION = 1
 ANONYMOUS = "anonymous"

@@ -16,7 +16,7 @@ from secrets import token_bytes
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.users import Content, User, Users, decoded, encoded
-from sparkstore.durable_files import fsync_path
+from sparkstore.tables.durable_files import fsync_path
 
 _log = logging.getLogger(__name__)
 

@@ -20,14 +20,14 @@ from functools import partial
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.audit import Audit, MemberEvent
-from broker_shim.service.listening import remote_of
 from broker_shim.service.members import Member, Members
 from broker_shim.service.outbox import Outbox
 from broker_shim.service.protocol import Decoder, Frame, Hello
 from broker_shim.service.reads import Reads
 from broker_shim.service.requests import REQUESTS, Decided, refusals_of
+from broker_shim.service.socket import remote_of
 from broker_shim.store.delta import DeltaMessageStore
-from sparkstore import fold
+from sparkstore.core import fold
 
 _log = logging.getLogger(__name__)
 

@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker_shim.errors import Fenced, InvalidRequest
-from broker_shim.service.configuration import OWN_CATEGORY
-from broker_shim.service.decisions import Decisions
+from broker_shim.service.decisions.configuration import OWN_CATEGORY
+from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
 from broker_shim.service.requests import Requests
 from broker_shim.store.batch import Batch
-from broker_shim.store.transaction import Step
-from sparkstore import records
-from sparkstore.annotations import given_back
-from sparkstore.queue_names import shown
+from broker_shim.store.state_machine.transaction import Step
+from sparkstore.core import records
+from sparkstore.core.annotations import given_back
+from sparkstore.core.queue_names import shown
 
 _log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkstore.counters import counted, line_of
 from sparkstore.log.metrics import LogMetrics
+from sparkstore.metrics.counters import counted, line_of
 
 
 @dataclass(slots=True)

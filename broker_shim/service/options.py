@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.service.listening import (
+from broker_shim.service.socket import (
     Door,
     check_path,
     default_socket,

@@ -32,15 +32,15 @@
     132 FAILED   [read, error, message]
     133 GOODBYE  [error, message]                     then the service closes
 
-    record    array of 16, as `sparkstore.codec` packs it for the write-ahead log: kind, at (0),
-              queue, message_id, holder, delivery_count, transaction (nil), message (array of 20),
+    record    array of 16, as `sparkstore.core.codec` packs it for the log: kind, at (0), queue,
+              message_id, holder, delivery_count, transaction (nil), message (array of 20),
               body, body_offset, exchange, binding_key, detail, member (nil), request (nil), xid
 
               altered (20) is within version 2: a service that does not know it refuses that record
               alone, and no client is told of it: RECOVER has the definitions as they are now
 
     detail    of enqueued and released: what the entry adds to its message's annotations from now on
-              (JSON, `sparkstore.annotations`); nil: nothing, or what it was
+              (JSON, `sparkstore.core.annotations`); nil: nothing, or what it was
 
     link      the JSON array [container id, name, "sender" or "receiver"] without spaces, as text;
               in `holder` of the records about links, which no other field but these tells:

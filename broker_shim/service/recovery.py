@@ -28,10 +28,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from broker_shim.service.configuration import OWN_CATEGORY
+from broker_shim.service.decisions.configuration import OWN_CATEGORY
 from broker_shim.store.delta import DeltaMessageStore
-from sparkstore.fold import Entries, Entry, State
-from sparkstore.message_headers import Headers, message_headers
+from sparkstore.core.fold import Entries, Entry, State
+from sparkstore.recovery.message_headers import Headers, message_headers
 
 PART = 10_000
 """Messages or entries in one answer."""

@@ -12,8 +12,8 @@ from uuid import uuid4
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.service.audit import Audit, MemberEvent, not_audited
 from broker_shim.service.connection import Connection
-from broker_shim.service.listening import Door, is_our_user, remote_of
 from broker_shim.service.members import Members
+from broker_shim.service.socket import Door, is_our_user, remote_of
 from broker_shim.store.delta import DeltaMessageStore
 
 _log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from typing import Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store.ledger import Ledger
 from broker_shim.store.sink import Sink
-from broker_shim.store.transaction import Step, Transaction
-from sparkstore.records import Record
+from broker_shim.store.state_machine.state_machine import Ledger
+from broker_shim.store.state_machine.transaction import Step, Transaction
+from sparkstore.core.records import Record
 
 
 class PackingSink(Sink, Protocol):

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from sparkstore.log.firing import fire_once
+from sparkstore.log.completions import fire_once
 
 
 class Completions:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_shim.completion import OnComplete
-from broker_shim.store.arguments import check_body, check_completion
-from broker_shim.store.staging import PIECE_BYTES, check_size
+from broker_shim.store.state_machine.arguments import check_body, check_completion
+from broker_shim.store.state_machine.staging import PIECE_BYTES, check_size
 from broker_shim.store.values import Message
 
 TakePiece = Callable[[Message, int, bytes, OnComplete], None]

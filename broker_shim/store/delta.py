@@ -11,13 +11,13 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.batch import Batch
 from broker_shim.store.interface import Message
-from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
+from broker_shim.store.state_machine.state_machine import Ledger
 from sparkstore.config import StoreConfig
 from sparkstore.log.metrics import Backlog, LogMetrics
-from sparkstore.log.opening import open_log
-from sparkstore.root import Root
+from sparkstore.log.start import open_log
+from sparkstore.tables.root import Root
 
 
 class DeltaMessageStore(LocalMessageStore):

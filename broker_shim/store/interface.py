@@ -19,10 +19,10 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.store.link_calls import LinkCalls
 from broker_shim.store.prefetch import OnLoaded
 from broker_shim.store.values import Exchange, Message, Queue, Recovered
-from sparkstore.annotations import Annotations
-from sparkstore.fold import Entry
-from sparkstore.link_records import LinkKey
-from sparkstore.records import BindingKey, MessageHeader
+from sparkstore.core.annotations import Annotations
+from sparkstore.core.fold import Entry
+from sparkstore.core.link_records import LinkKey
+from sparkstore.core.records import BindingKey, MessageHeader
 
 __all__ = [
     "Annotations",
@@ -84,7 +84,7 @@ class MessageStore(LinkCalls, Protocol):
         """Give a queue other arguments; what is on it stays. Again with the same succeeds.
 
         They hold for what is enqueued from now on. The store does not ask whether they suit what
-        is on the queue, or its consumers: see `sparkstore.queue_alteration`.
+        is on the queue, or its consumers: see `sparkstore.operations.queue_alteration`.
 
         Completes with:
             InvalidRequest: There is no such queue; it has another durability; a queue cannot have

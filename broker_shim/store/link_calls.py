@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_shim.completion import OnComplete
-from sparkstore.link_records import LinkKey
+from sparkstore.core.link_records import LinkKey
 
 if TYPE_CHECKING:
     from broker_shim.store.interface import TransactionContext
@@ -20,7 +20,7 @@ class LinkCalls(Protocol):
     The rest is in this process's memory only, and `recover` tells it while the store is open.
 
     A delivery that a link sends needs no record here: an entry that the link's text has acquired
-    (`sparkstore.link_records.link_text`) is that delivery.
+    (`sparkstore.core.link_records.link_text`) is that delivery.
     """
 
     def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:

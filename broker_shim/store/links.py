@@ -1,7 +1,7 @@
 """The link stores of a broker, over its `MessageStore`: termini, and unsettled deliveries.
 
 A message store of tier 2 keeps both in its log, one of a lower tier neither: beside a store of tier
-1 a broker opens a `JsonLinkStore` (`broker_shim.embedded.stores`).
+1 a broker opens a `JsonLinkStore` (`broker_shim.serve.stores`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker_shim.links.unsettled import MemoryUnsettledStore, Unsettled, Unsettl
 from broker_shim.links.values import VERSION, LinkTerms
 from broker_shim.store.interface import LinkKey as StoreKey
 from broker_shim.store.interface import MessageStore
-from sparkstore.link_records import link_text
+from sparkstore.core.link_records import link_text
 
 _log = logging.getLogger(__name__)
 

@@ -18,13 +18,6 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store import transactions
-from broker_shim.store.arguments import (
-    check_completion,
-    check_message,
-    check_pieces,
-    check_queue,
-)
 from broker_shim.store.content_writer import LocalContentWriter
 from broker_shim.store.interface import (
     Annotations,
@@ -37,15 +30,22 @@ from broker_shim.store.interface import (
     Recovered,
     TransactionContext,
 )
-from broker_shim.store.ledger import Ledger
 from broker_shim.store.local_links import LocalLinkCalls
+from broker_shim.store.local_reads import LocalReads
 from broker_shim.store.read_calls import ReadCalls
-from broker_shim.store.reading import LocalReads
 from broker_shim.store.sink import Sink
-from broker_shim.store.staging import check_size
-from broker_shim.store.transaction import Step, Transaction
-from broker_shim.store.wiring import recovered_of
-from sparkstore import records
+from broker_shim.store.state_machine import transactions
+from broker_shim.store.state_machine.arguments import (
+    check_completion,
+    check_message,
+    check_pieces,
+    check_queue,
+)
+from broker_shim.store.state_machine.definitions import recovered_of
+from broker_shim.store.state_machine.staging import check_size
+from broker_shim.store.state_machine.state_machine import Ledger
+from broker_shim.store.state_machine.transaction import Step, Transaction
+from sparkstore.core import records
 
 Decide = Callable[..., list[Step] | Step]
 

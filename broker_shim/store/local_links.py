@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.completion import OnComplete
-from broker_shim.store import transactions
-from broker_shim.store.ledger import Ledger
-from sparkstore.link_records import LinkKey
+from broker_shim.store.state_machine import transactions
+from broker_shim.store.state_machine.state_machine import Ledger
+from sparkstore.core.link_records import LinkKey
 
 if TYPE_CHECKING:
     from broker_shim.store.interface import TransactionContext

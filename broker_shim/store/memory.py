@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 from broker_shim.durability import TerminusDurability
-from broker_shim.store.ledger import Ledger
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.sink import MemorySink
-from sparkstore.fold import State
+from broker_shim.store.state_machine.state_machine import Ledger
+from sparkstore.core.fold import State
 
 
 def now_us() -> int:

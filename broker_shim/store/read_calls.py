@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker_shim.store.arguments import (
+from broker_shim.store.interface import MessageHeader, OnLoaded
+from broker_shim.store.state_machine.arguments import (
     check_completion,
     check_message_id,
     check_message_ids,
     check_range,
 )
-from broker_shim.store.interface import MessageHeader, OnLoaded
 from broker_shim.store.values import Message
 
 if TYPE_CHECKING:
-    from broker_shim.store.reading import LocalReads
-    from broker_shim.store.remote_reading import RemoteReads
+    from broker_shim.store.local_reads import LocalReads
+    from broker_shim.store.remote.message_reads import RemoteReads
 
 
 class ReadCalls:

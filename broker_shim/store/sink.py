@@ -8,7 +8,7 @@ from typing import Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.completions import Completions
-from sparkstore.records import MessageHeader, Record
+from sparkstore.core.records import MessageHeader, Record
 
 
 class Sink(Protocol):

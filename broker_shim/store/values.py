@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker_shim.durability import TerminusDurability
-from sparkstore.fold import Entry
-from sparkstore.link_records import LinkKey
-from sparkstore.records import BindingKey, MessageHeader
+from sparkstore.core.fold import Entry
+from sparkstore.core.link_records import LinkKey
+from sparkstore.core.records import BindingKey, MessageHeader
 
 
 @dataclass(frozen=True, slots=True)

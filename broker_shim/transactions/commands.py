@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import broker_shim.protocol_1_0.composites  # noqa: F401  # has `read` know declare and discharge
+import broker_shim.protocol_1_0.codec.composites  # noqa: F401  # has `read` know declare and discharge
 from broker_shim.amqp_1_0.composites import Declare, Discharge
 from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION
-from broker_shim.protocol_1_0.errors import DecodeError
-from broker_shim.protocol_1_0.reading import read
-from broker_shim.protocol_1_0.sections import sections_of
+from broker_shim.protocol_1_0.codec.decoder import read
+from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.codec.sections import sections_of
 
 MOST_BYTES = 4096
 """Of a command: an id has 32 bytes at most, and around it a client may write headers."""

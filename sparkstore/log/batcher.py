@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from sparkstore.core.records import Record
 from sparkstore.errors import StoreError
-from sparkstore.records import Record
 
 Fire = Callable[[StoreError | None], None]
 

@@ -14,9 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from sparkstore import rows
 from sparkstore.config import StoreConfig
-from sparkstore.durable_files import SyncFailed
+from sparkstore.core.records import Record
 from sparkstore.errors import CorruptData, Ended, StoreError, Unavailable
 from sparkstore.log.batcher import (
     CommitBatcher,
@@ -30,9 +29,10 @@ from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.metrics import LogMetrics
 from sparkstore.log.trim import Trimmer
 from sparkstore.log.wal import Wal
-from sparkstore.marks import mark_durable
-from sparkstore.records import Record
-from sparkstore.root import Root
+from sparkstore.tables import rows
+from sparkstore.tables.durable_files import SyncFailed
+from sparkstore.tables.marks import mark_durable
+from sparkstore.tables.root import Root
 
 _log = logging.getLogger(__name__)
 

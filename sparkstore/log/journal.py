@@ -30,11 +30,11 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
-from sparkstore.delta_files import Version, newest_version, read_version, versions
-from sparkstore.durable_files import SyncFailed
 from sparkstore.errors import CorruptData, Fenced, Unavailable
-from sparkstore.log.log_cleaning import clean_log
-from sparkstore.root import Root
+from sparkstore.tables.delta_files import Version, newest_version, read_version, versions
+from sparkstore.tables.delta_log_cleaning import clean_log
+from sparkstore.tables.durable_files import SyncFailed
+from sparkstore.tables.root import Root
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparkstore.counters import counted
+from sparkstore.metrics.counters import counted
 
 
 class Backlog(NamedTuple):

@@ -22,11 +22,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from sparkstore.config import StoreConfig
-from sparkstore.delta_files import newest_version
 from sparkstore.errors import Unavailable
 from sparkstore.log.journal import Journal
-from sparkstore.marks import read_marks
-from sparkstore.root import Root
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.marks import read_marks
+from sparkstore.tables.root import Root
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkstore.durable_files import SyncFailed, fsync_path
 from sparkstore.log.wal_format import (
     BLOCK_BYTES,
     FileHeader,
@@ -29,6 +28,7 @@ from sparkstore.log.wal_format import (
     seed,
     turns_before,
 )
+from sparkstore.tables.durable_files import SyncFailed, fsync_path
 
 _PADDING = [bytes(n) for n in range(BLOCK_BYTES)]
 _CHUNK = bytes(1 << 20)

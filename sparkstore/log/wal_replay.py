@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sparkstore import codec, rows
-from sparkstore.durable_files import fsync_path, fsync_with_folders
+from sparkstore.core import codec
+from sparkstore.core.records import Kind, Record
 from sparkstore.errors import CorruptData
 from sparkstore.log.wal_format import (
     BLOCK_BYTES,
@@ -25,7 +25,8 @@ from sparkstore.log.wal_format import (
     check_is_ours,
     group_bytes,
 )
-from sparkstore.records import Kind, Record
+from sparkstore.tables import rows
+from sparkstore.tables.durable_files import fsync_path, fsync_with_folders
 
 _log = logging.getLogger(__name__)
 

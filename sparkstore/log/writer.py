@@ -20,20 +20,20 @@ from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from sparkstore import codec
 from sparkstore.config import StoreConfig
-from sparkstore.content import ContentReader
+from sparkstore.content.reader import ContentReader
+from sparkstore.core import codec
+from sparkstore.core.records import MessageHeader, Record
 from sparkstore.errors import Closed, Ended, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire, Group
 from sparkstore.log.committer import Committer
-from sparkstore.log.firing import bound, fire_once, ignore
+from sparkstore.log.completions import bound, fire_once, ignore
 from sparkstore.log.journal import Journal
-from sparkstore.log.logged import LoggedContent
+from sparkstore.log.logged_content import LoggedContent
 from sparkstore.log.metrics import Backlog, LogMetrics
-from sparkstore.log.recent import RecentContent
+from sparkstore.log.recent_content import RecentContent
 from sparkstore.log.wal import NoRoom, Wal
-from sparkstore.records import MessageHeader, Record
-from sparkstore.root import Root
+from sparkstore.tables.root import Root
 
 _log = logging.getLogger(__name__)
 

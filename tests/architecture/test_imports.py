@@ -46,9 +46,9 @@ def test_nothing_here_pickles() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "sparkstore.cli",
-        "sparkstore.root",
-        "sparkstore.rows",
+        "sparkstore.cli.command_line",
+        "sparkstore.tables.root",
+        "sparkstore.tables.rows",
         "broker_shim.store.interface",
     ],
 )

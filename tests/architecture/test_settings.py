@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import fields
 
-from broker_shim.embedded.settings import NO_SETTINGS, BrokerSettings, read_settings
+from broker_shim.broker.settings import NO_SETTINGS, BrokerSettings, read_settings
 from broker_shim.security.settings import SecuritySettings, read_security
 from sparkstore.config import StoreConfig, read_config
 from tests.architecture.source import TOP

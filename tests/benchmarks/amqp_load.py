@@ -28,8 +28,8 @@ from broker_shim.amqp_1_0.composites import (
     Target,
     Transfer,
 )
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,

@@ -81,7 +81,7 @@ def serving(name: str) -> Iterator[Listening]:
             if name.endswith("memory")
             else [str(Path(folder).resolve() / "root")]
         )
-        command = [sys.executable, "-m", "broker_shim.embedded.serve", *store]
+        command = [sys.executable, "-m", "broker_shim.serve.command", *store]
         with subprocess.Popen(
             [*command, "--listen", "127.0.0.1:0", "--queue", "load"],
             cwd=where,

@@ -64,18 +64,18 @@ from cproton import (
 )
 
 from broker_shim.amqp_1_0.composites import Accepted, Begin, Disposition, Open, SaslInit, Transfer
-from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.connection import Connection
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.protocol_1_0.mechanisms import Anonymous
+from broker_shim.protocol_1_0.connection import Connection
+from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous
 from broker_shim.protocol_1_0.settings import Settings
 from tests.amqp_1_0 import attach, flow
 from tests.benchmarks.machine import describe, median

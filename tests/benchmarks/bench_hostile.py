@@ -53,8 +53,8 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
@@ -62,7 +62,7 @@ from broker_shim.protocol_1_0.frames import (
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.protocol_1_0.values import Described
+from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.service import protocol as wire
 from tests.benchmarks.machine import BUILD, describe, percentile
 from tests.raw_member import RawMember, create, enqueue
@@ -427,7 +427,7 @@ class Broker:
     def __init__(self, folder: Path, *, is_service: bool) -> None:
         config = folder / "sparkstore.toml"
         config.write_text(SETTINGS)
-        command = [sys.executable, "-m", "broker_shim.embedded.serve", str(folder / "root")]
+        command = [sys.executable, "-m", "broker_shim.serve.command", str(folder / "root")]
         members = folder / "members"
         doors = ["--no-amqp", "--store-socket", str(members)]
         self._log = (folder / "log").open("w")

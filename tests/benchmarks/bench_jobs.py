@@ -29,9 +29,11 @@ import numpy as np
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sparkstore import compact, replicate, views
-from sparkstore.root import Root, open_or_create_root
+from sparkstore.compaction import compact
+from sparkstore.replication import replicate
 from sparkstore.session import local_session
+from sparkstore.tables.root import Root, open_or_create_root
+from sparkstore.views import views
 from tests.benchmarks.bulk_journal import BulkJournal
 from tests.benchmarks.machine import BUILD, describe
 

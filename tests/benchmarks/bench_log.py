@@ -26,8 +26,8 @@ from broker_shim.completion import Completion
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.config import StoreConfig
-from sparkstore.delta_files import newest_version, read_version
 from sparkstore.log.tuning import tune_process
+from sparkstore.tables.delta_files import newest_version, read_version
 from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median, percentile
 
 _HEADER = MessageHeader(subject="bench")

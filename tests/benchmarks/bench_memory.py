@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_shim.completion import Completion
-from broker_shim.embedded.amqp_message import parse
 from broker_shim.errors import StoreError
+from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
 from sparkstore.log.tuning import tune_process
@@ -54,7 +54,7 @@ class Broker:
 
     def __init__(self, root: Path) -> None:
         started = time.perf_counter()
-        command = [sys.executable, "-m", "broker_shim.embedded.serve", str(root)]
+        command = [sys.executable, "-m", "broker_shim.serve.command", str(root)]
         options = ["--listen", "127.0.0.1:0", "--queue", QUEUE, "--queue", WARM]
         self._process = subprocess.Popen(
             [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

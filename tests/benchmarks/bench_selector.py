@@ -32,8 +32,8 @@ from proton.reactor import Container, Selector
 from proton.utils import BlockingConnection
 
 from broker_shim.completion import Completion
-from broker_shim.embedded.amqp_message import parse
 from broker_shim.errors import StoreError
+from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
 from sparkstore.log.tuning import tune_process
@@ -75,7 +75,7 @@ class Broker:
     """`sparkstore serve` on a root, in a process of its own."""
 
     def __init__(self, root: Path) -> None:
-        command = [sys.executable, "-m", "broker_shim.embedded.serve", str(root)]
+        command = [sys.executable, "-m", "broker_shim.serve.command", str(root)]
         self._process = subprocess.Popen(
             [*command, "--listen", "127.0.0.1:0"],
             stdout=subprocess.PIPE,

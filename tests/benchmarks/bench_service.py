@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_shim.service import protocol as wire
-from sparkstore.records import Kind, MessageHeader, Record
+from sparkstore.core.records import Kind, MessageHeader, Record
 from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median, percentile
 from tests.raw_member import RawMember, create
 
@@ -54,7 +54,7 @@ class Figure(NamedTuple):
 def run(folder: Path, count: int) -> dict[str, Figure]:
     """Every number in flight on one fresh service."""
     path = folder / "s"
-    command = [sys.executable, "-m", "broker_shim.embedded.serve", str(folder / "root")]
+    command = [sys.executable, "-m", "broker_shim.serve.command", str(folder / "root")]
     command += ["--no-amqp", "--store-socket", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as service:
         assert service.stdout is not None

@@ -19,9 +19,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sparkstore import views
-from sparkstore.recovery import recover
+from sparkstore.recovery.recovery import recover
 from sparkstore.session import local_session
+from sparkstore.views import views
 from tests.benchmarks.bench_jobs import Bench, timed
 from tests.benchmarks.bulk_journal import BulkJournal
 from tests.benchmarks.machine import BUILD, describe

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from sparkstore.records import Kind, ids_reserved, opened, queue_created
-from sparkstore.root import Root
-from sparkstore.rows import to_table
-from sparkstore.schema import ROW
+from sparkstore.core.records import Kind, ids_reserved, opened, queue_created
+from sparkstore.tables.root import Root
+from sparkstore.tables.rows import to_table
+from sparkstore.tables.schema import ROW
 
 QUEUES = [f"queue-{number}" for number in range(10)]
 REGIONS = ["EU", "US", "JP", "BR", "IN"]

@@ -52,8 +52,8 @@ from cproton import (
     pn_transport_unbind,
 )
 
-from broker_shim.embedded.conditions import Refusal
-from broker_shim.embedded.settings import BrokerSettings
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.listener_1_0.conditions import Refusal
 
 
 class Engine:

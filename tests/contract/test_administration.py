@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sparkstore.administration import Act, Order
-from sparkstore.bulk import Answer
+from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.errors import InvalidRequest
-from sparkstore.queue_arguments import arguments_of
+from sparkstore.operations.administration import Act, Order
+from sparkstore.operations.bulk import Answer
 from tests.controls import Place
 
 FOX = "prices.eu::🦊"

@@ -14,8 +14,8 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Message, MessageHeader, Queue
 from broker_shim.store.prefetch import Loaded
-from broker_shim.store.transaction import Step
-from sparkstore.records import content_staged
+from broker_shim.store.state_machine.transaction import Step
+from sparkstore.core.records import content_staged
 from tests.stores import DELTA_CONFIG, TIMEOUT_S, done
 
 HEADER = MessageHeader(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.bulk import MAX_IDS, Action, Answer, NewMessage, Request
+from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
-from sparkstore.records import MessageHeader
+from sparkstore.operations.bulk import MAX_IDS, Action, Answer, NewMessage, Request
 from tests.controls import HEADER, Place
 
 MOVE, PURGE, REQUEUE, RELEASE, DEAD_LETTER = Action

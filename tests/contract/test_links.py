@@ -9,8 +9,8 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import LinkKey, Message, MessageHeader, MessageStore, Queue
-from broker_shim.store.json import JsonMessageStore
-from sparkstore.link_records import link_text
+from broker_shim.store.json.store import JsonMessageStore
+from sparkstore.core.link_records import link_text
 from tests.stores import Home, ServedMessageStore, done
 
 SUB = LinkKey("client '1'", 'sub","x', "sender")

@@ -20,7 +20,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from broker_shim.store.memory import MemoryMessageStore
-from sparkstore.annotations import MAX_ANNOTATIONS_BYTES, annotations_of
+from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, annotations_of
 from tests.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
 
 NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability

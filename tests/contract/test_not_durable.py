@@ -12,10 +12,10 @@ from threading import Event
 
 import pytest
 
-from sparkstore.bulk import Action, NewMessage, Request
-from sparkstore.cli import main
-from sparkstore.control import connect
-from sparkstore.root import open_root
+from sparkstore.cli.command_line import main
+from sparkstore.control.client import connect
+from sparkstore.operations.bulk import Action, NewMessage, Request
+from sparkstore.tables.root import open_root
 from tests.controls import HEADER, Place, ServedRoot
 from tests.stores import TIMEOUT_S
 

@@ -37,21 +37,21 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.composites import encoded_composite, read_performative
-from broker_shim.protocol_1_0.connection import Connection
-from broker_shim.protocol_1_0.errors import DecodeError, InvalidCommand
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import encoded_composite, read_performative
+from broker_shim.protocol_1_0.codec.decoder import read
+from broker_shim.protocol_1_0.codec.encoder import NULL, described, listed, write
+from broker_shim.protocol_1_0.codec.errors import DecodeError, InvalidCommand
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.protocol_1_0.mechanisms import Plain
-from broker_shim.protocol_1_0.reading import read
+from broker_shim.protocol_1_0.codec.values import Array, Described
+from broker_shim.protocol_1_0.connection import Connection
+from broker_shim.protocol_1_0.sasl.mechanisms import Plain
 from broker_shim.protocol_1_0.settings import Settings
-from broker_shim.protocol_1_0.values import Array, Described
-from broker_shim.protocol_1_0.writing import NULL, described, listed, write
 from tests.amqp_1_0 import attach, flow
 
 ASCII = st.text(st.characters(max_codepoint=127), max_size=8)

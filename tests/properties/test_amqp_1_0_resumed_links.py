@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.composites import Accepted, Modified, Received, Rejected, Released
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
-from broker_shim.protocol_1_0.resumption import Step, decide, is_outcome, to_tell
+from broker_shim.protocol_1_0.links.resumption import Step, decide, is_outcome, to_tell
 from tests.resuming import Broker, Client, Line
 
 MESSAGES = [b"one", b"two" * 200, b"", b"four", b"five", b"six" * 120]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from broker_shim.embedded import lane
-from broker_shim.embedded.backlog import Cursor
-from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.broker.queues import priority_level
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_index import Cursor
 
 
 @dataclass(eq=False)
@@ -111,8 +111,8 @@ class TinyChunksMachine(DispatchMachine):
 
     def __init__(self) -> None:
         patch = pytest.MonkeyPatch()
-        patch.setattr(lane, "_SLOTS", 3)
-        patch.setattr(lane, "_LEAST_SLOTS", 2)
+        patch.setattr(priority_level, "_SLOTS", 3)
+        patch.setattr(priority_level, "_LEAST_SLOTS", 2)
         self._patch = patch
         super().__init__()
 

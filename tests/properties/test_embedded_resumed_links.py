@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
-from broker_shim.embedded.access import Access
-from broker_shim.embedded.connection import Connection
+from broker_shim.listener_1_0.access import Access
+from broker_shim.listener_1_0.connection import Connection
 from tests import link_clients, resuming
 from tests.amqp_messages import number_in, numbered
 from tests.link_clients import House, Place

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run
 
-from sparkstore import entries as module
-from sparkstore.entries import Entries, Entry
-from sparkstore.message_counts import MessageCounts
-from sparkstore.packed import pack, pack_keys
+from sparkstore.core import entries as module
+from sparkstore.core.entries import Entries, Entry
+from sparkstore.core.message_counts import MessageCounts
+from sparkstore.core.packed_integers import pack, pack_keys
 
 NUMBERS = st.integers(-(1 << 40), 1 << 70)
 IDS = st.integers(1, 400)

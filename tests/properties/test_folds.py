@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkstore import fold
-from sparkstore.arrow_fold import fold_tables, rows_that_count
-from sparkstore.schema import FOLD_COLUMNS
+from sparkstore.core import fold
+from sparkstore.recovery.arrow_fold import fold_tables, rows_that_count
+from sparkstore.tables.schema import FOLD_COLUMNS
 from tests.roots import rows_table, state_table
 from tests.strategies import History, Layers, fold_rows, histories, layers
 

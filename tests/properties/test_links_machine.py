@@ -39,7 +39,7 @@ from broker_shim.links import (
 )
 from broker_shim.links.proof import Answers
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.json_links import JsonLinkStore
+from broker_shim.store.json.links import JsonLinkStore
 from broker_shim.store.links import link_stores_of
 from tests.links import (
     KeptDeliveries,

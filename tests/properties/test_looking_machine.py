@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker_shim.embedded.common_header import CommonHeader
-from broker_shim.embedded.groups import bucket_of
-from broker_shim.embedded.looking import Batch, Looker, Steps
-from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.broker.queues.message_groups import bucket_of
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.selective_cursor import Batch, Looker, Steps
+from broker_shim.listener_1_0.messages.common_header import CommonHeader
 from broker_shim.selectors import parse
-from sparkstore.queue_arguments import QueueArguments
-from sparkstore.records import MessageHeader
+from sparkstore.core.queue_arguments import QueueArguments
+from sparkstore.core.records import MessageHeader
 
 CONSUMERS = st.integers(0, 2)
 SELECTORS = [None, "kind = 'even'", "kind <> 'even' OR JMSPriority = 9"]

@@ -17,7 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test as run
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import BindingKey, Exchange, Message, MessageHeader, Queue
-from sparkstore.annotations import Annotations, annotations_of
+from sparkstore.core.annotations import Annotations, annotations_of
 from tests.model import Model, ModelMessage, ModelTransaction, Place
 from tests.properties.link_rules import LinkRules
 from tests.stores import Home, done

@@ -19,8 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as run
 from proton import Delivery, Message, symbol
 
-from broker_shim.embedded import receiving, store_puts
-from sparkstore.annotations import annotations_of
+from broker_shim.broker.storage import store_puts
+from broker_shim.listener_1_0.receiving import incoming_message
+from sparkstore.core.annotations import annotations_of
 from tests.stores import Home
 from tests.unit.test_embedded_transactions import Client
 
@@ -71,7 +72,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        for module in (receiving, store_puts):
+        for module in (incoming_message, store_puts):
             self.patch.setattr(module, "STAGED_BYTES", STAGED_BYTES)
         self.folder = Path(tempfile.mkdtemp(prefix="sparkstore-transactions-"))
         self.home = Home(self.name, self.folder / "0")

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.composites import Transfer
-from broker_shim.protocol_1_0.composites import encoded_composite
-from broker_shim.protocol_1_0.errors import DecodeError
-from broker_shim.protocol_1_0.frames import transfer_frame
-from broker_shim.protocol_1_0.reading import KNOWN, MAX_DEPTH, UNREADABLE, Reader
-from broker_shim.protocol_1_0.transfers import quick_reader
+from broker_shim.protocol_1_0.codec.composites import encoded_composite
+from broker_shim.protocol_1_0.codec.decoder import KNOWN, MAX_DEPTH, UNREADABLE, Reader
+from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.codec.frames import transfer_frame
+from broker_shim.protocol_1_0.codec.transfers import quick_reader
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 300), st.integers(0, 2**32 - 1))
 FLAGS = st.sampled_from([None, False, True])

@@ -25,7 +25,7 @@ from broker_shim.store.interface import (
     Queue,
     TransactionContext,
 )
-from sparkstore import rows
+from sparkstore.tables import rows
 from tests.stores import DELTA_CONFIG, RecordedMessageStore, done, read
 
 TERMINI = {"version": 1, "source": None, "target": None, "durability": 2}

@@ -23,8 +23,8 @@ from croniter import croniter
 from databricks.bundles.jobs import Job
 from jsonschema import Draft202012Validator
 
-from broker_shim.embedded.options import parser as serve_parser
-from sparkstore import cli
+from broker_shim.serve.options import parser as serve_parser
+from sparkstore.cli import command_line
 from sparkstore.session import SETTINGS
 
 TOP = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ OF_ONE_MACHINE = {"spark.driver.host", "spark.driver.bindAddress", "spark.jars.p
 
 def assert_taken(words: Sequence[str]) -> None:
     """Fail unless `sparkstore` takes this command line and runs the job that it names."""
-    parsed = cli._parser({}).parse_args(list(words))
+    parsed = command_line._parser({}).parse_args(list(words))
     assert parsed.run.__name__ == words[0]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore.root import Root, open_or_create_root
 from sparkstore.session import local_session
+from sparkstore.tables.root import Root, open_or_create_root
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,7 +17,7 @@ KILLS = int(os.environ.get("SPARKSTORE_JOB_KILLS", "5"))
 JOB = """
 import sys
 from sparkstore.session import local_session
-from sparkstore.compact_plan import Upkeep
+from sparkstore.compaction.compact_plan import Upkeep
 from sparkstore.config import StoreConfig
 from sparkstore import compact, reconcile, replicate
 def at(boundary):

@@ -8,9 +8,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sparkstore import fold
-from sparkstore.link_records import LinkKey, link_key
-from sparkstore.root import Root
+from sparkstore.core import fold
+from sparkstore.core.link_records import LinkKey, link_key
+from sparkstore.tables.root import Root
 
 
 class Links(NamedTuple):

@@ -12,9 +12,11 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from sparkstore import fold, rows, views
-from sparkstore.records import BindingKey, MessageHeader, Record
-from sparkstore.root import Root
+from sparkstore.core import fold
+from sparkstore.core.records import BindingKey, MessageHeader, Record
+from sparkstore.tables import rows
+from sparkstore.tables.root import Root
+from sparkstore.views import views
 from tests.histories import Row
 
 HEADER = MessageHeader("amqp-1.0", b"h", priority=5, header_bytes=1, body_bytes=3)

@@ -9,10 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker_shim.store.interface import BindingKey, Exchange
-from sparkstore import compact, views
-from sparkstore.cli import main
-from sparkstore.recovery import recover
-from sparkstore.root import open_root
+from sparkstore.cli.command_line import main
+from sparkstore.compaction import compact
+from sparkstore.recovery.recovery import recover
+from sparkstore.tables.root import open_root
+from sparkstore.views import views
 from tests.controls import Place
 from tests.stores import done
 

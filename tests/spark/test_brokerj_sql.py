@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.store.interface import MessageHeader, Queue
-from broker_shim.store.remote import RemoteMessageStore
-from broker_shim.store.remote_greeting import Greeting
-from sparkstore import views
-from sparkstore.root import Root
+from broker_shim.store.remote.greeting import Greeting
+from broker_shim.store.remote.store import RemoteMessageStore
+from sparkstore.tables.root import Root
+from sparkstore.views import views
 from tests.services import served
 
 QUEUE_ID = "8e1c1f5e-7c1e-4d7e-9a3c-000000000001"

@@ -11,13 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import choose, compact, fold, views
-from sparkstore.bulk import Action, Answer, Request
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
+from sparkstore.compaction import compact
+from sparkstore.compaction.expiry import end_messages
+from sparkstore.core import fold
 from sparkstore.errors import InvalidRequest
-from sparkstore.expiry import end_messages
-from sparkstore.recovery import recover
-from sparkstore.root import Root, open_root
+from sparkstore.operations.bulk import Action, Answer, Request
+from sparkstore.recovery.recovery import recover
+from sparkstore.tables.root import Root, open_root
+from sparkstore.views import message_choice, views
 from tests.controls import HEADER, Place
 from tests.spark.support import expected, viewed
 
@@ -85,7 +87,7 @@ def test_what_is_no_expression_is_one_line_about_its_syntax(
     spark: SparkSession, predicate: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=r"^--where .*\[PARSE_.*\]") as refused:
-        choose.condition(spark, predicate)
+        message_choice.condition(spark, predicate)
     assert "\n" not in str(refused.value)
 
 
@@ -102,7 +104,7 @@ def test_what_is_no_expression_is_one_line_about_its_syntax(
 )
 def test_another_table_is_refused_wherever_it_stands(spark: SparkSession, predicate: str) -> None:
     with pytest.raises(InvalidRequest, match="without sub-queries"):
-        choose.condition(spark, predicate)
+        message_choice.condition(spark, predicate)
 
 
 @pytest.mark.slow
@@ -117,7 +119,7 @@ def test_what_the_analyser_refuses_is_one_line(spark: SparkSession, place: Place
         "row_number() OVER (ORDER BY message_id) = 1": "WINDOW_FUNCTION",
     }.items():
         with pytest.raises(InvalidRequest, match=rf"^--where .*\[.*{reason}") as refused:
-            choose.waiting(spark, root, QUEUE, predicate)
+            message_choice.waiting(spark, root, QUEUE, predicate)
         assert "\n" not in str(refused.value)
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import choose, cli_sql, views
-from sparkstore.cli import main
-from sparkstore.cli_sql import Answer
-from sparkstore.delta_files import newest_version
+from sparkstore.cli import sql
+from sparkstore.cli.command_line import main
+from sparkstore.cli.sql import Answer
 from sparkstore.errors import InvalidRequest, Unavailable
-from sparkstore.root import Root
-from sparkstore.tables import delta_name, translated
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.root import Root
+from sparkstore.views import message_choice, views
+from sparkstore.views.spark_tables import delta_name, translated
 
 CALL = "'java.lang.System', 'setProperty', 'sparkstore.test', 'called'"
 
@@ -46,7 +47,7 @@ def elsewhere(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def ask(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Answer:
-    return cli_sql.answer(spark, root, statement, limit)
+    return sql.answer(spark, root, statement, limit)
 
 
 def test_rows_come_in_the_order_that_was_asked_for_and_what_is_cut_is_told(
@@ -174,7 +175,7 @@ def test_no_program_is_run(
 def test_a_predicate_runs_no_program(spark: SparkSession, module_root: Root) -> None:
     said = "reflect(" + CALL + ") = 'x'"
     with pytest.raises(InvalidRequest, match="reflect"):
-        choose.waiting(spark, module_root, "orders", said)
+        message_choice.waiting(spark, module_root, "orders", said)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +243,7 @@ def test_the_answer_of_the_command_is_told_when_it_is_cut(
 ) -> None:
     monkeypatch.setattr("sparkstore.session.local_session", lambda _app: spark)
     monkeypatch.setattr(type(spark), "stop", lambda _spark: None)
-    monkeypatch.setattr("sparkstore.cli_commands._SQL_ROWS", 2)
+    monkeypatch.setattr("sparkstore.cli.commands._SQL_ROWS", 2)
     root, statement = str(module_root.path), "SELECT id FROM numbers"
     assert main(["sql", root, statement]) == 0
     said = capsys.readouterr()

@@ -11,20 +11,20 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sparkstore import state_fold
-from sparkstore.compact_plan import Step
-from sparkstore.delta_files import newest_version
-from sparkstore.errors import Unavailable
-from sparkstore.history import append, last_position
-from sparkstore.records import (
+from sparkstore.compaction import state_fold
+from sparkstore.compaction.compact_plan import Step
+from sparkstore.compaction.history import append, last_position
+from sparkstore.core.records import (
     ids_reserved,
     message_dequeued,
     message_enqueued,
     opened,
     queue_created,
 )
-from sparkstore.root import Root
-from sparkstore.tables import delta_name
+from sparkstore.errors import Unavailable
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.root import Root
+from sparkstore.views.spark_tables import delta_name
 from tests.histories import fold_rows
 from tests.spark.support import HEADER, expected, journal, numbered, stored
 

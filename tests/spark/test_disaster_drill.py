@@ -14,10 +14,11 @@ from deltalake import DeltaTable
 from proton import Message
 from pyspark.sql import SparkSession
 
-from sparkstore import compact, replicate
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
+from sparkstore.compaction import compact
 from sparkstore.errors import Fenced
-from sparkstore.root import open_root
+from sparkstore.replication import replicate
+from sparkstore.tables.root import open_root
 from tests.logs import until
 from tests.system.clients import Pipelined, connected, send, take
 from tests.system.conftest import START_S, StartBroker, start_broker

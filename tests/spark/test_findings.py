@@ -7,11 +7,21 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import findings, views
-from sparkstore.delta_files import log_file, newest_version
-from sparkstore.findings import DONE, ERROR, INFO, MAX_SHOWN, NONE, PROPOSED, Finding, capped
-from sparkstore.repair import Mended, told
-from sparkstore.root import Root, open_or_create_root
+from sparkstore.reconcile import findings
+from sparkstore.reconcile.findings import (
+    DONE,
+    ERROR,
+    INFO,
+    MAX_SHOWN,
+    NONE,
+    PROPOSED,
+    Finding,
+    capped,
+)
+from sparkstore.reconcile.repair import Mended, told
+from sparkstore.tables.delta_files import log_file, newest_version
+from sparkstore.tables.root import Root, open_or_create_root
+from sparkstore.views import views
 
 
 def of(subject: str) -> Finding:

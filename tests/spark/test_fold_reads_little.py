@@ -9,16 +9,16 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sparkstore import compact
-from sparkstore.records import (
+from sparkstore.compaction import compact
+from sparkstore.core.records import (
     ids_reserved,
     message_dequeued,
     message_enqueued,
     opened,
     queue_created,
 )
-from sparkstore.root import Root
-from sparkstore.schema import BLOCK_IDS, block_of
+from sparkstore.tables.root import Root
+from sparkstore.tables.schema import BLOCK_IDS, block_of
 from tests.spark.support import HEADER, journal, stored
 
 IDS = [1, 2, BLOCK_IDS, BLOCK_IDS + 1, 5 * BLOCK_IDS, 5 * BLOCK_IDS + 7]

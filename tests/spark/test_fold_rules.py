@@ -13,8 +13,8 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import Row, SparkSession
 
-from sparkstore import compact, views
-from sparkstore.records import (
+from sparkstore.compaction import compact
+from sparkstore.core.records import (
     Record,
     content_staged,
     ids_reserved,
@@ -27,7 +27,8 @@ from sparkstore.records import (
     queue_created,
     queue_destroyed,
 )
-from sparkstore.root import Root
+from sparkstore.tables.root import Root
+from sparkstore.views import views
 from tests.spark.support import HEADER, journal
 
 PUT = message_enqueued(2, "q", 7, HEADER, b"abc")

@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import compact
-from sparkstore.recovery import recover
-from sparkstore.root import Root, open_or_create_root
+from sparkstore.compaction import compact
+from sparkstore.recovery.recovery import recover
+from sparkstore.tables.root import Root, open_or_create_root
 from tests.bundles import bundled, drawn_history, drawn_layers
 from tests.histories import Layers, fold_rows
 from tests.spark.killing import Stopped, stop_at

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sparkstore import compact, job, views
-from sparkstore.delta_files import log_folder, newest_version
+from sparkstore.compaction import compact
+from sparkstore.core.records import queue_created
 from sparkstore.errors import Locked, Unavailable
-from sparkstore.job import JobSettings
-from sparkstore.lease import jobs_lease
-from sparkstore.records import queue_created
-from sparkstore.report import CompactReport, JobReport
-from sparkstore.root import Root
+from sparkstore.jobs import job
+from sparkstore.jobs.job import JobSettings
+from sparkstore.jobs.report import CompactReport, JobReport
+from sparkstore.tables.delta_files import log_folder, newest_version
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.root import Root
+from sparkstore.views import views
 from tests.spark.support import journal
 
 SETTINGS = JobSettings(nice=0, progress=False)

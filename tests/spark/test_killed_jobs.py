@@ -10,13 +10,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sparkstore import compact, views
-from sparkstore.compact_plan import Limits
+from sparkstore.compaction import compact
+from sparkstore.compaction.compact_plan import Limits
+from sparkstore.core.records import message_enqueued
 from sparkstore.errors import CorruptData, Locked, Unavailable
-from sparkstore.lease import jobs_lease
-from sparkstore.records import message_enqueued
-from sparkstore.report import CompactReport
-from sparkstore.root import Root
+from sparkstore.jobs.report import CompactReport
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.root import Root
+from sparkstore.views import views
 from tests.histories import Row, fold_rows
 from tests.history_builder import HistoryBuilder
 from tests.spark.killing import KILLS, Stopped, kill_a_job, stop_at

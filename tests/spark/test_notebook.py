@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from sparkstore.records import (
+from sparkstore.core.records import (
     BindingKey,
     bound,
     exchange_created,
@@ -19,7 +19,7 @@ from sparkstore.records import (
     opened,
     queue_created,
 )
-from sparkstore.root import Root
+from sparkstore.tables.root import Root
 from tests.spark.support import HEADER, journal
 
 TOP = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import views
+from sparkstore.core.records import ids_reserved, message_enqueued, opened, queue_created
 from sparkstore.errors import InvalidRequest
-from sparkstore.records import ids_reserved, message_enqueued, opened, queue_created
-from sparkstore.root import Root
+from sparkstore.tables.root import Root
+from sparkstore.views import views
 from tests.spark.support import HEADER, journal
 
 _SESSION = """

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import views
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
+from sparkstore.views import views
 
 TOP = Path(__file__).parents[2]
 README = (TOP / "README.md").read_text()

@@ -14,15 +14,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from sparkstore import reconcile
 from sparkstore.config import StoreConfig
-from sparkstore.delta_files import newest_version
-from sparkstore.errors import Fenced
-from sparkstore.findings import DONE, ERROR, NONE, WARNING
-from sparkstore.link_records import LinkKey, attached, link_text
-from sparkstore.marks import mark_durable
-from sparkstore.reconcile import ReconcileReport
-from sparkstore.records import (
+from sparkstore.core.link_records import LinkKey, attached, link_text
+from sparkstore.core.records import (
     MessageHeader,
     Record,
     content_staged,
@@ -33,8 +27,14 @@ from sparkstore.records import (
     queue_created,
     refused,
 )
-from sparkstore.root import Root
-from sparkstore.schema import ROW, STATE
+from sparkstore.errors import Fenced
+from sparkstore.reconcile import reconcile
+from sparkstore.reconcile.findings import DONE, ERROR, NONE, WARNING
+from sparkstore.reconcile.reconcile import ReconcileReport
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.marks import mark_durable
+from sparkstore.tables.root import Root
+from sparkstore.tables.schema import ROW, STATE
 from tests.histories import Layers, Row, fold_rows
 from tests.history_builder import STEPS, build_history
 from tests.roots import append_journal, build_root

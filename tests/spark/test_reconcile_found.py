@@ -16,16 +16,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from sparkstore import compact, reconcile, repair_history, replicate
-from sparkstore.cli import main
-from sparkstore.delta_files import newest_version
-from sparkstore.errors import CorruptData
-from sparkstore.findings import DONE, ERROR, PROPOSED
-from sparkstore.lease import jobs_lease
-from sparkstore.look import look
-from sparkstore.marks import MARKS_FILE
-from sparkstore.reconcile import ReconcileReport
-from sparkstore.records import (
+from sparkstore.cli.command_line import main
+from sparkstore.compaction import compact
+from sparkstore.core.records import (
     BindingKey,
     Kind,
     MessageHeader,
@@ -35,7 +28,16 @@ from sparkstore.records import (
     opened,
     queue_created,
 )
-from sparkstore.root import Root, open_root
+from sparkstore.errors import CorruptData
+from sparkstore.reconcile import reconcile, repair_history
+from sparkstore.reconcile.findings import DONE, ERROR, PROPOSED
+from sparkstore.reconcile.inspection import look
+from sparkstore.reconcile.reconcile import ReconcileReport
+from sparkstore.replication import replicate
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.marks import MARKS_FILE
+from sparkstore.tables.root import Root, open_root
 from tests.damage import files
 from tests.histories import Layers, Row, fold_rows
 from tests.history_builder import STEPS, build_history

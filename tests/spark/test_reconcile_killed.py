@@ -9,12 +9,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sparkstore import reconcile, views
-from sparkstore.delta_files import log_file
-from sparkstore.findings import DONE, ERROR
-from sparkstore.reconcile import ReconcileReport
-from sparkstore.recovery import recover
-from sparkstore.root import Root
+from sparkstore.reconcile import reconcile
+from sparkstore.reconcile.findings import DONE, ERROR
+from sparkstore.reconcile.reconcile import ReconcileReport
+from sparkstore.recovery.recovery import recover
+from sparkstore.tables.delta_files import log_file
+from sparkstore.tables.root import Root
+from sparkstore.views import views
 from tests.damage import append, zeroed
 from tests.histories import fold_rows
 from tests.spark.killing import KILLS, Stopped, kill_a_job, stop_at

@@ -9,16 +9,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from sparkstore import compact, replicate
-from sparkstore.compact_plan import Limits
-from sparkstore.delta_files import newest_version
+from sparkstore.compaction import compact
+from sparkstore.compaction.compact_plan import Limits
 from sparkstore.errors import CorruptData, InvalidRequest, Locked, Unavailable
-from sparkstore.lease import jobs_lease
-from sparkstore.marks import read_marks
-from sparkstore.promote import promote
-from sparkstore.recovery import recover
-from sparkstore.replicate import ReplicateReport
-from sparkstore.root import Root, open_or_create_root, open_root
+from sparkstore.recovery.recovery import recover
+from sparkstore.replication import replicate
+from sparkstore.replication.promote import promote
+from sparkstore.replication.replicate import ReplicateReport
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.marks import read_marks
+from sparkstore.tables.root import Root, open_or_create_root, open_root
 from tests.histories import Row, fold_rows
 from tests.history_builder import HistoryBuilder
 from tests.replicas import files_below

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import replicate
-from sparkstore.root import is_root, open_or_create_root, open_root
+from sparkstore.replication import replicate
+from sparkstore.tables.root import is_root, open_or_create_root, open_root
 from tests.histories import Row, fold_rows
 from tests.spark.killing import KILLS, kill_a_job
 from tests.spark.support import expected, journal_rows, stored

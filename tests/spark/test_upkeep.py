@@ -8,11 +8,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from sparkstore import compact, retention, rows, state_fold, upkeep, views
-from sparkstore.compact_plan import Upkeep
-from sparkstore.content import ContentReader
-from sparkstore.invariants import check
-from sparkstore.records import (
+from sparkstore.compaction import compact, retention, state_fold, upkeep
+from sparkstore.compaction.compact_plan import Upkeep
+from sparkstore.content.reader import ContentReader
+from sparkstore.core.records import (
     Record,
     content_staged,
     ids_reserved,
@@ -22,8 +21,11 @@ from sparkstore.records import (
     queue_created,
     staging_aborted,
 )
-from sparkstore.recovery import recover
-from sparkstore.root import Root
+from sparkstore.reconcile.invariants import check
+from sparkstore.recovery.recovery import recover
+from sparkstore.tables import rows
+from sparkstore.tables.root import Root
+from sparkstore.views import views
 from tests.spark.killing import Stopped, stop_at
 from tests.spark.support import HEADER, stored, viewed
 

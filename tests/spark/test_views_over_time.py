@@ -8,18 +8,20 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkstore import compact, fold, views
-from sparkstore.delta_files import log_file, newest_version
-from sparkstore.errors import Unavailable
-from sparkstore.records import (
+from sparkstore.compaction import compact
+from sparkstore.core import fold
+from sparkstore.core.records import (
     Record,
     ids_reserved,
     message_enqueued,
     opened,
     queue_created,
 )
-from sparkstore.root import Root
-from sparkstore.tables import translated
+from sparkstore.errors import Unavailable
+from sparkstore.tables.delta_files import log_file, newest_version
+from sparkstore.tables.root import Root
+from sparkstore.views import views
+from sparkstore.views.spark_tables import translated
 from tests.histories import Row, fold_rows
 from tests.spark.killing import Stopped, stop_at
 from tests.spark.support import HEADER, expected, journal, numbered, trim, viewed

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_shim.store.delta import DeltaMessageStore
-from sparkstore.root import open_root
+from sparkstore.tables.root import open_root
 from tests.logs import unsynced_files, until, zero
 from tests.system.kill_client import CONFIG, THREADS
 

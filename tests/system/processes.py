@@ -20,7 +20,7 @@ class BrokerProcess:
         if {"--memory", "--configuration"} & {*arguments}:  # what most clients send is durable
             arguments = (*arguments, "--accept-durable")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "broker_shim.embedded.serve", *arguments],
+            [sys.executable, "-m", "broker_shim.serve.command", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -22,8 +22,8 @@ from broker_shim.amqp_1_0.composites import (
     Target,
 )
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     FrameDecoder,
     ProtocolHeader,

@@ -16,10 +16,10 @@ from pathlib import Path
 from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import MessageHeader, Queue
-from broker_shim.store.remote import RemoteMessageStore
-from broker_shim.store.remote_greeting import Greeting
-from sparkstore.recovery import recover
-from sparkstore.root import open_root
+from broker_shim.store.remote.greeting import Greeting
+from broker_shim.store.remote.store import RemoteMessageStore
+from sparkstore.recovery.recovery import recover
+from sparkstore.tables.root import open_root
 from tests.logs import until
 from tests.services import ServiceProcess, short_folder
 

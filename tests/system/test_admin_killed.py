@@ -15,9 +15,9 @@ import pytest
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import BindingKey, Exchange
 from sparkstore.config import StoreConfig
-from sparkstore.control_offline import OfflineControl
-from sparkstore.fold import State
-from sparkstore.root import open_root
+from sparkstore.control.offline import OfflineControl
+from sparkstore.core.fold import State
+from sparkstore.tables.root import open_root
 from tests.controls import Place
 from tests.stores import done
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.system
 KILLED = """
 import os, signal, sys
 from sparkstore import cli_admin_commands
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
 from sparkstore.log import opening
 
 moment, *words = sys.argv[1:]

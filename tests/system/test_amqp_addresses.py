@@ -10,7 +10,7 @@ from proton import Link, Message, symbol
 from proton.reactor import Copy, LinkOption
 from proton.utils import LinkDetached
 
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
 from tests.system.clients import TIMEOUT_S, Pipelined, connected, is_empty, send, take
 from tests.system.conftest import BrokerProcess, StartBroker
 

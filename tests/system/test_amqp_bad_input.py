@@ -25,7 +25,7 @@ from broker_shim.amqp_1_0.composites import (
     Target,
 )
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
@@ -33,7 +33,7 @@ from broker_shim.protocol_1_0.frames import (
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.protocol_1_0.values import Described
+from broker_shim.protocol_1_0.codec.values import Described
 from tests.amqp_1_0 import attach, flow
 from tests.system.clients import is_empty
 from tests.system.processes import BrokerProcess

@@ -24,7 +24,7 @@ AMQP = b"AMQP\x00\x01\x00\x00"
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "broker_shim.embedded.serve", *arguments],
+        [sys.executable, "-m", "broker_shim.serve.command", *arguments],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from broker_shim.amqp_1_0.composites import Close, Open, SaslInit, SaslOutcome
-from broker_shim.protocol_1_0.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, encoded_frame
+from broker_shim.protocol_1_0.codec.frames import (
+    AMQP_HEADER,
+    SASL_FRAME,
+    SASL_HEADER,
+    encoded_frame,
+)
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.users import User
 from broker_shim.security.users_file import changing_users

@@ -11,7 +11,7 @@ from proton import Message
 from proton.reactor import Copy, Selector
 from proton.utils import LinkDetached
 
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
 from tests.system.clients import Holder, connected, is_empty, send, take
 from tests.system.conftest import BrokerProcess, StartBroker
 

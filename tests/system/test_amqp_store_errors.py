@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from proton import Message
 
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.completion import OnComplete
-from broker_shim.embedded import serve
-from broker_shim.embedded.bind_address import parse_listen
-from broker_shim.embedded.entrance import Entrance
-from broker_shim.embedded.metric_families import log_families
-from broker_shim.embedded.reporting import Reporter
-from broker_shim.embedded.settings import BrokerSettings
-from broker_shim.embedded.stores import stores_of
 from broker_shim.errors import Fenced, StoreError, Unavailable
 from broker_shim.security.guard import Guard
 from broker_shim.security.settings import SecuritySettings
+from broker_shim.serve import command
+from broker_shim.serve.bind_address import parse_listen
+from broker_shim.serve.entrance import Entrance
+from broker_shim.serve.metric_families import log_families
+from broker_shim.serve.reporting import Reporter
+from broker_shim.serve.stores import stores_of
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Message as StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
@@ -89,14 +89,14 @@ def run(
             finally:
                 stops[0]()
 
-        monkeypatch.setattr(serve, "announce", announce)
-        monkeypatch.setattr(serve, "_handle_signals", handle_signals)
+        monkeypatch.setattr(command, "announce", announce)
+        monkeypatch.setattr(command, "_handle_signals", handle_signals)
         thread = threading.Thread(target=run_client)
         thread.start()
         settings = BrokerSettings(probe_interval_s=0.01)
         entrance = Entrance(parse_listen("127.0.0.1:0"), Guard(SecuritySettings()))
         reporter = Reporter(None, None)
-        code = serve.serve(stores_of(store), settings, entrance, OPTIONS, reporter)
+        code = command.serve(stores_of(store), settings, entrance, OPTIONS, reporter)
         thread.join(TIMEOUT_S)
         if failures:
             raise failures[0]

@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 from proton import Delivery, Message
 
-from sparkstore import control as control_module
-from sparkstore import control_wire as wire
-from sparkstore.bulk import TURN_IDS, Action, Answer, NewMessage, Request
-from sparkstore.bulk_run import Job, run
-from sparkstore.cli import main
-from sparkstore.control import SocketControl, connect, open_control
-from sparkstore.control_offline import OfflineControl
+from sparkstore.cli.command_line import main
+from sparkstore.control import client as control_module
+from sparkstore.control import wire
+from sparkstore.control.bulk_run import Job, run
+from sparkstore.control.client import SocketControl, connect, open_control
+from sparkstore.control.offline import OfflineControl
+from sparkstore.core.fold import State
+from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
-from sparkstore.fold import State
-from sparkstore.invariants import check
-from sparkstore.log.lock import FileLock
-from sparkstore.records import MessageHeader
-from sparkstore.recovery import recover
-from sparkstore.root import open_or_create_root, open_root
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer, NewMessage, Request
+from sparkstore.reconcile.invariants import check
+from sparkstore.recovery.recovery import recover
+from sparkstore.tables.lock import FileLock
+from sparkstore.tables.root import open_or_create_root, open_root
 from tests.system.clients import Holder, Pipelined, send, settle, take
 from tests.system.conftest import BrokerProcess, StartBroker
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from sparkstore.promote import promote
-from sparkstore.root import open_root
+from sparkstore.replication.promote import promote
+from sparkstore.tables.root import open_root
 from tests.replicas import replica_of
 from tests.system.clients import send, take
 from tests.system.conftest import StartBroker

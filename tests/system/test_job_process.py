@@ -12,8 +12,8 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
-from sparkstore.records import queue_created
-from sparkstore.root import open_or_create_root
+from sparkstore.core.records import queue_created
+from sparkstore.tables.root import open_or_create_root
 from tests.spark.support import journal
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.spark]
@@ -38,7 +38,7 @@ print(job.run("compact", sys.argv[1], work, job.JobSettings(heap="1g", nice=10))
 PRIORITIES = """
 import os
 from pathlib import Path
-from sparkstore.priority import lower_priority
+from sparkstore.jobs.priority import lower_priority
 
 def of_the_jvm():
     threads = [int(path.name) for path in Path(f"/proc/{os.getppid()}/task").iterdir()]

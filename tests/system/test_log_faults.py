@@ -17,16 +17,16 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from broker_shim.completion import Completion
-from sparkstore import durable_files
 from sparkstore.errors import Closed, Ended, StoreError, Unavailable
 from sparkstore.log import committer as committer_module
 from sparkstore.log import journal as journal_module
 from sparkstore.log import wal as wal_module
 from sparkstore.log.batcher import ClosedSegment
 from sparkstore.log.journal import Journal
-from sparkstore.log.opening import open_log
+from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
-from sparkstore.root import open_root
+from sparkstore.tables import durable_files
+from sparkstore.tables.root import open_root
 from tests.logs import (
     BY_DELTA,
     BY_HAND,

@@ -12,16 +12,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from sparkstore import rows
-from sparkstore.delta_files import Version, log_file, read_version
+from sparkstore.core.records import opened
 from sparkstore.errors import CorruptData, Fenced, Unavailable
-from sparkstore.healing import heal
 from sparkstore.log import journal as journal_module
-from sparkstore.log import log_cleaning
 from sparkstore.log.journal import Commit, Journal
-from sparkstore.marks import mark_durable, read_marks
-from sparkstore.records import opened
-from sparkstore.root import Root, open_or_create_root
+from sparkstore.tables import delta_log_cleaning, rows
+from sparkstore.tables.delta_files import Version, log_file, read_version
+from sparkstore.tables.healing import heal
+from sparkstore.tables.marks import mark_durable, read_marks
+from sparkstore.tables.root import Root, open_or_create_root
 from tests.logs import epochs_in, fact, facts_in, unsynced_files, zero
 
 pytestmark = pytest.mark.system
@@ -270,7 +269,7 @@ def test_log_files_stay_until_a_mark_is_past_the_checkpoint_that_stands_for_them
     root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a power cut that takes the versions after the mark would take the table with it."""
-    monkeypatch.setattr(log_cleaning, "READER_S", -1.0)
+    monkeypatch.setattr(delta_log_cleaning, "READER_S", -1.0)
     journal = begin(root, 1, 1)
     for position in range(2, 11):
         journal.append(commit_of(journal, position))
@@ -290,7 +289,7 @@ def test_a_version_can_be_read_for_as_long_as_the_grace_of_readers(
     root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A compaction reads the version that it began with, minutes later."""
-    monkeypatch.setattr(log_cleaning, "READER_S", -1.0)
+    monkeypatch.setattr(delta_log_cleaning, "READER_S", -1.0)
     journal = begin(root, 1, 1)
     log = root.journal / "_delta_log"
     for position in range(2, 11):
@@ -314,8 +313,8 @@ def test_a_version_can_be_read_for_as_long_as_the_grace_of_readers(
 def test_no_more_versions_stay_than_a_commit_can_bear(
     root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_cleaning, "READER_S", -1.0)
-    monkeypatch.setattr(log_cleaning, "MOST_VERSIONS", 3)
+    monkeypatch.setattr(delta_log_cleaning, "READER_S", -1.0)
+    monkeypatch.setattr(delta_log_cleaning, "MOST_VERSIONS", 3)
     journal = begin(root, 1, 1)
     for position in range(2, 14):
         journal.append(commit_of(journal, position))

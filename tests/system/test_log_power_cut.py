@@ -17,14 +17,14 @@ import pytest
 from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from sparkstore.delta_files import checkpoints, newest_version, read_version
 from sparkstore.errors import CorruptData
 from sparkstore.log import committer as committer_module
 from sparkstore.log import journal as journal_module
-from sparkstore.log.opening import open_log
+from sparkstore.log.start import open_log
 from sparkstore.log.wal import Wal
-from sparkstore.marks import mark_durable, read_marks
-from sparkstore.root import Root, open_root
+from sparkstore.tables.delta_files import checkpoints, newest_version, read_version
+from sparkstore.tables.marks import mark_durable, read_marks
+from sparkstore.tables.root import Root, open_root
 from tests.logs import (
     CONFIG,
     facts_in,
@@ -152,7 +152,7 @@ def test_power_cuts_one_after_the_other_lose_nothing(
         for path in unsynced_files(root):
             zero(path)
         with monkeypatch.context() as patch:
-            patch.setattr(f"sparkstore.log.opening.{step}", _interrupted)
+            patch.setattr(f"sparkstore.log.start.{step}", _interrupted)
             with pytest.raises(KeyboardInterrupt):
                 open_log(root.path, CONFIG)
     for path in unsynced_files(root):

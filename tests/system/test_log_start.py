@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from sparkstore import root as root_module
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Locked, Unavailable
-from sparkstore.log import opening
+from sparkstore.log import start
 from sparkstore.log.journal import Journal
-from sparkstore.log.opening import open_log
+from sparkstore.log.start import open_log
 from sparkstore.log.wal import Wal
-from sparkstore.root import open_root
-from sparkstore.schema import SCHEMA_VERSION
+from sparkstore.tables import root as root_module
+from sparkstore.tables.root import open_root
+from sparkstore.tables.schema import SCHEMA_VERSION
 from tests.logs import (
     BY_DELTA,
     BY_HAND,
@@ -80,18 +80,18 @@ def cut_after(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 STEPS = [
-    (opening, "_heal"),
-    (opening, "journal_tail"),
-    (opening, "read_wal"),
-    (opening, "set_aside"),
-    (opening, "_replay"),
-    (opening, "mark_durable"),
+    (start, "_heal"),
+    (start, "journal_tail"),
+    (start, "read_wal"),
+    (start, "set_aside"),
+    (start, "_replay"),
+    (start, "mark_durable"),
     (Journal, "begin_epoch"),
     (Journal, "append"),
-    (opening, "Wal"),
+    (start, "Wal"),
     (Wal, "prepare_spare"),
-    (opening, "recover"),
-    (opening, "Log"),
+    (start, "recover"),
+    (start, "Log"),
 ]
 
 
@@ -123,7 +123,7 @@ def test_a_start_cut_between_any_two_commits_loses_nothing(
     killed: Path, call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replay is made to take several commits; `opened` is the last."""
-    monkeypatch.setattr(opening, "_REPLAY_BYTES", 1)
+    monkeypatch.setattr(start, "_REPLAY_BYTES", 1)
     real, calls = Journal.append, 0
 
     def counted(journal: Journal, commit: Any) -> None:
@@ -156,7 +156,7 @@ def test_a_start_that_failed_lets_go_of_the_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(opening, "recover", cut_before("recover"))
+        patch.setattr(start, "recover", cut_before("recover"))
         with pytest.raises(Cut):
             open_log(tmp_path / "root", CONFIG)
     with opened(tmp_path / "root") as log:
@@ -403,7 +403,7 @@ def test_an_opener_that_races_a_serving_writer_never_takes_its_last_positions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = f"file://{tmp_path}/root"
-    tail = opening.journal_tail
+    tail = start.journal_tail
     with opened(uri, BY_DELTA) as serving:
         write(serving, 1, 2)
 
@@ -412,7 +412,7 @@ def test_an_opener_that_races_a_serving_writer_never_takes_its_last_positions(
             write(serving, 3, 4)
             return found
 
-        monkeypatch.setattr(opening, "journal_tail", slow_tail)
+        monkeypatch.setattr(start, "journal_tail", slow_tail)
         with pytest.raises(Fenced):
             open_log(uri, BY_DELTA)
         write(serving, 5, 5)

@@ -18,12 +18,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore import fold
-from sparkstore.delta_files import newest_version
-from sparkstore.lease import jobs_lease
-from sparkstore.marks import mark_durable, read_marks
-from sparkstore.root import Root, open_root
-from sparkstore.rows import to_records
+from sparkstore.core import fold
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.marks import mark_durable, read_marks
+from sparkstore.tables.root import Root, open_root
+from sparkstore.tables.rows import to_records
 from tests.logs import CONFIG, until
 from tests.roots import state_table
 from tests.stores import done

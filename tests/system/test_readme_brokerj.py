@@ -48,7 +48,7 @@ def sparkstore(command: str) -> list[str]:
 
 
 def ask(question: str) -> str:
-    call = "import sys; from sparkstore.cli import main; sys.exit(main())"
+    call = "import sys; from sparkstore.cli.command_line import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", call, *sparkstore(question)],
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},

@@ -12,8 +12,8 @@ from broker_shim.completion import Completion
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.store.interface import MessageHeader, Queue
-from broker_shim.store.remote import RemoteMessageStore
-from broker_shim.store.remote_greeting import Greeting, parse_address
+from broker_shim.store.remote.greeting import Greeting, parse_address
+from broker_shim.store.remote.store import RemoteMessageStore
 from tests.services import Served, ServiceProcess, served, short_folder
 from tests.stores import TIMEOUT_S, done
 

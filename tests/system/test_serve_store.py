@@ -12,8 +12,8 @@ import pytest
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import MessageHeader, Queue
-from broker_shim.store.remote import RemoteMessageStore
-from broker_shim.store.remote_greeting import Greeting
+from broker_shim.store.remote.greeting import Greeting
+from broker_shim.store.remote.store import RemoteMessageStore
 from tests.logs import until
 from tests.services import CHECKOUT, ServiceProcess, short_folder
 from tests.stores import TIMEOUT_S, done
@@ -26,7 +26,7 @@ KEEPS = {"keeps": "unsettled-state"}
 
 def serve(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "broker_shim.embedded.serve", *arguments],
+        [sys.executable, "-m", "broker_shim.serve.command", *arguments],
         cwd=CHECKOUT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -100,7 +100,7 @@ def test_a_wrong_call_is_told_in_one_line(tmp_path: Path, arguments: list[str], 
     token.chmod(0o600)
     names = {"ROOT": str(tmp_path / "root"), "T": str(token)}
     run = subprocess.run(
-        [sys.executable, "-m", "broker_shim.embedded.serve"]
+        [sys.executable, "-m", "broker_shim.serve.command"]
         + [names.get(word, word) for word in arguments],
         cwd=CHECKOUT,
         capture_output=True,

@@ -17,10 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker_shim.errors import Ended, InvalidRequest
-from broker_shim.service import listening, outbox
+from broker_shim.service import outbox
 from broker_shim.service import protocol as wire
-from broker_shim.service.listening import listen_on_path, read_token
-from sparkstore.records import Kind, MessageHeader, Record
+from broker_shim.service import socket as listening
+from broker_shim.service.socket import listen_on_path, read_token
+from sparkstore.core.records import Kind, MessageHeader, Record
 from tests.logs import until
 from tests.raw_member import RawMember, create, enqueue
 from tests.services import Served, served

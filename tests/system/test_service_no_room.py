@@ -13,8 +13,8 @@ from broker_shim.errors import Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader
+from sparkstore.core.records import Kind, Record
 from sparkstore.log import committer
-from sparkstore.records import Kind, Record
 from tests.logs import until
 from tests.raw_member import RawMember, create
 from tests.services import served

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.delta_files import (
+from sparkstore.tables.delta_files import (
     newest_version,
 )
-from sparkstore.marks import mark_durable
-from sparkstore.root import Root, open_root
+from sparkstore.tables.marks import mark_durable
+from sparkstore.tables.root import Root, open_root
 from tests.damage import (
     ALL,
     HISTORY,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker_shim.addressing.bindings import AddressManager, Ambiguous, Binding, Routing
 from broker_shim.addressing.fqqn import BindingKey, key_of, name_of, parse
 from broker_shim.errors import InvalidRequest
-from sparkstore.queue_names import canonical, find
+from sparkstore.core.queue_names import canonical, find
 
 PARTS = st.sampled_from(["a", "b", "q", "r", "a:", ":", "é"])
 KEYS = st.builds(BindingKey, PARTS, PARTS)

@@ -26,8 +26,8 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.amqp_1_0.definitions import Role
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.errors import InvalidCommand
-from broker_shim.protocol_1_0.frames import AMQP_HEADER, EMPTY_FRAME, encoded_frame
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand
+from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER, EMPTY_FRAME, encoded_frame
 from broker_shim.protocol_1_0.settings import Settings
 from tests.amqp_1_0 import SETTINGS, Client, attach, flow, server
 

@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from broker_shim.amqp_1_0.composites import Accepted, End, Flow, Transfer
-from broker_shim.protocol_1_0.composites import encoded_composite, read_performative
-from broker_shim.protocol_1_0.errors import ProtocolViolation
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import encoded_composite, read_performative
+from broker_shim.protocol_1_0.codec.errors import ProtocolViolation
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     EMPTY_FRAME,
     SASL_HEADER,

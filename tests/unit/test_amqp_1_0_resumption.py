@@ -20,8 +20,8 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.definitions import TerminusDurability
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.errors import InvalidCommand
-from broker_shim.protocol_1_0.resumption import Step, decide, to_tell
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand
+from broker_shim.protocol_1_0.links.resumption import Step, decide, to_tell
 from tests.amqp_1_0 import Client, attach, flow, server
 
 ABSENT = object()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_shim.amqp_1_0.composites import Flow, Transfer
-from broker_shim.protocol_1_0.errors import InvalidCommand
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from tests.amqp_1_0 import SETTINGS, Client, flow, server
 
 WINDOW = 4

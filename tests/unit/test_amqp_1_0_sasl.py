@@ -15,18 +15,18 @@ from broker_shim.amqp_1_0.composites import (
     SaslResponse,
 )
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.connection import Connection
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
     FrameDecoder,
     encoded_frame,
 )
-from broker_shim.protocol_1_0.mechanisms import Anonymous, External, Plain
-from broker_shim.protocol_1_0.sasl import MAX_STEPS, Challenge, Mechanisms, Passed, Refused
-from broker_shim.protocol_1_0.scram import MAX_CHALLENGE_BYTES, Scram, ScramSecret
+from broker_shim.protocol_1_0.connection import Connection
+from broker_shim.protocol_1_0.sasl.exchange import MAX_STEPS, Challenge, Mechanisms, Passed, Refused
+from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous, External, Plain
+from broker_shim.protocol_1_0.sasl.scram import MAX_CHALLENGE_BYTES, Scram, ScramSecret
 from broker_shim.protocol_1_0.settings import Settings
 
 SETTINGS = Settings("broker")

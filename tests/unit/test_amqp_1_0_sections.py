@@ -6,10 +6,10 @@ import pytest
 from proton import Message
 
 from broker_shim.amqp_1_0.composites import Header, Properties
-from broker_shim.protocol_1_0.errors import DecodeError
-from broker_shim.protocol_1_0.reading import read
-from broker_shim.protocol_1_0.sections import Section, sections_of, skip
-from broker_shim.protocol_1_0.writing import write
+from broker_shim.protocol_1_0.codec.decoder import read
+from broker_shim.protocol_1_0.codec.encoder import write
+from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.codec.sections import Section, sections_of, skip
 from tests.unit.test_amqp_1_0_types import VECTORS
 
 HEADER, DATA, VALUE, FOOTER = (

@@ -37,11 +37,11 @@ from broker_shim.amqp_1_0.primitives import (
     UShort,
 )
 from broker_shim.protocol_1_0 import generate
-from broker_shim.protocol_1_0.composites import encoded_composite, read_performative
-from broker_shim.protocol_1_0.errors import DecodeError, InvalidCommand
-from broker_shim.protocol_1_0.reading import MAX_DEPTH, RAW, TYPED, read
-from broker_shim.protocol_1_0.values import Array, Described
-from broker_shim.protocol_1_0.writing import write
+from broker_shim.protocol_1_0.codec.composites import encoded_composite, read_performative
+from broker_shim.protocol_1_0.codec.decoder import MAX_DEPTH, RAW, TYPED, read
+from broker_shim.protocol_1_0.codec.encoder import write
+from broker_shim.protocol_1_0.codec.errors import DecodeError, InvalidCommand
+from broker_shim.protocol_1_0.codec.values import Array, Described
 from tests.architecture.source import TOP
 
 VECTORS = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from broker_shim.amqp_1_0.composites import Accepted, Disposition, Rejected
-from broker_shim.protocol_1_0.credit import ReceiverCredit, SenderCredit
-from broker_shim.protocol_1_0.errors import InvalidCommand, ProtocolViolation
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand, ProtocolViolation
 from broker_shim.protocol_1_0.heartbeat import Due, Heartbeat
+from broker_shim.protocol_1_0.links.credit import ReceiverCredit, SenderCredit
+from broker_shim.protocol_1_0.links.settlement import DispositionBatch, ranges
 from broker_shim.protocol_1_0.serial import FreeNumbers, distance, plus
 from broker_shim.protocol_1_0.settings import Settings
-from broker_shim.protocol_1_0.settlement import DispositionBatch, ranges
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
 
 LAST = 2**32 - 1

@@ -7,11 +7,9 @@ import gc
 import pyarrow as pa
 import pytest
 
-from sparkstore import fold
-from sparkstore.arrow_fold import fold_tables, rows_that_count
-from sparkstore.errors import CorruptData
-from sparkstore.link_records import LinkKey, attached, detached, link_text, unsettled
-from sparkstore.records import (
+from sparkstore.core import fold
+from sparkstore.core.link_records import LinkKey, attached, detached, link_text, unsettled
+from sparkstore.core.records import (
     MessageHeader,
     Record,
     message_acquired,
@@ -23,7 +21,9 @@ from sparkstore.records import (
     queue_created,
     queue_destroyed,
 )
-from sparkstore.schema import FOLD_COLUMNS, STATE
+from sparkstore.errors import CorruptData
+from sparkstore.recovery.arrow_fold import fold_tables, rows_that_count
+from sparkstore.tables.schema import FOLD_COLUMNS, STATE
 from tests.roots import rows_table, state_table
 from tests.strategies import Row, fold_rows
 

@@ -1,4 +1,4 @@
-"""The Broker-J plugin packs as `sparkstore.codec` does: what its Java tests compare with.
+"""The Broker-J plugin packs as `sparkstore.core.codec` does: what its Java tests compare with.
 
 `vectors.properties` is what Python's msgpack makes of some values, in hexadecimal, the long ones as
 `sha256:` and their digest; the Java tests pack the same.
@@ -13,8 +13,8 @@ from typing import Any
 
 import msgpack
 
-from sparkstore.codec import packer
-from sparkstore.records import Kind, MessageHeader, Record
+from sparkstore.core.codec import packer
+from sparkstore.core.records import Kind, MessageHeader, Record
 
 VECTORS = (
     Path(__file__).parents[2] / "broker_shim" / "brokerj" / "src/test/resources/vectors.properties"

@@ -13,12 +13,10 @@ from shutil import rmtree
 import pytest
 
 import sparkstore
-from sparkstore import cli
-from sparkstore.cli import main
-from sparkstore.cli_output import one_line, printable, table
-from sparkstore.delta_files import newest_version
-from sparkstore.marks import mark_durable
-from sparkstore.records import (
+from sparkstore.cli import command_line
+from sparkstore.cli.command_line import main
+from sparkstore.cli.output import one_line, printable, table
+from sparkstore.core.records import (
     MessageHeader,
     Record,
     ids_reserved,
@@ -27,7 +25,9 @@ from sparkstore.records import (
     opened,
     queue_created,
 )
-from sparkstore.root import Root, open_or_create_root
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.marks import mark_durable
+from sparkstore.tables.root import Root, open_or_create_root
 from tests.roots import append_journal
 from tests.strategies import Row
 
@@ -74,7 +74,7 @@ def test_each_command_of_another_package_can_be_called_and_is_in_the_help() -> N
     """By `pyproject.toml`: what is installed may be older."""
     settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     points = settings["project"]["entry-points"]["sparkstore.commands"]
-    assert set(points) == set(cli._ABOVE)
+    assert set(points) == set(command_line._ABOVE)
     for target in points.values():
         module, _, name = target.partition(":")
         assert callable(getattr(import_module(module), name))
@@ -167,7 +167,7 @@ def test_browse_tells_people_of_what_it_does_not_show(
 def test_machines_get_all_messages_unless_they_say_otherwise(
     root: Root, captured: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkstore.cli_commands._BROWSED", 1)
+    monkeypatch.setattr("sparkstore.cli.commands._BROWSED", 1)
     assert main(["browse", "--json", str(root.path), "orders"]) == 0
     assert len(objects_of(captured)) == 3
     assert main(["browse", str(root.path), "orders"]) == 0

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from broker_shim.amqp_1_0.composites import Close, Open
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.frames import AMQP_HEADER, FrameDecoder, encoded_frame
-from sparkstore.cli import main
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER, FrameDecoder, encoded_frame
+from sparkstore.cli.command_line import main
 from tests.controls import Place
 from tests.stores import TIMEOUT_S
 

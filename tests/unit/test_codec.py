@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkstore.codec import packer, unpack_all
-from sparkstore.errors import CorruptData
-from sparkstore.records import (
+from sparkstore.core.codec import packer, unpack_all
+from sparkstore.core.records import (
     BindingKey,
     Kind,
     MessageHeader,
@@ -18,6 +17,7 @@ from sparkstore.records import (
     message_enqueued,
     message_released,
 )
+from sparkstore.errors import CorruptData
 
 HEADER = MessageHeader(
     "amqp-1.0", b"\x00\xff", priority=9, subject="späť 🦊", properties=(("a", "1"), ("a", "2"))

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.embedded import common_header
-from broker_shim.embedded.amqp_message import parse
-from broker_shim.embedded.common_header import CommonHeader
-from broker_shim.embedded.headers import HEADERS
+from broker_shim.listener_1_0.messages import common_header
+from broker_shim.listener_1_0.messages.common_header import CommonHeader
+from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.selectors import parse as selector
-from sparkstore.records import MessageHeader
+from sparkstore.core.records import MessageHeader
 from tests.work import lines_of
 
 ID = UUID("12345678-1234-5678-1234-567812345678")

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from sparkstore import content_files
-from sparkstore.content import ContentReader
-from sparkstore.content_rows import Rows
-from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
-from sparkstore.records import (
+from sparkstore.content import files
+from sparkstore.content.reader import ContentReader
+from sparkstore.content.rows import Rows
+from sparkstore.core.records import (
     MessageHeader,
     content_staged,
     message_dequeued,
     message_enqueued,
     opened,
 )
-from sparkstore.root import Root, open_or_create_root
+from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
+from sparkstore.tables.root import Root, open_or_create_root
 from tests.roots import append_journal, build_root, rows_table
 from tests.strategies import Layers, Row, build_history
 
@@ -69,7 +69,7 @@ def rows_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             batches.append(batch.num_rows)
             super().__init__(batch)
 
-    monkeypatch.setattr(content_files, "Rows", Counting)
+    monkeypatch.setattr(files, "Rows", Counting)
     return batches
 
 

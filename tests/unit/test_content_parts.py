@@ -9,12 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from sparkstore import content_files
-from sparkstore.content import ContentReader
-from sparkstore.content_rows import Rows
-from sparkstore.errors import CorruptData, InvalidRequest
-from sparkstore.message_headers import message_headers
-from sparkstore.records import (
+from sparkstore.content import files
+from sparkstore.content.reader import ContentReader
+from sparkstore.content.rows import Rows
+from sparkstore.core.records import (
     MessageHeader,
     Record,
     content_staged,
@@ -22,7 +20,9 @@ from sparkstore.records import (
     message_enqueued,
     opened,
 )
-from sparkstore.root import Root, open_or_create_root
+from sparkstore.errors import CorruptData, InvalidRequest
+from sparkstore.recovery.message_headers import message_headers
+from sparkstore.tables.root import Root, open_or_create_root
 from tests.roots import append_journal, rows_table
 from tests.strategies import Row
 
@@ -72,7 +72,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[pa.RecordBatch]:
             batches.append(batch)
             super().__init__(batch)
 
-    monkeypatch.setattr(content_files, "Rows", Counting)
+    monkeypatch.setattr(files, "Rows", Counting)
     return batches
 
 

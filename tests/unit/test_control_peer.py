@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.embedded.broker import Broker
-from broker_shim.embedded.control import ControlServer
-from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.loop import Loop
-from broker_shim.embedded.metrics import Metrics
-from broker_shim.embedded.settings import BrokerSettings
-from broker_shim.embedded.store_calls import StoreCalls
-from broker_shim.service import listening
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.serve.control import ControlServer
+from broker_shim.service import socket as listening
 from broker_shim.store.memory import MemoryMessageStore
-from sparkstore import control_wire as wire
+from sparkstore.control import wire
 from tests.services import short_folder
 
 ROOT_ID, TIMEOUT_S = "a root", 20
@@ -28,7 +29,7 @@ def answer_of_a_client() -> Iterator[bytes]:
     """What the first client of a control socket hears when it has said hello."""
     loop = Loop(inbox := Inbox())
     calls = StoreCalls(MemoryMessageStore(), inbox, lambda _error: None)
-    broker = Broker(calls, BrokerSettings(), Metrics(), loop.later)
+    broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as client:
         server = ControlServer(loop, broker, Path(folder), ROOT_ID)
         client.settimeout(TIMEOUT_S)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkstore import control_wire as wire
-from sparkstore.bulk import Action, Answer, NewMessage, Request
+from sparkstore.control import wire
+from sparkstore.core.records import MessageHeader
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
-from sparkstore.records import MessageHeader
+from sparkstore.operations.bulk import Action, Answer, NewMessage, Request
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TIMES = st.none() | st.integers(0, 1 << 60)

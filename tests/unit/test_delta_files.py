@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 from deltalake import DeltaTable
 
-from sparkstore.delta_files import (
+from sparkstore.errors import CorruptData
+from sparkstore.tables.delta_files import (
     log_file,
     newest_version,
     read_version,
 )
-from sparkstore.errors import CorruptData
-from sparkstore.healing import check, heal
-from sparkstore.root import Root
+from sparkstore.tables.healing import check, heal
+from sparkstore.tables.root import Root
 from tests.damage import (
     Damage,
     append,

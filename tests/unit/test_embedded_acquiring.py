@@ -26,8 +26,8 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.embedded.settings import BrokerSettings
-from broker_shim.protocol_1_0.writing import write
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.store.interface import MessageStore
 from tests.link_clients import Client, House, Place
 from tests.unit.test_told_when_durable import HeldHouse, HeldPlace

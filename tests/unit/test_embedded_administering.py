@@ -26,16 +26,16 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
+from broker_shim.broker import routing
+from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded import routing
-from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.protocol_1_0.values import Described
-from broker_shim.protocol_1_0.writing import write
+from broker_shim.protocol_1_0.codec.encoder import write
+from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.store.interface import BindingKey, Exchange, Queue
-from sparkstore import administration
-from sparkstore.administration import Act, Order
-from sparkstore.bulk import TURN_IDS, Answer
+from sparkstore.operations import administration
+from sparkstore.operations.administration import Act, Order
+from sparkstore.operations.bulk import TURN_IDS, Answer
 from tests.link_clients import Client, House, Place
 from tests.stores import RecordedMessageStore
 

@@ -9,15 +9,15 @@ from typing import Any
 import proton
 import pytest
 
+from broker_shim.broker import bulk_operations as embedded_bulk
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded import bulk as embedded_bulk
-from broker_shim.embedded.backlog import Cursor
-from broker_shim.embedded.queue import QueueDispatch
-from broker_shim.embedded.recovering import recover
 from broker_shim.errors import StoreError, Unavailable
+from broker_shim.serve.recovery import recover
 from broker_shim.store.interface import Queue
-from sparkstore.bulk import Action, Answer, Request
-from sparkstore.records import Kind
+from sparkstore.core.records import Kind
+from sparkstore.operations.bulk import Action, Answer, Request
 from tests.stores import RecordedMessageStore, read
 from tests.unit.test_embedded_sending import Bench, received
 

@@ -22,9 +22,9 @@ from proton import (
     ulong,
 )
 
-from broker_shim.embedded.amqp_message import framing, parse, restore
-from broker_shim.embedded.amqp_types import DecodeError, skip, value_at
-from sparkstore.records import MessageHeader
+from broker_shim.listener_1_0.messages.message import framing, parse, restore
+from broker_shim.listener_1_0.messages.types import DecodeError, skip, value_at
+from sparkstore.core.records import MessageHeader
 
 NOW_US = 1_700_000_000_000_000
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=300)

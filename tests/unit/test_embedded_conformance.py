@@ -24,10 +24,10 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol, UInt
-from broker_shim.embedded.backlog import Cursor
-from broker_shim.embedded.connection import Connection
-from broker_shim.protocol_1_0.frames import transfer_frame
-from broker_shim.protocol_1_0.values import Array
+from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.protocol_1_0.codec.frames import transfer_frame
+from broker_shim.protocol_1_0.codec.values import Array
 from broker_shim.store.memory import MemoryMessageStore
 from tests.unit.test_embedded_connection import Raw, waiting
 from tests.unit.test_embedded_sending import Bench

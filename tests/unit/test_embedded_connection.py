@@ -21,9 +21,9 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
-from broker_shim.embedded.backlog import Cursor
-from broker_shim.protocol_1_0.composites import read_performative
-from broker_shim.protocol_1_0.frames import AMQP_HEADER, FrameDecoder, encoded_frame
+from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER, FrameDecoder, encoded_frame
 from broker_shim.store.memory import MemoryMessageStore
 from tests.unit.test_embedded_sending import Bench
 

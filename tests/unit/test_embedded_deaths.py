@@ -28,18 +28,18 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol, Timestamp, UInt
-from broker_shim.embedded import bulk as embedded_bulk
-from broker_shim.embedded.amqp_annotations import annotated, told
-from broker_shim.embedded.amqp_message import framing, parse
-from broker_shim.embedded.deaths import Deaths
-from broker_shim.embedded.metrics import Metrics
-from broker_shim.protocol_1_0.frames import encoded_frame
-from broker_shim.protocol_1_0.values import Array
-from broker_shim.protocol_1_0.writing import write
+from broker_shim.broker import bulk_operations as embedded_bulk
+from broker_shim.broker.dead_letters import Deaths
+from broker_shim.broker.metrics import Metrics
+from broker_shim.listener_1_0.messages.annotations import annotated, told
+from broker_shim.listener_1_0.messages.message import framing, parse
+from broker_shim.protocol_1_0.codec.encoder import write
+from broker_shim.protocol_1_0.codec.frames import encoded_frame
+from broker_shim.protocol_1_0.codec.values import Array
 from broker_shim.store.interface import Queue
-from sparkstore.annotations import MAX_ANNOTATIONS_BYTES, as_detail, merged
-from sparkstore.bulk import Take
-from sparkstore.records import Kind, MessageHeader
+from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, as_detail, merged
+from sparkstore.core.records import Kind, MessageHeader
+from sparkstore.operations.bulk import Take
 from tests.link_clients import Client, House, Place
 from tests.stores import RecordedMessageStore, read
 

@@ -12,8 +12,7 @@ from proton import Delivery, Endpoint, Message
 
 from broker_shim.addressing.bindings import Ambiguous, Routing
 from broker_shim.addressing.topics import MOST_CHARACTERS, MOST_WORDS, TopicBindings
-from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.address import (
+from broker_shim.broker.address import (
     AddressNode,
     AmbiguousNode,
     AnonymousNode,
@@ -23,8 +22,9 @@ from broker_shim.embedded.address import (
     QueueNode,
     described,
 )
-from broker_shim.embedded.destinations import Destinations
-from broker_shim.embedded.settings import AddressSettings, BrokerSettings, read_settings
+from broker_shim.broker.destinations import Destinations
+from broker_shim.broker.settings import AddressSettings, BrokerSettings, read_settings
+from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import BindingKey, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.embedded.backlog import Cursor
-from broker_shim.embedded.credit import CreditWindow
-from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.queue import QueueDispatch
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.listener_1_0.receiving.credit import CreditWindow
 
 
 @dataclass(eq=False)

@@ -16,9 +16,9 @@ from broker_shim.amqp_1_0.composites import (
     Source,
     Target,
 )
-from broker_shim.embedded.options import parser, settings_of
-from broker_shim.embedded.settings import BrokerSettings, DurableMessages
+from broker_shim.broker.settings import BrokerSettings, DurableMessages
 from broker_shim.errors import InvalidRequest
+from broker_shim.serve.options import parser, settings_of
 from tests.link_clients import Client, House, Place
 
 FAILED = "amqp:precondition-failed"

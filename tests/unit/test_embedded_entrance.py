@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.embedded import serve
-from broker_shim.embedded.entrance import entrance_of
-from broker_shim.embedded.metrics import Metrics
-from broker_shim.embedded.options import parser
-from broker_shim.embedded.reporting import Reporter
-from broker_shim.embedded.stores import stores_of
+from broker_shim.broker.metrics import Metrics
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Remote
 from broker_shim.security.users import User
 from broker_shim.security.users_file import changing_users
+from broker_shim.serve import command
+from broker_shim.serve.entrance import entrance_of
+from broker_shim.serve.options import parser
+from broker_shim.serve.reporting import Reporter
+from broker_shim.serve.stores import stores_of
 from broker_shim.service.options import doors_of
 from broker_shim.store.memory import MemoryMessageStore
 from tests.certificates import Authority
@@ -166,7 +166,7 @@ def test_the_first_line_says_what_is_in_force(
     capsys: pytest.CaptureFixture[str], *, as_json: bool
 ) -> None:
     said = options("--json") if as_json else options()
-    serve.announce(["amqp://h:1", "unix:/s"], {"tls": "no", "keeps": "none"}, said)
+    command.announce(["amqp://h:1", "unix:/s"], {"tls": "no", "keeps": "none"}, said)
     told = capsys.readouterr().out
     if as_json:
         assert json.loads(told) == {
@@ -186,7 +186,7 @@ def test_the_first_line_says_what_is_in_force(
 def test_an_empty_name_is_a_wrong_command_line(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    assert serve.main(["--memory", *words]) == serve.EXIT_USAGE
+    assert command.main(["--memory", *words]) == command.EXIT_USAGE
     assert "a name is needed" in capsys.readouterr().err
 
 
@@ -198,7 +198,7 @@ def test_counters_that_cannot_be_written_do_not_spoil_a_clean_stop(
     stores = stores_of(MemoryMessageStore())
     reporter = Reporter(tmp_path / "none" / "metrics", None)
     reporter.write()
-    assert serve.end(stores, [], Metrics()) == serve.EXIT_OK
+    assert command.end(stores, [], Metrics()) == command.EXIT_OK
     assert ignored == [signal.SIGTERM, signal.SIGINT]  # asked once more it is ending already
 
 

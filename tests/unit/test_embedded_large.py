@@ -9,8 +9,8 @@ from typing import Any
 import proton
 import pytest
 
-from broker_shim.embedded.amqp_sections import long_content
-from broker_shim.embedded.receiving import MOST_TAIL_BYTES
+from broker_shim.listener_1_0.messages.sections import long_content
+from broker_shim.listener_1_0.receiving.incoming_message import MOST_TAIL_BYTES
 from broker_shim.store.delta import DeltaMessageStore
 from tests.unit.test_embedded_sending import Bench, received
 

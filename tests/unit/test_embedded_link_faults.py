@@ -24,11 +24,11 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
+from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.access import LOOPBACK, Access
-from broker_shim.embedded.settings import AddressSettings, BrokerSettings
 from broker_shim.links import ExpiryPolicy, LinkTerms, Role
 from broker_shim.links import Source as SourceValue
+from broker_shim.listener_1_0.access import LOOPBACK, Access
 from broker_shim.security.guard import Guard
 from broker_shim.security.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings

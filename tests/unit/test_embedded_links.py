@@ -21,8 +21,8 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.embedded.settings import AddressSettings, BrokerSettings
-from broker_shim.protocol_1_0.values import Described
+from broker_shim.broker.settings import AddressSettings, BrokerSettings
+from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.store.interface import LinkKey
 from tests.link_clients import Client, House, Place
 
@@ -197,7 +197,7 @@ def test_a_detached_subscription_lives_for_its_timeout(
     kept.run_delayed()  # early, as another timer could have been
     queue = "news.eu::subscription.client.news"
     assert queue in kept.broker.queues
-    from broker_shim.embedded import links  # noqa: PLC0415
+    from broker_shim.listener_1_0 import links  # noqa: PLC0415
 
     later_ms = links.now_ms() + 60_001
     monkeypatch.setattr(links, "now_ms", lambda: later_ms)

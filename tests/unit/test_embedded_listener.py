@@ -14,17 +14,18 @@ from typing import Any
 import pytest
 
 from broker_shim.amqp_1_0.composites import Begin, Flow, Open
-from broker_shim.embedded import listener
-from broker_shim.embedded.access import LOOPBACK
-from broker_shim.embedded.broker import Broker
-from broker_shim.embedded.connection import Connection
-from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.listener import Listener
-from broker_shim.embedded.loop import Loop
-from broker_shim.embedded.metrics import Metrics
-from broker_shim.embedded.settings import BrokerSettings
-from broker_shim.embedded.store_calls import StoreCalls
-from broker_shim.protocol_1_0.frames import EMPTY_FRAME, encoded_frame
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.listener_1_0 import listener
+from broker_shim.listener_1_0.access import LOOPBACK
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.listener import Listener
+from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.protocol_1_0.codec.frames import EMPTY_FRAME, encoded_frame
 from broker_shim.security.guard import Guard
 from broker_shim.security.settings import SecuritySettings
 from broker_shim.store.memory import MemoryMessageStore
@@ -62,7 +63,7 @@ class Served:
         self.listener = Listener(self.loop)
         calls = StoreCalls(self.store, self.inbox, lambda error: self.listener.end(str(error)))
 
-        self.broker = Broker(calls, settings, Metrics(), self.loop.later)
+        self.broker = Broker(calls, settings, Metrics(), self.loop.later, HEADERS)
         self.listening = Scarce(socket.AF_INET)
         self.listening.bind(("127.0.0.1", 0))
         self.listening.listen()

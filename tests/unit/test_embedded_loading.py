@@ -9,7 +9,7 @@ from typing import Any
 import proton
 import pytest
 
-from broker_shim.embedded.backlog import Cursor
+from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.store.interface import Message, OnLoaded
 from broker_shim.store.memory import MemoryMessageStore
 from tests.unit.test_embedded_sending import TIMEOUT_S, Bench, received

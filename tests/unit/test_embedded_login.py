@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from broker_shim.amqp_1_0.composites import SaslInit
-from broker_shim.embedded.access import Access
-from broker_shim.embedded.connection import Connection
-from broker_shim.protocol_1_0.frames import SASL_FRAME, SASL_HEADER, encoded_frame
+from broker_shim.listener_1_0.access import Access
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.protocol_1_0.codec.frames import SASL_FRAME, SASL_HEADER, encoded_frame
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
 from broker_shim.security.users import LEAST_ITERATIONS, User
 from broker_shim.security.users_file import changing_users
-from sparkstore.audit import AuditEvent
+from sparkstore.control.audit import AuditEvent
 from tests.link_clients import House, Place
 
 PEER = Remote("10.0.0.7", 40312)

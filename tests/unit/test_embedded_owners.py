@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.embedded.owners import owned, shared
+from broker_shim.listener_1_0.owners import owned, shared
 from broker_shim.security.users import ANONYMOUS
 
 NAMES = st.sampled_from([ANONYMOUS, "ann", "ann/", "a%2Fb", "a/b", "%", "2F"])

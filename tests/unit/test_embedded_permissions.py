@@ -19,10 +19,10 @@ from broker_shim.amqp_1_0.composites import (
     Source,
     Target,
 )
+from broker_shim.broker.settings import AddressSettings, BrokerSettings
+from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.access import Access
-from broker_shim.embedded.settings import AddressSettings, BrokerSettings
-from broker_shim.embedded.store_puts import STAGED_BYTES
+from broker_shim.listener_1_0.access import Access
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings

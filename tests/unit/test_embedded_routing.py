@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from broker_shim.addressing.bindings import AddressManager
 from broker_shim.addressing.topics import MOST_WORDS, TopicBindings
-from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.address import (
+from broker_shim.broker.address import (
     AnonymousNode,
     ExchangeNode,
     QueueNode,
     node_of,
     refusal_to_create,
 )
-from broker_shim.embedded.routing import FanoutBindings, Router
-from broker_shim.embedded.settings import read_settings
+from broker_shim.broker.routing import FanoutBindings, Router
+from broker_shim.broker.settings import read_settings
+from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import BindingKey, Exchange, Queue
 from tests.work import lines_of

@@ -9,17 +9,17 @@ from typing import Any
 import proton
 import pytest
 
-from broker_shim.embedded import scanning
-from broker_shim.embedded.amqp_message import parse
-from broker_shim.embedded.queue import QueueDispatch
-from broker_shim.embedded.recovering import recover
+from broker_shim.broker import header_scan
+from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import CorruptData, StoreError, Unavailable
+from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.selectors import Selector
 from broker_shim.selectors import parse as parse_selector
+from broker_shim.serve.recovery import recover
 from broker_shim.store.interface import Exchange, MessageStore, Queue
 from broker_shim.store.memory import MemoryMessageStore
-from sparkstore.bulk import NewMessage
-from sparkstore.records import Kind
+from sparkstore.core.records import Kind
+from sparkstore.operations.bulk import NewMessage
 from tests.stores import RecordedMessageStore, read
 from tests.unit.test_embedded_sending import Bench, Unreadable
 
@@ -239,8 +239,8 @@ def test_two_selecting_consumers_take_turns(client: Client) -> None:
 def test_a_drain_is_answered_when_all_was_looked_at(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanning, "FIRST", 1)
-    monkeypatch.setattr(scanning, "MOST", 3)
+    monkeypatch.setattr(header_scan, "FIRST", 1)
+    monkeypatch.setattr(header_scan, "MOST", 3)
     client.put(*numbered(300, n=range(300)))
     link = client.attach("n = 299")
     link.drain(5)
@@ -249,7 +249,7 @@ def test_a_drain_is_answered_when_all_was_looked_at(
     assert link.credit == 0
 
 
-@pytest.mark.parametrize(("second", "most"), [(1.0, 1), (0.0, scanning.MOST)])
+@pytest.mark.parametrize(("second", "most"), [(1.0, 1), (0.0, header_scan.MOST)])
 def test_batches_are_as_large_as_the_time_for_one_allows(
     client: Client, monkeypatch: pytest.MonkeyPatch, second: float, most: int
 ) -> None:
@@ -261,12 +261,12 @@ def test_batches_are_as_large_as_the_time_for_one_allows(
         ask(message_ids, on_read)
 
     times = count(0.0, second)
-    monkeypatch.setattr(scanning.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(header_scan.time, "monotonic", lambda: next(times))
     monkeypatch.setattr(client.calls, "read_headers", noted)
     client.put(*numbered(4_000, n=range(4_000)))
     assert ids(client.attach("n = 3999", credit=2)) == [3_999]
     assert sum(sizes) == 4_000
-    assert sizes[0] == scanning.FIRST
+    assert sizes[0] == header_scan.FIRST
     assert max(sizes[-2:-1]) == most
 
 
@@ -286,7 +286,7 @@ def test_a_batch_is_judged_in_slices_whatever_the_selector_and_the_headers_cost(
     monkeypatch.setattr(QueueDispatch, "judge", in_slice)
     client.put(*numbered(40, n=range(40)))
     costly = " OR ".join(["s LIKE '%" + "a" * 60 + "%'"] * 16)
-    most = scanning.SLICE_STEPS // parse_selector(costly).steps + 1
+    most = header_scan.SLICE_STEPS // parse_selector(costly).steps + 1
     link = client.attach(f"n >= 38 OR {costly}", credit=5)
     client.settle()
     assert ids(link) == [38, 39]

@@ -24,8 +24,8 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
     Transfer,
 )
-from broker_shim.protocol_1_0.composites import encoded_composite
-from broker_shim.protocol_1_0.frames import transfer_frame
+from broker_shim.protocol_1_0.codec.composites import encoded_composite
+from broker_shim.protocol_1_0.codec.frames import transfer_frame
 from tests.link_clients import Client, House, Place
 
 MESSAGE = b"\0\x53\x77\xa1\x01a"

@@ -13,8 +13,8 @@ from proton import Delivery, Described, Endpoint, Message, symbol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.recovering import recover
 from broker_shim.errors import StoreError, Unavailable
+from broker_shim.serve.recovery import recover
 from broker_shim.store.interface import MessageStore, Queue, TransactionContext
 from broker_shim.store.memory import MemoryMessageStore
 from tests.unit.test_embedded_sending import Bench, received

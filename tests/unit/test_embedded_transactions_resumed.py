@@ -18,7 +18,7 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
     Transfer,
 )
-from broker_shim.protocol_1_0.writing import write
+from broker_shim.protocol_1_0.codec.encoder import write
 from tests.link_clients import Client, House, Place
 
 VALUE = b"\0\x53\x77"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sparkstore.errors import CorruptData, Fenced, StoreError
-from sparkstore.fencing import FenceWatch, change_identity, check_may_serve, check_may_work
-from sparkstore.root import Identity, Root, open_or_create_root, open_root
+from sparkstore.tables.fencing import FenceWatch, change_identity, check_may_serve, check_may_work
+from sparkstore.tables.root import Identity, Root, open_or_create_root, open_root
 from tests.logs import until
 from tests.replicas import replica_of, role_of
 

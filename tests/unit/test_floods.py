@@ -25,14 +25,15 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.embedded import amqp_message, compiling
-from broker_shim.embedded.access import Access
-from broker_shim.embedded.address import QueueNode
-from broker_shim.embedded.receiving import Receiving
-from broker_shim.embedded.settings import BrokerSettings
-from broker_shim.protocol_1_0.frames import AMQP_HEADER
+from broker_shim.broker import selector_compiler
+from broker_shim.broker.address import QueueNode
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.listener_1_0.access import Access
+from broker_shim.listener_1_0.messages import message as amqp_message
+from broker_shim.listener_1_0.receiving.incoming_message import Receiving
+from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER
+from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.protocol_1_0.settings import Settings
-from broker_shim.protocol_1_0.values import Described
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings
@@ -69,7 +70,7 @@ def selecting(text: str, address: str | None = "q", **fields: Any) -> Source:
 def slices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many slices of selectors were compiled: one number each time."""
     done: list[int] = []
-    compile_it = compiling.compiling
+    compile_it = selector_compiler.compiling
 
     def counted(text: str) -> Any:
         done.append(1)
@@ -78,7 +79,7 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             yield
         return slices
 
-    monkeypatch.setattr(compiling, "compiling", counted)
+    monkeypatch.setattr(selector_compiler, "compiling", counted)
     return done
 
 
@@ -150,7 +151,7 @@ def test_each_slice_of_a_selector_is_part_of_its_peers_turn(
     while house.delayed:
         house.run_delayed()
     assert len(spent) == len(slices)
-    assert spent[-1] == compiling.SLICE_WORK
+    assert spent[-1] == selector_compiler.SLICE_WORK
 
 
 @pytest.mark.parametrize("later", ["A = 1", None, LONG])

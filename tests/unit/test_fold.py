@@ -5,9 +5,9 @@ from copy import deepcopy
 import pytest
 from hypothesis import given
 
-from sparkstore import fold, records
-from sparkstore.fold import Entry, Member, State
-from sparkstore.records import BindingKey, Kind, MessageHeader, Record
+from sparkstore.core import fold, records
+from sparkstore.core.fold import Entry, Member, State
+from sparkstore.core.records import BindingKey, Kind, MessageHeader, Record
 from tests.strategies import History, fold_rows, histories
 
 HEADER = MessageHeader(priority=7, expires_at=99, header_bytes=3, body_bytes=4)

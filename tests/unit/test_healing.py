@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sparkstore.delta_files import (
+from sparkstore.errors import CorruptData
+from sparkstore.tables.delta_files import (
     checkpoints,
     log_file,
     log_folder,
@@ -16,10 +17,9 @@ from sparkstore.delta_files import (
     read_version,
     versions,
 )
-from sparkstore.errors import CorruptData
-from sparkstore.healing import check, heal
-from sparkstore.marks import MARKS_FILE, read_marks
-from sparkstore.root import Root
+from sparkstore.tables.healing import check, heal
+from sparkstore.tables.marks import MARKS_FILE, read_marks
+from sparkstore.tables.root import Root
 from tests.damage import (
     ALL,
     DAMAGES,

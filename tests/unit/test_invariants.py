@@ -11,11 +11,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 
-from sparkstore.delta_files import log_file, newest_version
-from sparkstore.invariants import CHECKS, DEEP, Finding, check
-from sparkstore.link_records import LinkKey, link_text
-from sparkstore.marks import MARKS_FILE, mark_durable
-from sparkstore.records import (
+from sparkstore.core.link_records import LinkKey, link_text
+from sparkstore.core.records import (
     BindingKey,
     MessageHeader,
     bound,
@@ -25,8 +22,11 @@ from sparkstore.records import (
     queue_created,
     refused,
 )
-from sparkstore.root import Root
-from sparkstore.schema import STATE
+from sparkstore.reconcile.invariants import CHECKS, DEEP, Finding, check
+from sparkstore.tables.delta_files import log_file, newest_version
+from sparkstore.tables.marks import MARKS_FILE, mark_durable
+from sparkstore.tables.root import Root
+from sparkstore.tables.schema import STATE
 from tests.history_builder import STEPS
 from tests.roots import append_journal, build_root
 from tests.strategies import Layers, Row, build_history, fold_rows, layers

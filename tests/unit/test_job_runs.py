@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sparkstore import job_runs
-from sparkstore.delta_files import log_folder, newest_version
-from sparkstore.job_runs import JobRun, record
-from sparkstore.marks import read_marks
-from sparkstore.root import Root, open_or_create_root
+from sparkstore.jobs import job_runs
+from sparkstore.jobs.job_runs import JobRun, record
+from sparkstore.tables.delta_files import log_folder, newest_version
+from sparkstore.tables.marks import read_marks
+from sparkstore.tables.root import Root, open_or_create_root
 from tests.damage import DAMAGES, Damage
 
 BEGAN_AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -63,7 +63,7 @@ def test_the_table_keeps_the_newest_rows_in_few_files(
     monkeypatch.setattr(job_runs, "KEPT_RUNS", 20)
     monkeypatch.setattr(job_runs, "TIDY_EVERY", 10)
     monkeypatch.setattr(job_runs, "_READER_HOURS", 0)
-    monkeypatch.setattr("sparkstore.log.log_cleaning.READER_S", 0.0)
+    monkeypatch.setattr("sparkstore.tables.delta_log_cleaning.READER_S", 0.0)
     for number in range(100):
         record(root, run(number, ("compact", "replicate")[number % 2]))
     found = numbers(root)
@@ -147,8 +147,8 @@ def test_a_broken_table_is_told_in_one_line(root: Root, caplog: pytest.LogCaptur
 @pytest.mark.slow
 def test_runs_that_end_at_the_same_moment_all_have_their_rows(root: Root) -> None:
     program = (
-        "import sys; from pathlib import Path; from sparkstore.root import open_root;"
-        "from sparkstore.job_runs import record; from tests.unit.test_job_runs import run\n"
+        "import sys; from pathlib import Path; from sparkstore.tables.root import open_root;"
+        "from sparkstore.jobs.job_runs import record; from tests.unit.test_job_runs import run\n"
         "root, first = open_root(Path(sys.argv[1])), int(sys.argv[2])\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "for number in range(first, first + 10): record(root, run(number))"

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore import compact, retention, state_fold
-from sparkstore.delta_files import newest_version
-from sparkstore.marks import read_marks
-from sparkstore.retention import Segment, retain
-from sparkstore.root import Root
+from sparkstore.compaction import compact, retention, state_fold
+from sparkstore.compaction.retention import Segment, retain
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.marks import read_marks
+from sparkstore.tables.root import Root
 from tests.damage import append
 
 SPARK = cast("SparkSession", None)

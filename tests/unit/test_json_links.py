@@ -9,7 +9,7 @@ import pytest
 
 from broker_shim.errors import CorruptData, InvalidRequest, Locked, Unavailable
 from broker_shim.links import Role
-from broker_shim.store.json_links import JsonLinkStore, read_links
+from broker_shim.store.json.links import JsonLinkStore, read_links
 from tests.links import receiver, sender, terms
 from tests.stores import done
 

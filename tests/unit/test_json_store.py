@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from broker_shim.errors import CorruptData, InvalidRequest, Locked, StoreError, Unavailable
-from broker_shim.store import json_file
 from broker_shim.store.interface import BindingKey, Exchange, MessageHeader, Queue
-from broker_shim.store.json import FORMAT, VERSION, JsonMessageStore, read_wiring
+from broker_shim.store.json import file as json_file
+from broker_shim.store.json.store import FORMAT, VERSION, JsonMessageStore, read_wiring
 from tests.stores import done
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkstore.errors import Locked
-from sparkstore.lease import check_free, jobs_lease
+from sparkstore.tables.lease import check_free, jobs_lease
 
 
 def test_a_second_job_is_told_at_once_that_the_lease_is_taken(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, Unavailable
 from broker_shim.store.interface import BindingKey, Exchange, Message, MessageHeader, Queue
-from broker_shim.store.ledger import ID_BLOCK, Ledger
-from sparkstore.fold import State
-from sparkstore.records import Kind
+from broker_shim.store.state_machine.state_machine import ID_BLOCK, Ledger
+from sparkstore.core.fold import State
+from sparkstore.core.records import Kind
 from tests.stores import RecordedMessageStore, done, read
 
 NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker_shim.links import LinkKey as BrokersKey
 from broker_shim.links import holder_of
-from sparkstore.link_records import LinkKey, link_key, link_text
+from sparkstore.core.link_records import LinkKey, link_key, link_text
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _KEYS = st.builds(LinkKey, _TEXT, _TEXT, st.sampled_from(["sender", "receiver"]))

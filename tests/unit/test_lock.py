@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from sparkstore.errors import Locked
-from sparkstore.log.lock import FileLock, is_held
+from sparkstore.tables.lock import FileLock, is_held
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from sparkstore.log.lock import FileLock
+from sparkstore.tables.lock import FileLock
 FileLock(Path(sys.argv[1]), "root")
 print("held", flush=True)
 sys.stdin.read()

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.delta_files import newest_version
 from sparkstore.errors import Fenced, Unavailable
-from sparkstore.fencing import change_identity
-from sparkstore.log import opening
+from sparkstore.log import start
 from sparkstore.log.trim import Trimmer
 from sparkstore.log.wal import SyncWrite, sync_write
 from sparkstore.log.wal_format import BLOCK_BYTES
 from sparkstore.log.writer import Log
-from sparkstore.marks import read_marks
-from sparkstore.root import open_root
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.fencing import change_identity
+from sparkstore.tables.marks import read_marks
+from sparkstore.tables.root import open_root
 from tests.logs import (
     BY_DELTA,
     BY_HAND,
@@ -64,7 +64,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         return sync_write(descriptor, buffers, offset)
 
     written: SyncWrite = write_when_free
-    monkeypatch.setattr(opening, "sync_write", written)
+    monkeypatch.setattr(start, "sync_write", written)
     yield free
     free.set()
 
@@ -109,13 +109,13 @@ def test_a_promotion_between_the_first_look_and_the_lock_is_seen_under_the_lock(
         pass
     root = open_root(where)
     before = newest_version(root.journal)
-    hold = opening._hold
+    hold = start._hold
 
     def promoted_first(*arguments: object) -> None:
         change_identity(root, lambda _: {"role": "fenced", "successor": "there"})
         hold(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(opening, "_hold", promoted_first)
+    monkeypatch.setattr(start, "_hold", promoted_first)
     with pytest.raises(Fenced, match="there took over"), opened(where):
         pass
     assert newest_version(root.journal) == before

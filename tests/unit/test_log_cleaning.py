@@ -10,21 +10,20 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from sparkstore import durable_files
-from sparkstore.delta_files import checkpoints, newest_version, versions
-from sparkstore.durable_files import SyncFailed
-from sparkstore.log import log_cleaning
 from sparkstore.log.journal import Journal
-from sparkstore.log.log_cleaning import clean_log
-from sparkstore.marks import mark_durable
-from sparkstore.root import Root
+from sparkstore.tables import delta_log_cleaning, durable_files
+from sparkstore.tables.delta_files import checkpoints, newest_version, versions
+from sparkstore.tables.delta_log_cleaning import clean_log
+from sparkstore.tables.durable_files import SyncFailed
+from sparkstore.tables.marks import mark_durable
+from sparkstore.tables.root import Root
 from tests.damage import append, cut_short, zeroed
 
 
 @pytest.fixture(autouse=True)
 def no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is on the way to a file that he has listed."""
-    monkeypatch.setattr(log_cleaning, "READER_S", -1.0)
+    monkeypatch.setattr(delta_log_cleaning, "READER_S", -1.0)
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sparkstore import marks
-from sparkstore.delta_files import (
+from sparkstore.tables import marks
+from sparkstore.tables.delta_files import (
     log_file,
     newest_version,
     versions,
 )
-from sparkstore.durable_files import fsync_with_folders, replace_durably
-from sparkstore.healing import heal
-from sparkstore.marks import MARKS_FILE, Marks, lower_mark, mark_durable, read_marks
-from sparkstore.root import Root
+from sparkstore.tables.durable_files import fsync_with_folders, replace_durably
+from sparkstore.tables.healing import heal
+from sparkstore.tables.marks import MARKS_FILE, Marks, lower_mark, mark_durable, read_marks
+from sparkstore.tables.root import Root
 from tests.damage import (
     HISTORY,
     append,

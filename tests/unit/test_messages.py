@@ -14,7 +14,7 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.messages.header import FramingHeader, HeaderFactory
 from broker_shim.messages.message import Messages
 from broker_shim.messages.residency import Content, OnLoaded, Residency
-from sparkstore.records import MessageHeader
+from sparkstore.core.records import MessageHeader
 
 BODY = bytes(range(200))
 

@@ -11,15 +11,15 @@ import pytest
 from prometheus_client.core import Metric
 
 from broker_shim.amqp_1_0.composites import Modified, Source, Target
-from broker_shim.embedded.metric_families import broker_families, log_families, trouble_of
-from broker_shim.embedded.metrics import Metrics
+from broker_shim.broker.metrics import Metrics
+from broker_shim.serve.metric_families import broker_families, log_families, trouble_of
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore.counters import counters_of
 from sparkstore.errors import Unavailable
-from sparkstore.exposition import counters, encoded
 from sparkstore.log.metrics import LogMetrics
+from sparkstore.metrics.counters import counters_of
+from sparkstore.metrics.exposition import counters, encoded
 from tests.link_clients import Client, House, Place
 from tests.stores import DELTA_CONFIG, done
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker_shim.embedded import monitor as module
-from broker_shim.embedded.bind_address import parse_listen
-from broker_shim.embedded.monitor import MOST_REQUESTS, Monitor, Subject
-from broker_shim.embedded.options import parser
-from broker_shim.embedded.reporting import reporter_of
-from broker_shim.embedded.systemd import READY, notify
 from broker_shim.errors import InvalidRequest
-from sparkstore.exposition import counter, gauge
+from broker_shim.serve import monitor as module
+from broker_shim.serve.bind_address import parse_listen
+from broker_shim.serve.monitor import MOST_REQUESTS, Monitor, Subject
+from broker_shim.serve.options import parser
+from broker_shim.serve.reporting import reporter_of
+from broker_shim.serve.systemd import READY, notify
+from sparkstore.metrics.exposition import counter, gauge
 
 TIMEOUT_S = 20
 ODD = 'a"b\\c\nd ü\ud800'

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.embedded.stores import open_stores
+from broker_shim.serve.stores import open_stores
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.config import StoreConfig
-from sparkstore.private_folder import private_folder
-from sparkstore.replicas import paired
-from sparkstore.root import open_or_create_root
+from sparkstore.replication.replicas import paired
+from sparkstore.tables.private_folder import private_folder
+from sparkstore.tables.root import open_or_create_root
 
 
 @pytest.fixture(autouse=True)

@@ -9,17 +9,17 @@ import pytest
 
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore import promote as promoting
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
-from sparkstore.delta_files import newest_version
 from sparkstore.errors import Fenced, InvalidRequest, Locked
-from sparkstore.fencing import change_identity
-from sparkstore.lease import jobs_lease
-from sparkstore.log.lock import FileLock
-from sparkstore.marks import read_marks
-from sparkstore.promote import promote
-from sparkstore.root import TABLES, open_or_create_root, open_root
+from sparkstore.replication import promote as promoting
+from sparkstore.replication.promote import promote
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.fencing import change_identity
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.lock import FileLock
+from sparkstore.tables.marks import read_marks
+from sparkstore.tables.root import TABLES, open_or_create_root, open_root
 from tests.replicas import files_below, replica_of, role_of
 from tests.stores import done
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from sparkstore.core.fold import Entry
+from sparkstore.core.queue_arguments import QueueArguments, check_arguments, terms_of
 from sparkstore.errors import InvalidRequest
-from sparkstore.fold import Entry
-from sparkstore.queue_arguments import QueueArguments, check_arguments, terms_of
 
 NOW_US = 1_750_000_000_000_000
 

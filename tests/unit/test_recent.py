@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from sparkstore.content_cache import size_of
-from sparkstore.log.recent import RecentContent
-from sparkstore.records import (
+from sparkstore.content.cache import size_of
+from sparkstore.core.records import (
     MessageHeader,
     Record,
     content_staged,
     message_dequeued,
     message_enqueued,
 )
+from sparkstore.log.recent_content import RecentContent
 
 HEADER = MessageHeader(body_bytes=10)
 SIZE = size_of((HEADER, b"0123456789"))

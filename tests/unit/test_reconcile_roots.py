@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.cli import main
-from sparkstore.reconcile_roots import check_roots
-from sparkstore.root import Identity, open_or_create_root
+from sparkstore.cli.command_line import main
+from sparkstore.reconcile.comparable_roots import check_roots
+from sparkstore.tables.root import Identity, open_or_create_root
 from tests.damage import files
 
 

@@ -10,14 +10,14 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import example, given, settings
 
-from sparkstore import fold
-from sparkstore.delta_files import log_file, newest_version
+from sparkstore.core import fold
+from sparkstore.core.records import Kind, queue_created
 from sparkstore.errors import CorruptData
-from sparkstore.healing import heal
-from sparkstore.marks import mark_durable
-from sparkstore.records import Kind, queue_created
-from sparkstore.recovery import Tail, journal_tail, recover
-from sparkstore.root import Root, open_or_create_root
+from sparkstore.recovery.recovery import Tail, journal_tail, recover
+from sparkstore.tables.delta_files import log_file, newest_version
+from sparkstore.tables.healing import heal
+from sparkstore.tables.marks import mark_durable
+from sparkstore.tables.root import Root, open_or_create_root
 from tests.damage import Damage, cut_short, emptied, zeroed
 from tests.history_builder import STEPS, HistoryBuilder
 from tests.roots import append_journal, build_root

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.service.protocol import Refusal, Welcome
-from broker_shim.store.remote_requests import Completed, Requests, Waiting
+from broker_shim.store.remote.requests import Completed, Requests, Waiting
 
 
 class Told:

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
+from sparkstore.core.records import opened
 from sparkstore.errors import InvalidRequest, Locked, StoreError
-from sparkstore.fencing import change_identity
-from sparkstore.lease import jobs_lease
-from sparkstore.records import opened
-from sparkstore.replicas import check, paired
-from sparkstore.root import Root, open_or_create_root, open_root
-from sparkstore.rows import to_table
+from sparkstore.replication.replicas import check, paired
+from sparkstore.tables.fencing import change_identity
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.root import Root, open_or_create_root, open_root
+from sparkstore.tables.rows import to_table
 from tests.replicas import files_below, replica_of, role_of
 
 CHECKOUT = Path(__file__).parents[2]
@@ -255,7 +255,7 @@ def test_a_root_that_was_created_there_meanwhile_is_not_taken(
         open_or_create_root(new)
         change_identity(root, change)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("sparkstore.replicas.change_identity", create_first)
+    monkeypatch.setattr("sparkstore.replication.replicas.change_identity", create_first)
     with pytest.raises(InvalidRequest, match="is a primary"), paired(roots[0], new):
         pytest.fail("it was taken for a pair")
     assert role_of(new) == ("primary", 1)

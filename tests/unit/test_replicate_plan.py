@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest
-from sparkstore.replicate_plan import check_apart, check_not_ahead, check_pair, check_reach
-from sparkstore.root import Identity
+from sparkstore.replication.replicate_plan import (
+    check_apart,
+    check_not_ahead,
+    check_pair,
+    check_reach,
+)
+from sparkstore.tables.root import Identity
 
 HERE = Path("/replica")
 PRIMARY = Identity("a", generation=3)

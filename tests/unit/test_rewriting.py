@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from sparkstore import durable_files
-from sparkstore.delta_files import log_file, newest_version, read_version
-from sparkstore.durable_files import SyncFailed
 from sparkstore.errors import Ended, Unavailable
-from sparkstore.healing import heal
-from sparkstore.log.opening import open_log
-from sparkstore.marks import mark_durable, read_marks
-from sparkstore.root import Root, open_root
+from sparkstore.log.start import open_log
+from sparkstore.tables import durable_files
+from sparkstore.tables.delta_files import log_file, newest_version, read_version
+from sparkstore.tables.durable_files import SyncFailed
+from sparkstore.tables.healing import heal
+from sparkstore.tables.marks import mark_durable, read_marks
+from sparkstore.tables.root import Root, open_root
 from tests.damage import ALL, append, rows
 from tests.logs import BY_HAND, CONFIG, facts_in, flush, until, write, zero
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from sparkstore.core.records import opened
 from sparkstore.errors import CorruptData, InvalidRequest
-from sparkstore.records import opened
-from sparkstore.root import TABLES, open_or_create_root, open_root, path_of
-from sparkstore.rows import to_table
-from sparkstore.schema import SCHEMA_VERSION
+from sparkstore.tables.root import TABLES, open_or_create_root, open_root, path_of
+from sparkstore.tables.rows import to_table
+from sparkstore.tables.schema import SCHEMA_VERSION
 
 FIRST_VERSION = f"_delta_log/{0:020}.json"
 FIRST = Path(FIRST_VERSION)
@@ -193,7 +193,7 @@ def test_of_two_who_create_a_root_the_first_root_json_counts(
 ) -> None:
     """The second looked before the first was done."""
     first = open_root(root)
-    monkeypatch.setattr("sparkstore.root.is_root", lambda _path: False)
+    monkeypatch.setattr("sparkstore.tables.root.is_root", lambda _path: False)
     assert open_or_create_root(root) == first
 
 

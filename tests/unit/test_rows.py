@@ -4,9 +4,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from sparkstore.records import Kind, MessageHeader, Record, content_staged, message_enqueued, opened
-from sparkstore.rows import to_records, to_table
-from sparkstore.schema import FOLD_COLUMNS, NARROW_COLUMNS, ROW
+from sparkstore.core.records import (
+    Kind,
+    MessageHeader,
+    Record,
+    content_staged,
+    message_enqueued,
+    opened,
+)
+from sparkstore.tables.rows import to_records, to_table
+from sparkstore.tables.schema import FOLD_COLUMNS, NARROW_COLUMNS, ROW
 from tests.strategies import History, histories
 
 HEADER = MessageHeader(

@@ -13,7 +13,7 @@ import pytest
 from scramp import ScramClient
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.protocol_1_0.sasl import Challenge, Passed, Refused
+from broker_shim.protocol_1_0.sasl.exchange import Challenge, Passed, Refused
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.permissions import Act, Place, rule_of
@@ -26,7 +26,7 @@ from broker_shim.security.settings import (
 from broker_shim.security.tls import TlsFiles, certificate_name, server_context
 from broker_shim.security.users import LEAST_ITERATIONS, User
 from broker_shim.security.users_file import changing_users
-from sparkstore.audit import (
+from sparkstore.control.audit import (
     AuditEvent,
     add_audit_file,
     audit_line,

@@ -8,15 +8,15 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.service.arrivals import check_record, record_of
-from broker_shim.service.links import holder_of, link_steps
-from broker_shim.store import transactions
+from broker_shim.service.decisions.arrivals import check_record, record_of
+from broker_shim.service.decisions.links import holder_of, link_steps
 from broker_shim.store.interface import MessageHeader, Queue
-from broker_shim.store.ledger import Ledger
-from broker_shim.store.transaction import Step, Transaction
-from sparkstore.fold import State
-from sparkstore.link_records import LinkKey, link_text
-from sparkstore.records import Kind, Record
+from broker_shim.store.state_machine import transactions
+from broker_shim.store.state_machine.state_machine import Ledger
+from broker_shim.store.state_machine.transaction import Step, Transaction
+from sparkstore.core.fold import State
+from sparkstore.core.link_records import LinkKey, link_text
+from sparkstore.core.records import Kind, Record
 
 LINK = link_text(LinkKey("c", "l", "receiver"))
 DETAIL = '{"durability": 2, "source": null, "target": null, "version": 1}'

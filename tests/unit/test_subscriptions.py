@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from broker_shim.amqp_1_0 import composites as amqp
 from broker_shim.amqp_1_0.primitives import Symbol, ULong
 from broker_shim.durability import TerminusDurability
-from broker_shim.embedded.filters import read_filters
-from broker_shim.embedded.subscriptions import looked_up, queue_of, subscription_of
-from broker_shim.embedded.termini import (
+from broker_shim.links import LinkKey
+from broker_shim.listener_1_0.attach.filters import read_filters
+from broker_shim.listener_1_0.attach.subscriptions import looked_up, queue_of, subscription_of
+from broker_shim.listener_1_0.termini import (
     as_source,
     as_target,
     filter_set_of,
@@ -22,8 +23,7 @@ from broker_shim.embedded.termini import (
     granted_target,
     peers_target,
 )
-from broker_shim.links import LinkKey
-from broker_shim.protocol_1_0.values import Described
+from broker_shim.protocol_1_0.codec.values import Described
 from tests.links import sender
 
 SHARED, GLOBAL = ("topic", "shared"), ("topic", "shared", "global")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparkstore import textfile
-from sparkstore.job_runs import JobRun
+from sparkstore.jobs import textfile
+from sparkstore.jobs.job_runs import JobRun
 
 ROOT = 'ro"ot\\with\neverything ü'
 BEGAN_AT = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -34,7 +34,7 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.embedded.settings import AddressSettings, BrokerSettings
+from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import (
     Ended,
     Fenced,
@@ -44,7 +44,7 @@ from broker_shim.errors import (
     Unavailable,
 )
 from broker_shim.links import LinkRegistry
-from broker_shim.protocol_1_0.writing import write
+from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.links import link_stores_of
 from tests.link_clients import Client, House, Place

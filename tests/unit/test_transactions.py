@@ -6,8 +6,8 @@ import pytest
 from proton import Described, Message, symbol, ulong
 
 from broker_shim.amqp_1_0.composites import Declare, Discharge
-from broker_shim.protocol_1_0.errors import DecodeError
-from broker_shim.protocol_1_0.writing import write
+from broker_shim.protocol_1_0.codec.encoder import write
+from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.transactions.commands import read_command
 from broker_shim.transactions.refusals import TransactionRefused, rolled_back
 from broker_shim.transactions.standing import Memory, Standing, TransactionLimits, TransactionState

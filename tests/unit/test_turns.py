@@ -27,24 +27,24 @@ from broker_shim.amqp_1_0.composites import (
     Target,
     Transfer,
 )
-from broker_shim.embedded import connection
-from broker_shim.embedded.access import LOOPBACK
-from broker_shim.embedded.connection import Connection
-from broker_shim.embedded.inbox import Inbox
-from broker_shim.embedded.loop import Loop
-from broker_shim.embedded.peer import Peer, Turns
-from broker_shim.embedded.settings import BrokerSettings
-from broker_shim.protocol_1_0.deliveries import Delivery
-from broker_shim.protocol_1_0.events import DispositionReceived, FlowReceived
-from broker_shim.protocol_1_0.frames import (
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.listener_1_0 import connection
+from broker_shim.listener_1_0.access import LOOPBACK
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.transport import Peer, Turns
+from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
     encoded_frame,
     transfer_frame,
 )
+from broker_shim.protocol_1_0.events import DispositionReceived, FlowReceived
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.serial import WRAP, plus
-from broker_shim.protocol_1_0.unsettled import Unsettled
 from tests.amqp_1_0 import Client, flow, server
 from tests.link_clients import House, Place
 from tests.work import lines_of

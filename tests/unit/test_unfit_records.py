@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 
 from broker_shim.completion import Completion
-from sparkstore import codec, rows
-from sparkstore.errors import CorruptData
-from sparkstore.fold import State
-from sparkstore.log.opening import open_log
-from sparkstore.log.wal_replay import UnfitRecords
-from sparkstore.records import (
+from sparkstore.core import codec
+from sparkstore.core.fold import State
+from sparkstore.core.records import (
     Kind,
     MessageHeader,
     Record,
@@ -23,7 +20,11 @@ from sparkstore.records import (
     message_enqueued,
     queue_created,
 )
-from sparkstore.root import open_root
+from sparkstore.errors import CorruptData
+from sparkstore.log.start import open_log
+from sparkstore.log.wal_replay import UnfitRecords
+from sparkstore.tables import rows
+from sparkstore.tables.root import open_root
 from tests.logs import BY_HAND, TIMEOUT_S, opened
 
 HEADER = MessageHeader(header=b"", body_bytes=4)

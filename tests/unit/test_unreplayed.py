@@ -14,12 +14,12 @@ import pytest
 
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore.cli import main
+from sparkstore.cli.command_line import main
 from sparkstore.errors import InvalidRequest
-from sparkstore.log.unreplayed import unreplayed
+from sparkstore.log.unreplayed_records import unreplayed
 from sparkstore.log.wal_format import Group, WalFileReader
-from sparkstore.promote import promote
-from sparkstore.root import open_root
+from sparkstore.replication.promote import promote
+from sparkstore.tables.root import open_root
 from tests.logs import BY_HAND, image_of, opened, write
 from tests.replicas import replica_of
 from tests.stores import done

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkstore.retention import Segment, passed, worth_rewriting
-from sparkstore.upkeep import MOST_FILES, SMALL_BYTES, crowded, kept_s
+from sparkstore.compaction.retention import Segment, passed, worth_rewriting
+from sparkstore.compaction.upkeep import MOST_FILES, SMALL_BYTES, crowded, kept_s
 
 DAY_US = 86_400_000_000
 NOW = 100 * DAY_US

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store import wiring
-from broker_shim.store.arguments import check_name
 from broker_shim.store.interface import Exchange, Queue
+from broker_shim.store.state_machine import definitions
+from broker_shim.store.state_machine.arguments import check_name
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -25,21 +25,21 @@ def test_a_definition_comes_back_from_its_detail(
     durability: TerminusDurability, arguments: dict[str, Any]
 ) -> None:
     queue, exchange = Queue("q", durability, arguments), Exchange("x", "t", durability, arguments)
-    assert wiring.queue_of("q", wiring.detail_of(queue)) == queue
-    assert wiring.exchange_of("x", wiring.detail_of(exchange)) == exchange
-    assert wiring.durability_of(wiring.detail_of(queue)) == durability
+    assert definitions.queue_of("q", definitions.detail_of(queue)) == queue
+    assert definitions.exchange_of("x", definitions.detail_of(exchange)) == exchange
+    assert definitions.durability_of(definitions.detail_of(queue)) == durability
 
 
 def test_equal_arguments_have_one_detail_whatever_their_order() -> None:
     one = Queue("q", arguments={"a": 1, "b": {"c": 2, "d": 3}})
     other = Queue("q", arguments={"b": {"d": 3, "c": 2}, "a": 1})
-    assert wiring.detail_of(one) == wiring.detail_of(other)
+    assert definitions.detail_of(one) == definitions.detail_of(other)
 
 
 @pytest.mark.parametrize("value", [object(), b"x", {1, 2}, float("nan"), float("inf"), {(1,): 2}])
 def test_arguments_that_json_cannot_hold_are_refused(value: object) -> None:
     with pytest.raises(InvalidRequest, match="what JSON can hold"):
-        wiring.detail_of(Queue("q", arguments={"a": value}))
+        definitions.detail_of(Queue("q", arguments={"a": value}))
 
 
 def test_arguments_that_hold_themselves_or_are_too_deep_are_refused() -> None:
@@ -50,11 +50,11 @@ def test_arguments_that_hold_themselves_or_are_too_deep_are_refused() -> None:
         deep = [deep]
     for value in (loop, deep):
         with pytest.raises(InvalidRequest, match="what JSON can hold"):
-            wiring.detail_of(Queue("q", arguments={"a": value}))
+            definitions.detail_of(Queue("q", arguments={"a": value}))
 
 
 def test_a_detail_is_json_that_spark_can_read() -> None:
-    detail = json.loads(wiring.detail_of(Exchange("x", "topic", arguments={"🦊": "\x00"})))
+    detail = json.loads(definitions.detail_of(Exchange("x", "topic", arguments={"🦊": "\x00"})))
     assert detail == {"arguments": {"🦊": "\x00"}, "durability": 2, "type": "topic"}
 
 
@@ -72,5 +72,5 @@ def test_half_a_surrogate_pair_or_ten_thousand_and_one_characters_are_no_name(
 
 
 def test_an_error_names_what_it_is_about() -> None:
-    assert wiring.what(Queue("q\n")) == "queue 'q\\n'"
-    assert wiring.what(Exchange("e", "topic")) == "exchange 'e'"
+    assert definitions.what(Queue("q\n")) == "queue 'q\\n'"
+    assert definitions.what(Exchange("e", "topic")) == "exchange 'e'"

@@ -12,7 +12,7 @@ import sparkstore.brokerj.wire.Packer;
 
 /**
  * What SQL sees of a message, taken at write time from the broker's own header interface, which all
- * its protocols implement. Packs the message header of sparkstore/records.py, an array of 20.
+ * its protocols implement. Packs the message header of sparkstore/core/records.py, an array of 20.
  *
  * <p>{@code durable} is always true: what the broker gives to its store it wants kept, also a
  * transient message on a queue whose messageDurability is ALWAYS.

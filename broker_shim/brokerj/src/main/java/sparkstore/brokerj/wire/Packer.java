@@ -4,7 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
- * Packs values as the store protocol wants them: the subset of MessagePack that sparkstore/codec.py
+ * Packs values as the store protocol wants them: the subset of MessagePack that sparkstore/core/codec.py
  * writes. Text is str, bytes are bin, what is absent is nil; no maps, floats or extensions.
  *
  * <p>The bytes are the same as those of Python's msgpack (shortest form of each value), which the

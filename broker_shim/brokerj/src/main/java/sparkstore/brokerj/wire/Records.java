@@ -1,7 +1,7 @@
 package sparkstore.brokerj.wire;
 
 /**
- * The records that the plugin sends: arrays of 16, as sparkstore/codec.py packs them. The service
+ * The records that the plugin sends: arrays of 16, as sparkstore/core/codec.py packs them. The service
  * stamps the time, the member, the request and the transaction, so those fields are 0 or nil here.
  *
  * <pre>

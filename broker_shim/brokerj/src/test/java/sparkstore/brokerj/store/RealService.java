@@ -45,7 +45,7 @@ final class RealService implements AutoCloseable {
 
     void start() throws IOException {
         List<String> command = new ArrayList<>(List.of(
-                python(), "-m", "broker_shim.embedded.serve", root.toString(), "--no-amqp"));
+                python(), "-m", "broker_shim.serve.command", root.toString(), "--no-amqp"));
         command.addAll(options);
         process = new ProcessBuilder(command)
                 .redirectError(ProcessBuilder.Redirect.DISCARD).start();

@@ -1,0 +1,262 @@
+"""An administrator's orders to a running broker: `sparkstore.operations.administration` decides.
+
+When things become visible: what is made is used when the store has it, what goes is gone from here
+at once or when the store has let go of it, as elsewhere (`broker`). An alteration holds here from
+the moment of its decision: whoever attaches or sends while it is under way meets the queue as it
+will be; if the store refuses, the queue is again what it was.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker_shim.broker.queues.queue import Browser
+from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.links import Terminus
+from broker_shim.store.interface import BindingKey, Exchange, Queue
+from sparkstore.core.queue_arguments import arguments_of
+from sparkstore.core.queue_names import shown
+from sparkstore.operations.administration import Act, Decided, Order, OwnLink, decide, existing
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
+from sparkstore.operations.queue_alteration import Standing, definition
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+
+OnTold = Callable[[StoreError | None, dict[str, Any]], None]
+OnPurged = Callable[[StoreError | None, Answer], None]
+
+_COMES_BACK = "the broker's settings make it so again at its next start: change them, too"
+
+
+class BrokerFacts:
+    """See `administration.Facts`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @property
+    def queues(self) -> Collection[str]:
+        """Names of all queues."""
+        return self._broker.queues.keys()
+
+    def detail(self, queue: str) -> str | None:
+        """Definition of a queue; None: there is none."""
+        there = self._broker.definitions.get(queue)
+        return None if there is None else definition(there.arguments, int(there.durability))
+
+    def standing(self, queue: str) -> Standing:
+        """What a queue has; the store knows of messages that have not arrived yet."""
+        depth = len(self._broker.calls.message_ids(queue)) + self._broker.replacing.count(queue)
+        return Standing(depth, self._broker.queues[queue].consumer_count)
+
+    def link_of(self, queue: str) -> OwnLink | None:
+        """Whose own queue it is; None: nobody's."""
+        terminus = self.terminus_of(queue)
+        if terminus is None:
+            return None
+        key = terminus.key
+        name = f"link {shown(key.name)} of {shown(key.remote_container_id)}"
+        return OwnLink(name, is_attached=terminus.endpoint is not None)
+
+    def terminus_of(self, queue: str) -> Terminus | None:
+        """The terminus whose own queue it is; None: nobody's."""
+        termini = self._broker.links.registry.counted.values()
+        own = (each for each in termini if each.terms is not None and each.terms.queue == queue)
+        return next(own, None)
+
+    def senders_of_dead_letters(self, queue: str) -> list[str]:
+        """Other queues that have it as their dead-letter queue."""
+        return [
+            name
+            for name, other in self._broker.queues.items()
+            if name != queue and other.arguments.dead_letter_queue == queue
+        ]
+
+    def exchange_type(self, exchange: str) -> str | None:
+        """Type of an exchange; None: there is none."""
+        return self._broker.router.type_of(exchange)
+
+    def bindings(self) -> Collection[BindingKey]:
+        """All bindings."""
+        return self._broker.router.bindings()
+
+
+class Administering:
+    """Carries orders out. On the loop's thread only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._facts = BrokerFacts(broker)
+        self._acts: dict[Act, Callable[[Decided, OnComplete], None]] = {
+            Act.CREATE_QUEUE: self._create_queue,
+            Act.ALTER_QUEUE: self._alter_queue,
+            Act.DELETE_QUEUE: self._delete_queue,
+            Act.CREATE_EXCHANGE: self._create_exchange,
+            Act.DELETE_EXCHANGE: self._delete_exchange,
+            Act.ADD_BINDING: self._add_binding,
+            Act.REMOVE_BINDING: self._remove_binding,
+        }
+
+    def order(self, order: Order, on_told: OnTold) -> None:
+        """Carry an order out; `on_told` when that is durable, or why it was not done."""
+        try:
+            decided = decide(order, self._facts)
+        except InvalidRequest as refusal:
+            on_told(refusal, {})
+            return
+        if self._is_in_settings(decided.order):
+            decided.told["note"] = _COMES_BACK
+
+        def done(error: StoreError | None) -> None:
+            on_told(error, {} if error else decided.told)
+
+        if decided.is_change:
+            self._acts[order.act](decided, done)
+        else:
+            done(None)
+
+    def purge(self, said: str, show: Callable[[Answer], bool], on_purged: OnPurged) -> None:
+        """Take what is on a queue now off it, but for what is acquired, some at a time.
+
+        Args:
+            said: The queue.
+            show: Told how far it is; False: nobody waits for it any more, so it ends.
+            on_purged: Called when it is done, durably.
+        """
+        try:
+            queue = existing(said, self._facts)
+        except InvalidRequest as refusal:
+            on_purged(refusal, Answer())
+            return
+        message_ids = array("q", self._broker.calls.message_ids(queue))
+        total = Answer()
+
+        def go_on(first: int) -> None:
+            part = tuple(message_ids[first : first + TURN_IDS])
+            if not part or not show(total):
+                on_purged(None, total)
+            elif self._broker.is_stopping:
+                text = f"the broker is stopping, {total.done} messages were purged: run it again"
+                on_purged(Unavailable(text), total)
+            else:
+                done = partial(taken, first + len(part))
+                self._broker.bulk.run(Request(Action.PURGE, queue, part), done)
+
+        def taken(following: int, error: StoreError | None, answer: Answer) -> None:
+            nonlocal total
+            total = total.plus(answer)
+            if error is not None:
+                on_purged(error, total)
+            else:
+                self._broker.later(0.0, partial(go_on, following))
+
+        go_on(0)
+
+    def _create_queue(self, decided: Decided, on_done: OnComplete) -> None:
+        order = decided.order
+        durability = TerminusDurability(order.durability)
+        queue = Queue(order.queue, durability, arguments_of(decided.detail))
+        self._broker.create_queue(queue, on_done)
+
+    def _alter_queue(self, decided: Decided, on_done: OnComplete) -> None:
+        broker, name = self._broker, decided.order.queue
+        before = broker.definitions[name]
+        queue = Queue(name, before.durability, arguments_of(decided.detail))
+
+        def altered(error: StoreError | None) -> None:
+            dispatch = broker.queues.get(name)
+            if broker.definitions.get(name) is queue and dispatch is not None:
+                if error is not None:
+                    broker.redefine(before)
+                else:
+                    broker.bulk.end_failed(dispatch)
+                    broker.replacing.arrived(dispatch, [*broker.calls.message_ids(name)])
+                broker.wanted(name)
+            on_done(error)
+
+        broker.redefine(queue)
+        broker.calls.alter(queue, altered)
+
+    def _delete_queue(self, decided: Decided, on_done: OnComplete) -> None:
+        """Consumers go first, so that what they held is on the queue when that goes."""
+        name = decided.order.queue
+        queue, terminus = self._broker.queues[name], self._facts.terminus_of(name)
+        users: list[Consumer | Browser] = [*queue.consumers, *queue.browsers]
+        for user in users:
+            user.queue_deleted()
+        links = self._broker.links
+        over = None if terminus is None else links.registry.drop(terminus.key)
+        if over is None:
+            self._broker.destroy_queue(name, on_done)
+        else:
+            links.finish(over, on_done)
+
+    def _create_exchange(self, decided: Decided, on_done: OnComplete) -> None:
+        order = decided.order
+
+        def created(error: StoreError | None) -> None:
+            if error is None:
+                self._broker.router.add_exchange(order.exchange, order.type)
+            on_done(error)
+
+        self._broker.calls.create(Exchange(order.exchange, order.type), created)
+
+    def _delete_exchange(self, decided: Decided, on_done: OnComplete) -> None:
+        exchange = decided.order.exchange
+
+        def destroyed(error: StoreError | None) -> None:
+            if error is None or isinstance(error, InvalidRequest):  # an earlier order was taken
+                error = None
+                self._broker.router.remove_exchange(exchange)
+            on_done(error)
+
+        self._broker.calls.destroy(Exchange(exchange, ""), destroyed)
+
+    def _add_binding(self, decided: Decided, on_done: OnComplete) -> None:
+        key = _key(decided)
+
+        def bound(error: StoreError | None) -> None:
+            if error is None:
+                self._broker.router.bind(key.exchange, key.binding_key, key.queue)
+            on_done(error)
+
+        self._broker.calls.bind(key, bound)
+
+    def _remove_binding(self, decided: Decided, on_done: OnComplete) -> None:
+        key = _key(decided)
+
+        def unbound(error: StoreError | None) -> None:
+            if error is None or isinstance(error, InvalidRequest):  # as above
+                error = None
+                self._broker.router.unbind(key.exchange, key.binding_key, key.queue)
+            on_done(error)
+
+        self._broker.calls.unbind(key, unbound)
+
+    def _is_in_settings(self, order: Order) -> bool:
+        """True if the next start undoes an order that takes away or alters."""
+        settings = self._broker.settings
+        match order.act:
+            case Act.DELETE_QUEUE:
+                return any(each.name == order.queue for each in settings.queues)
+            case Act.ALTER_QUEUE:
+                return any(each.name == order.queue and each.arguments for each in settings.queues)
+            case Act.DELETE_EXCHANGE:
+                return any(each.name == order.exchange for each in settings.exchanges)
+            case Act.REMOVE_BINDING:
+                bound = map(self._broker.destinations.bound, settings.bindings)
+                return BindingKey(order.exchange, order.queue, order.key) in bound
+            case _:
+                return False
+
+
+def _key(decided: Decided) -> BindingKey:
+    order = decided.order
+    return BindingKey(order.exchange, order.queue, order.key)

@@ -1,0 +1,195 @@
+"""Bulk operations and dead letters of a running broker, decided by `sparkstore.operations.bulk`.
+
+What is waiting is taken out of dispatch first, so no consumer gets it meanwhile; what a consumer
+has is left alone. Then one transaction of the store; when it has completed, messages arrive at the
+target. Why nothing is lost: until the completion a message is held here, under nobody's name; if
+the store refuses, it is available again in its old place; if the broker is killed, the transaction
+is in the log whole or not at all, and a start puts in dispatch what the log says.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.storage.store_puts import STAGED_BYTES
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.store.interface import Message, Queue
+from sparkstore.core.queue_arguments import Terms
+from sparkstore.operations import bulk
+from sparkstore.operations.bulk import Action, Answer, Facts, NewMessage, Put, Request, Take
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+
+_log = logging.getLogger(__name__)
+
+OnAnswer = Callable[[StoreError | None, Answer], None]
+
+
+class _Decided(NamedTuple):
+    """What a request comes to.
+
+    Attributes:
+        steps: In the order of the request.
+        moving: (message id, priority) of those that leave their place.
+        answer: If the store takes the steps.
+    """
+
+    steps: list[tuple[int, Put | Take]]
+    moving: list[tuple[int, int]]
+    answer: Answer
+
+
+class BulkOperations:
+    """Carries out requests. On the loop's thread only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def run(self, request: Request, on_answer: OnAnswer) -> None:
+        """Carry out a request; `on_answer` when that is durable, or why it was not done.
+
+        A dead-letter queue that is not there is created first: a message that may not stay has to
+        have somewhere to go.
+        """
+        try:
+            target = bulk.check(request, self._terms)
+        except InvalidRequest as refusal:
+            on_answer(refusal, Answer())
+            return
+        decided = self._decide(request, target, self._broker.queues[request.queue])
+        if not decided.steps:
+            on_answer(None, decided.answer)
+            return
+
+        def done(error: StoreError | None) -> None:
+            self._ended(request, target, decided, error)
+            on_answer(error, Answer() if error else decided.answer)
+
+        def created(error: StoreError | None) -> None:
+            if error is None:
+                self._broker.calls.together(decided.steps, done)
+            else:
+                done(error)
+
+        if target is None or target in self._broker.queues:
+            created(None)
+        else:
+            self._broker.create_queue(Queue(target), created)
+
+    def put(self, queue: str, messages: Sequence[NewMessage], on_answer: OnAnswer) -> None:
+        """Put new messages on a queue, all or none."""
+        terms = self._terms(queue)
+        if terms is None or not terms.keeps_messages:
+            text = f"unknown queue {queue!r}, or one that keeps no messages: create it first"
+            on_answer(InvalidRequest(text), Answer())
+            return
+        if len(messages) == 1 and len(messages[0].body) > STAGED_BYTES:
+            header, body = messages[0]
+            answer = Answer(done=1)
+            publish = self._broker.publish
+            publish(header, body, (queue,), lambda error: on_answer(error, answer))
+            return
+
+        def done(error: StoreError | None, made: list[Message]) -> None:
+            if error is None:
+                self._broker.metrics.enqueued += len(made)
+                for message in made:
+                    header = message.header
+                    arrived = self._broker.arrived
+                    arrived(queue, message.message_id, header.priority, durable=header.durable)
+            on_answer(error, Answer(done=len(made)))
+
+        self._broker.calls.puts.put_all(messages, queue, done)
+
+    def end_if_due(self, queue: QueueDispatch, message_id: int) -> None:
+        """Take a message that waits off its queue if it may not stay there: to the dead letters.
+
+        Called when a message was given back: that is when it may have failed once too often, and
+        what is found expired while it is handed out is given back for this.
+        """
+        entry = self._broker.calls.entry(queue.name, message_id)
+        if entry is None or queue.arguments.reason_to_end(entry, _now_us()) is None:
+            return
+        request = Request(Action.DEAD_LETTER, queue.name, (message_id,))
+        self.run(request, partial(_note, request))
+
+    def end_failed(self, queue: QueueDispatch) -> None:
+        """After a start: what a crash made fail once too often is not handed out again."""
+        failed = queue.failed_too_often()
+        for first in range(0, len(failed), bulk.MAX_IDS):
+            message_ids = tuple(failed[first : first + bulk.MAX_IDS])
+            request = Request(Action.DEAD_LETTER, queue.name, message_ids)
+            self.run(request, partial(_note, request))
+
+    def _terms(self, name: str) -> Terms | None:
+        queue = self._broker.queues.get(name)
+        return None if queue is None else Terms(queue.is_kept, queue.arguments)
+
+    def _decide(self, request: Request, target: str | None, queue: QueueDispatch) -> _Decided:
+        """Take what waits out of dispatch, and give back what is not to be changed."""
+        withdrawn = queue.withdraw(dict.fromkeys(request.message_ids))
+        answer = Answer(left=withdrawn.left, gone=withdrawn.gone)
+        calls, now_us = self._broker.calls, _now_us()  # one: then their annotations are alike
+        decided = _Decided([], [], answer)
+        for message_id in withdrawn.held:
+            entry = calls.entry(queue.name, message_id)
+            if entry is None:
+                queue.removed(message_id)
+                answer = answer.plus(Answer(gone=1))
+                continue
+            # Asked of the store: dispatch hears of an arrival only when that has completed.
+            is_there = target is not None and calls.entry(target, message_id) is not None
+            facts = Facts(entry, is_there, queue.arguments, now_us)
+            steps = bulk.decide(request, target, facts)
+            takes = [s for s in steps if isinstance(s, Put | Take)]
+            if takes:
+                decided.steps.extend((message_id, step) for step in takes)
+                decided.moving.append((message_id, entry.priority))
+                answer = answer.plus(Answer(done=1))
+            else:
+                queue.released(message_id, delivery_failed=False)
+                answer = answer.plus(Answer(left=1))
+        self._broker.wanted(queue.name)
+        return decided._replace(answer=answer)
+
+    def _ended(
+        self, request: Request, target: str | None, decided: _Decided, error: StoreError | None
+    ) -> None:
+        """The store has decided: what moved leaves its place for the target, or goes back."""
+        queue = self._broker.queues.get(request.queue)
+        put = {message_id for message_id, step in decided.steps if isinstance(step, Put)}
+        if error is None:
+            self._count(request, decided)
+        for message_id, priority in decided.moving:
+            durable = queue is None or queue.keeps(message_id)
+            if queue is not None and error is not None:
+                queue.released(message_id, delivery_failed=False)
+            elif queue is not None:
+                queue.removed(message_id)
+            if error is None and target is not None and message_id in put:
+                self._broker.arrived(target, message_id, priority, durable=durable)
+        self._broker.wanted(request.queue)
+
+    def _count(self, request: Request, decided: _Decided) -> None:
+        if request.action is not Action.DEAD_LETTER:
+            self._broker.metrics.moved += len(decided.moving)
+            return
+        for message_id, step in decided.steps:
+            if isinstance(step, Take):
+                self._broker.deaths.note(message_id, step)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _note(request: Request, error: StoreError | None, _answer: Answer) -> None:
+    if error is not None:
+        count = len(request.message_ids)
+        _log.warning("%d messages of %r stay where they are: %s", count, request.queue, error)

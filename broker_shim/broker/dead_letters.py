@@ -1,0 +1,164 @@
+"""Messages that may not stay on their queue: how a rejected one leaves it, and what is told of all.
+
+A message dies expired, delivered too often (`bulk`) or rejected (here): it goes to its queue's dead
+letters in one transaction of the store, with why and whence in the annotations of its entry there;
+or, where there are none, off its queue, and stays in history.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import Queue
+from sparkstore.core.annotations import Death
+from sparkstore.core.queue_arguments import EXPIRED, OVER_DELIVERED, REJECTED
+from sparkstore.operations.bulk import Put, Take, buried
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+
+_log = logging.getLogger(__name__)
+
+_QUIET_S = 60.0
+"""Of one queue and one reason there is a line so often at most."""
+_MAX_LINES = 1_000
+"""Queues and reasons that are remembered for that."""
+_SAYS = {EXPIRED: "expired", OVER_DELIVERED: "was delivered too often", REJECTED: "was rejected"}
+
+
+class Deaths:
+    """Counts what died, and says so: one line, then how many since."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        queues: Mapping[str, QueueDispatch],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._metrics, self._queues, self._clock = metrics, queues, clock
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def note(self, message_id: int, take: Take) -> None:
+        """A message died, durably; its last step tells how."""
+        outcome = take.outcome
+        reason = outcome.get("reason", outcome["outcome"])
+        name = f"died_{reason.replace('-', '_')}"
+        setattr(self._metrics, name, getattr(self._metrics, name) + 1)
+        self._metrics.dead_lettered += 1
+        if take.queue in self._queues:
+            self._queues[take.queue].dead_lettered += 1
+        key, now_s = (take.queue, reason), self._clock()
+        said_s, unsaid = self._said.get(key, (now_s - _QUIET_S, 0))
+        if now_s - said_s < _QUIET_S:
+            self._said[key] = said_s, unsaid + 1
+            return
+        if len(self._said) >= _MAX_LINES:
+            self._said.clear()
+        self._said[key] = now_s, 0
+        told = ": ".join(outcome[each] for each in ("condition", "description") if each in outcome)
+        where = f"to {outcome['to']!r}" if "to" in outcome else "off the store, history has it"
+        _log.info(
+            "queue %r: message %d %s%s: it goes %s%s",
+            take.queue,
+            message_id,
+            _SAYS[reason],
+            f" ({told[:200]!a})" if told else "",
+            where,
+            f"; {unsaid} more since the last line" if unsaid else "",
+        )
+
+
+class Rejection:
+    """A rejected message on its way off its queue.
+
+    Attributes:
+        target: The dead-letter queue; None if the message leaves the store.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        queue: QueueDispatch,
+        message_id: int,
+        holder: str,
+        told: Mapping[str, str],
+    ) -> None:
+        """Say who rejected it, and what was told of why: condition, description."""
+        self._broker, self._queue, self._message_id = broker, queue, message_id
+        self._holder, self._told = holder, told
+        self._steps: Sequence[Put | Take] = ()
+        self._priority = 0
+        self.target = queue.arguments.dead_letter_queue_of(queue.name, rejected=True)
+
+    def steps(self) -> list[tuple[int, Put | Take]]:
+        """What the store is to do, decided on what is true now."""
+        calls, name = self._broker.calls, self._queue.name
+        entry = calls.entry(name, self._message_id)
+        if entry is not None:
+            told = (self._told.get("condition"), self._told.get("description"))
+            at = time.time_ns() // 1000
+            death = Death(name, REJECTED, entry.delivery_count + 1, at, *told)
+            target = self.target
+            there = None if target is None else calls.entry(target, self._message_id)
+            self._priority = entry.priority
+            self._steps = buried(
+                death, target, entry, is_on_target=there is not None, holder=self._holder
+            )
+        elif not self._steps:  # it went with its queue: the store says so
+            self._steps = [Take(name, {"outcome": REJECTED}, self._holder)]
+        return [(self._message_id, step) for step in self._steps]
+
+    def make_target(self, on_done: OnComplete) -> None:
+        """Have the dead-letter queue, if there is to be one."""
+        if self.target is None or self.target in self._broker.queues:
+            on_done(None)
+        else:
+            self._broker.create_queue(Queue(self.target), on_done)
+
+    def is_done(self) -> None:
+        """It is durable: the message arrives at its target."""
+        for step in self._steps:
+            if isinstance(step, Take):
+                self._broker.deaths.note(self._message_id, step)
+            else:
+                self._broker.arrived(step.queue, self._message_id, self._priority)
+
+    def run(self, consumer: Consumer, on_done: OnComplete) -> None:
+        """Do it, repeated as all that consumers decide is; `on_done(None)` when it is durable.
+
+        What the store refuses is available again, but not for the consumer that rejected it.
+        """
+        message_id, queue = self._message_id, self._queue
+
+        def call(done: OnComplete) -> None:
+            def made(error: StoreError | None) -> None:
+                if error is None:
+                    self._broker.calls.together(self.steps(), done)
+                else:
+                    done(error)
+
+            self.make_target(made)
+
+        def done(error: StoreError | None) -> None:
+            if self._broker.queues.get(queue.name) is queue:
+                entry = self._broker.calls.entry(queue.name, message_id)
+                if error is not None and entry is not None and entry.acquired_by == self._holder:
+                    queue.refuse(message_id, consumer)
+                    give_back = self._broker.settlement.give_back
+                    give_back(message_id, queue.name, self._holder, failed=True)
+                else:
+                    queue.removed(message_id)
+            if error is None:
+                self.is_done()
+            on_done(error)
+
+        what = ("rejection of message %d on %r", message_id, queue.name)
+        self._broker.settlement.insist(call, done, what)

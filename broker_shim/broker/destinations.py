@@ -1,0 +1,184 @@
+"""What names mean to this broker now: queues on their addresses, exchanges, address settings.
+
+It decides where a message goes and what a queue created on demand is like; it makes no queue and
+knows no store. On the loop's thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from broker_shim.addressing.bindings import AddressManager, Ambiguous, Routing
+from broker_shim.addressing.fqqn import key_of
+from broker_shim.addressing.topics import TopicBindings, too_long
+from broker_shim.broker.address import (
+    AddressNode,
+    AmbiguousNode,
+    AnonymousNode,
+    ExchangeNode,
+    MalformedNode,
+    Node,
+    QueueNode,
+    node_of,
+    refusal_to_create,
+)
+from broker_shim.broker.routing import Router
+from broker_shim.broker.settings import AddressSettings, BrokerSettings
+from broker_shim.errors import InvalidRequest
+from broker_shim.store.interface import BindingKey, MessageHeader, Queue
+from sparkstore.core.queue_names import canonical, shown
+
+_log = logging.getLogger(__name__)
+
+_MOST_TOLD = 1000
+
+
+class Destinations:
+    """Where messages can go."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.router = Router()
+        self.addresses = AddressManager()
+        self._auto_create = settings.auto_create
+        self._settings = _Matches(settings.addresses)
+        self._told: set[Ambiguous] = set()
+
+    def node_of(self, address: str | None) -> Node:
+        """What an address names now."""
+        return node_of(
+            address,
+            addresses=self.addresses,
+            exchanges=self.router,
+            routing_of=self._routing_of,
+        )
+
+    def source_of(self, address: str | None) -> Node:
+        """What an address names for a receiver: an anycast address is its queue, if it has one.
+
+        A receiver that named no queue is not given an arbitrary one: with several it is told.
+        """
+        node = self.node_of(address)
+        if not isinstance(node, AddressNode) or self.is_multicast(node.address):
+            return node
+        names = [binding.name for binding in self.addresses.on(node.address)]
+        if len(names) == 1:
+            return QueueNode(names[0])
+        return AmbiguousNode(Ambiguous(node.address, tuple(sorted(names))))
+
+    def said_by(self, node: Node, header: MessageHeader) -> Node:
+        """What a message names that was sent to a node: without one, what its `to` says.
+
+        A message whose `to` or subject is too long to be looked up names nothing.
+        """
+        if isinstance(node, AnonymousNode) and header.to:
+            node = self.node_of(header.to)
+        if isinstance(node, ExchangeNode) and node.routing_key is None and header.subject:
+            is_read = self.router.reads_words(node.exchange)
+            reason = too_long(header.subject) if is_read else None
+            return node if reason is None else MalformedNode(reason)
+        return node
+
+    def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
+        """The queues that a message sent to a node goes to; none if it routes nowhere."""
+        match self.said_by(node, header):
+            case QueueNode(queue):
+                return {queue}
+            case AddressNode(address):
+                return set(self.addresses.route(address, self._routing_of(address)))
+            case ExchangeNode(exchange, key):
+                routing_key = key if key is not None else header.subject or ""
+                return self.router.route(exchange, routing_key)
+            case AmbiguousNode(ambiguous):
+                self.warn(ambiguous, is_repeated=False)
+                return set()
+            case AnonymousNode() | MalformedNode():
+                return set()
+
+    def is_multicast(self, address: str) -> bool:
+        """True if every queue on the address gets a message that is sent to it."""
+        return self._routing_of(address) is Routing.MULTICAST
+
+    def warn(self, ambiguous: Ambiguous, *, is_repeated: bool = True) -> None:
+        """Name the candidates in the log; `is_repeated` False: unless they were named before.
+
+        A client may send a million messages to an ambiguous name.
+        """
+        if is_repeated or ambiguous not in self._told:
+            if len(self._told) >= _MOST_TOLD:
+                self._told.clear()
+            self._told.add(ambiguous)
+            text = "%s is ambiguous, so it names no queue: say one of %s"
+            _log.warning(text, shown(ambiguous.name), _listed(ambiguous.candidates))
+
+    def on_demand(self, name: str) -> Queue:
+        """The queue of this name that is created because a client attaches to it.
+
+        Its address decides, not its own name: `orders.eu::late` is as the settings of `orders.eu`
+        say.
+
+        Raises:
+            InvalidRequest: It is not created on demand.
+        """
+        reason = refusal_to_create(name, self.router)
+        settings = self._settings.of(key_of(name).address)
+        auto_create = self._auto_create if settings.auto_create is None else settings.auto_create
+        if reason is None and not auto_create:
+            reason = f"queue {shown(name)} does not exist (auto_create is off)"
+        if reason is not None:
+            raise InvalidRequest(reason)
+        return _as_set(Queue(name), settings)
+
+    def subscription(self, address: str, queue: Queue) -> Queue:
+        """A queue on a multicast address, for one subscription, as the address has it."""
+        return _as_set(queue, self._settings.of(address))
+
+    def bound(self, key: BindingKey) -> BindingKey:
+        """A configured binding, with its queue by what the store calls it.
+
+        Raises:
+            InvalidRequest: The short name is a queue's on several addresses.
+        """
+        found = self.addresses.resolve(key.queue)
+        if isinstance(found, Ambiguous):
+            several = _listed(found.candidates)
+            message = f"binding of {shown(key.queue)} to {key.exchange!r}: say one of {several}"
+            raise InvalidRequest(message)
+        name = canonical(key.queue) if found is None else found.name
+        return key._replace(queue=name)
+
+    def _routing_of(self, address: str) -> Routing:
+        return self._settings.of(address).routing
+
+
+class _Matches:
+    """Settings by the addresses they are for; the first that matches holds."""
+
+    def __init__(self, settings: Sequence[AddressSettings]) -> None:
+        self._settings = settings
+        self._default = AddressSettings("#")
+        self._patterns = TopicBindings()
+        for number, each in enumerate(settings):
+            self._patterns.bind(each.match, str(number))
+
+    def of(self, address: str) -> AddressSettings:
+        """The settings of an address."""
+        if not self._settings:
+            return self._default
+        matching = self._patterns.route(address)
+        return self._settings[min(map(int, matching))] if matching else self._default
+
+
+def _as_set(queue: Queue, settings: AddressSettings) -> Queue:
+    """A queue with the arguments of its address; a dead-letter queue is not its own."""
+    arguments = dict(settings.arguments)
+    if arguments.get("dead_letter_queue") == queue.name:
+        del arguments["dead_letter_queue"]
+    return Queue(queue.name, queue.durability, arguments)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Some names for a line of the log."""
+    most = 20
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(shown(name) for name in names[:most]) + more

@@ -1,0 +1,135 @@
+"""Selectors and message groups over what waits: headers are read in batches, beside the loop.
+
+A batch is chosen, its headers are read on a thread of their own (`header_reader`), and it is judged
+when they are there, in slices of so many steps (a selector of 2,000 words and signs has as many for
+each message). So the loop is held up by one slice at most, and sockets, timers and completions have
+their turn between two. How many messages are one batch follows from how long the judging of the
+last took.
+
+Why no message is missed, though the queue changes while a batch is read. A message of the batch
+that was handed out meanwhile, or left, is not waiting in its place when it would be handed out, and
+is passed over; if it is given back after that, it is looked at again. One that arrives has a place
+after the cursor, or is given back. A batch whose headers cannot be read now is put back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.selective_cursor import Batch, Looker, Steps
+from broker_shim.errors import StoreError
+from broker_shim.messages.header import CommonHeader, HeaderFactory
+from broker_shim.store.interface import MessageHeader
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+
+_log = logging.getLogger(__name__)
+
+Headers = Mapping[int, CommonHeader | None]
+"""By message id; None for one that is on no queue, or cannot be read."""
+SLICE_S = 0.005
+"""How long the judging of a batch may take, in seconds, as far as the last one tells."""
+SLICE_STEPS = 2_500
+"""Of one slice: some milliseconds, whatever is judged."""
+MOST, FIRST = 1024, 64
+"""Messages in a batch: at most, and in the first."""
+
+
+class BatchSize:
+    """How many messages to judge in one go."""
+
+    def __init__(self) -> None:
+        self.count = FIRST
+
+    def took(self, took_s: float, count: int) -> None:
+        """So many were judged in this time."""
+        if took_s > SLICE_S:
+            self.count = max(1, count // 2)
+        elif count >= self.count and took_s < SLICE_S / 2:
+            self.count = min(MOST, 2 * self.count)
+
+
+class Scanning:
+    """Looks at queues for consumers that do not take whatever comes next."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._size = BatchSize()
+        self._asked: set[str] = set()
+
+    def turn(self, queue: QueueDispatch) -> None:
+        """Hand out what was found, and look on."""
+        is_over = False
+        while not is_over:  # what was found waits for a look at what is before it, if only at gaps
+            for message_id, consumer in queue.take_found():
+                consumer.assign(message_id)
+            is_over = queue.name in self._asked or not queue.unfinished() or self._ask(queue)
+        for consumer in queue.caught_up():
+            consumer.caught_up()
+
+    def _ask(self, queue: QueueDispatch) -> bool:
+        """Have the next batch read; False if there was none: cursors are at the end, or at gaps."""
+        batches = queue.to_look_at(self._size.count)
+        message_ids = sorted({each for _looker, batch in batches for _place, each in batch})
+        if message_ids:
+            self._asked.add(queue.name)
+            done = partial(self._read, queue, batches, message_ids)
+            self._broker.calls.read_headers(message_ids, done)
+        return bool(message_ids)
+
+    def _read(
+        self,
+        queue: QueueDispatch,
+        batches: list[tuple[Looker, Batch]],
+        message_ids: Sequence[int],
+        error: StoreError | None,
+        found: Sequence[MessageHeader | None],
+    ) -> None:
+        if error is None:
+            self._judge(queue, batches, headers_of(self._broker.headers, message_ids, found), 0.0)
+            return
+        self._asked.discard(queue.name)
+        _log.warning("%r is not looked at now: %s", queue.name, error)
+        for looker, batch in batches:
+            looker.put_off(batch)
+        self._broker.later(self._broker.settings.probe_interval_s, partial(self._again, queue.name))
+
+    def _judge(
+        self,
+        queue: QueueDispatch,
+        batches: list[tuple[Looker, Batch]],
+        headers: Headers,
+        took_s: float,
+    ) -> None:
+        """One slice; the next is another turn's."""
+        began_s = time.monotonic()
+        rest = queue.judge(batches, headers, Steps(SLICE_STEPS))
+        took_s += time.monotonic() - began_s
+        if rest:
+            self._broker.later(0.0, partial(self._judge, queue, rest, headers, took_s))
+            return
+        self._asked.discard(queue.name)
+        self._size.took(took_s, len(headers))
+        self._broker.wanted(queue.name)
+
+    def _again(self, name: str) -> None:
+        self._broker.wanted(name)
+        self._broker.dispatch()
+
+
+def headers_of(
+    factory: HeaderFactory[CommonHeader],
+    message_ids: Sequence[int],
+    found: Sequence[MessageHeader | None],
+) -> Headers:
+    """What to judge by: the common view of each header that was found, by message id."""
+    return {
+        message_id: None if header is None else factory.of(header).common
+        for message_id, header in zip(message_ids, found, strict=True)
+    }

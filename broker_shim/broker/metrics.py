@@ -1,0 +1,46 @@
+"""What the broker counts, and what it shows a monitor of its queues. No socket, no file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker_shim.security.guard import SecurityCounts
+from sparkstore.metrics.counters import counted, line_of
+
+
+@dataclass(slots=True)
+class Metrics(SecurityCounts):
+    """Counters since the start; one thread changes them."""
+
+    connections: int = counted("Connections accepted.")
+    received: int = counted("Messages that came in whole.")
+    unroutable: int = counted("Messages refused because they route to no queue.")
+    refused: int = counted("Messages refused for any other reason.")
+    enqueued: int = counted("Messages put on a queue; one on two queues counts twice.")
+    not_durable: int = counted(
+        "Messages put on a queue that is kept and not kept themselves: they end with the broker."
+    )
+    delivered: int = counted("Deliveries sent.")
+    accepted: int = counted("Deliveries accepted, durably.")
+    rejected: int = counted("Deliveries rejected.")
+    released: int = counted("Deliveries given back, for whatever reason.")
+    expired: int = counted("Messages not delivered because they were too old.")
+    moved: int = counted("Messages moved, purged, requeued or put back by bulk operations.")
+    dead_lettered: int = counted(
+        "Messages taken off a queue because they were too old, failed too often or were rejected."
+    )
+    died_expired: int = counted("Messages of these that were too old.")
+    died_over_delivered: int = counted("Messages of these that were delivered too often.")
+    died_rejected: int = counted("Messages of these that a consumer rejected.")
+    replaced: int = counted("Messages taken off a last-value queue because a newer one came.")
+    transactions_committed: int = counted(
+        "Local transactions in which something was done, durably."
+    )
+    transactions_rolled_back: int = counted(
+        "Local transactions that were undone: by the client, its loss or a refusal."
+    )
+    protocol_errors: int = counted("Connections closed for what the peer sent.")
+
+    def line(self) -> str:
+        """All of them in one line of a log."""
+        return line_of(self)

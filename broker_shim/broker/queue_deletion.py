@@ -1,0 +1,62 @@
+"""Queues that are being destroyed, until the store has done it. On the loop's thread only.
+
+Why repeated: a queue that is gone from the broker and still in the store comes back with its old
+messages, at the next start or when one of its name is created. So `Unavailable`, which leaves the
+outcome unknown, is met by trying again (`Settlement.insist`), and one of the same name is created
+when it is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.store.interface import Queue
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+
+_log = logging.getLogger(__name__)
+
+
+class Destroying:
+    """See above."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+
+    def begin(self, name: str, on_done: OnComplete) -> None:
+        """Destroy a queue; `on_done` when that is durable, or the store has ended."""
+
+        def destroy(done: OnComplete) -> None:
+            answered = partial(_answered, name, done)
+            self._broker.calls.destroy(Queue(name, TerminusDurability.NONE), answered)
+
+        def gone(error: StoreError | None) -> None:
+            waiting = self._waiting.pop(name)
+            on_done(error)
+            for call in waiting:
+                call()
+
+        self._waiting[name] = []
+        self._broker.settlement.insist(destroy, gone, ("destroy of queue %r", name))
+
+    def when_gone(self, name: str, call: Callable[[], None]) -> None:
+        """Make a call when no queue of this name is being destroyed: at once if none is."""
+        if name in self._waiting:
+            self._waiting[name].append(call)
+        else:
+            call()
+
+
+def _answered(name: str, on_done: OnComplete, error: StoreError | None) -> None:
+    if isinstance(error, InvalidRequest):
+        _log.info("queue %r was destroyed before: %s", name, error)
+        error = None
+    on_done(error)

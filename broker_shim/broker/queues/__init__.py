@@ -1,0 +1,7 @@
+"""Who gets which message of a queue next. Pure: ids, never bodies; no store, no clock, no thread.
+
+`queue` dispatches: messages come in when they are durable, consumers say how many they take, and
+pairs of both go out. `queue_index` keeps what waits, by `priority_level`; `selective_cursor` is a
+consumer's own place if it does not take whatever comes next; `message_groups` and `last_values`
+keep the promises of those two kinds of queues.
+"""

@@ -1,0 +1,64 @@
+"""Which message of a last-value queue is the newest of its key. Pure.
+
+Memory is two entries for each message on the queue that has a key: such a queue is as long as it
+has keys, and what its consumers hold.
+"""
+
+from __future__ import annotations
+
+from broker_shim.messages.header import CommonHeader
+
+
+class LastValues:
+    """The keys of one queue.
+
+    Attributes:
+        stale: Messages that wait and are not the newest of their key: to be taken off.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._newest: dict[str, int] = {}
+        self._values: dict[int, str] = {}
+        self.stale: set[int] = set()
+
+    def value_of(self, header: CommonHeader) -> str | None:
+        """What a message has for the key, so that 1 and '1' differ; None: it replaces nothing."""
+        value = header.get(self._key)
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        return f"{'text' if isinstance(value, str) else 'plain'} {value}"
+
+    def newest(self, value: str) -> int | None:
+        """The newest message with a value."""
+        return self._newest.get(value)
+
+    def value(self, message_id: int) -> str | None:
+        """The value of a message on the queue; None if it has none, or none is known."""
+        return self._values.get(message_id)
+
+    def __contains__(self, message_id: int) -> bool:
+        """True if its value is known."""
+        return message_id in self._values
+
+    def note(self, message_id: int, value: str) -> int | None:
+        """A message came; the one that it takes the place of, if that is still on the queue."""
+        older = self._newest.get(value)
+        self._newest[value] = message_id
+        self._values[message_id] = value
+        return older
+
+    def released(self, message_id: int) -> None:
+        """A held message waits again; if there is a newer one, it is stale."""
+        value = self._values.get(message_id)
+        if value is not None and self._newest.get(value) != message_id:
+            self.stale.add(message_id)
+
+    def ended(self, message_id: int) -> None:
+        """A message left the queue."""
+        self.stale.discard(message_id)
+        value = self._values.pop(message_id, None)
+        if value is not None and self._newest.get(value) == message_id:
+            del self._newest[value]

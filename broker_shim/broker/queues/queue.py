@@ -1,0 +1,337 @@
+"""Who gets which message of a queue next. Pure: ids, never bodies; no store, no clock.
+
+Higher priority first, then the order of arrival; a message that was given back is again where it
+was. Consumers with credit take turns. A consumer with a selector, and every consumer of a queue
+with message groups, has a look of its own at the queue (`looking`): it is offered what it wants
+before the others are, who take the next message whatever it is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from broker_shim.broker.queues.last_values import LastValues
+from broker_shim.broker.queues.message_groups import Groups
+from broker_shim.broker.queues.queue_index import Backlog, Cursor
+from broker_shim.broker.queues.selective_cursor import Batch, Consumer, Looker, Steps
+from broker_shim.messages.header import CommonHeader
+from broker_shim.selectors import Selector
+from sparkstore.core.queue_arguments import QueueArguments
+
+
+class Browser(Protocol):
+    """Whoever looks at a queue and takes nothing."""
+
+    def look(self) -> None:
+        """Something may be new on the queue."""
+
+    def queue_deleted(self) -> None:
+        """An administrator deletes the queue: end your link."""
+
+
+class Withdrawn(NamedTuple):
+    """What became of messages that were to be taken out of dispatch.
+
+    Attributes:
+        held: Taken out: held by the caller now.
+        left: Held by somebody else.
+        gone: Not on the queue.
+    """
+
+    held: list[int]
+    left: int
+    gone: int
+
+
+class QueueDispatch:
+    """One queue: what waits, what is held, who wants.
+
+    Invariant: a message on the queue is either waiting or held, never both.
+
+    Attributes:
+        name: Of the queue.
+        is_kept: Durable messages on it survive a restart.
+        arguments: What the queue asks of its messages.
+        browsers: Who looks at it.
+        last_values: Which message is the newest of its key, on a last-value queue.
+        redelivered: Failed deliveries of its messages, since the start.
+        dead_lettered: Messages that went from it to its dead letters, since the start.
+        owner: Whose client had the broker make and name it (`owners.shared`); None: nobody's.
+        maker: The number of the connection that did; None: nobody, or before a restart.
+        only: What is not so is not routed here (a subscription with a selector).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        is_kept: bool = True,
+        arguments: QueueArguments = QueueArguments(),  # noqa: B008  # a value, and frozen
+    ) -> None:
+        self.name = name
+        self.is_kept = is_kept
+        self.arguments = arguments
+        self._backlog = Backlog()
+        self._held: dict[int, int] = {}
+        self._delivery_counts: dict[int, int] = {}
+        self._refused_by: dict[int, set[Consumer]] = {}
+        self._consumers: deque[Consumer] = deque()
+        self._lookers: deque[Looker] = deque()
+        self._groups = Groups() if arguments.message_groups else None
+        self.browsers: list[Browser] = []
+        key = arguments.last_value_key
+        self.last_values = None if key is None else LastValues(key)
+        self._not_durable: set[int] = set()
+        self.only: Selector | None = None
+        self.owner: str | None = None
+        self.maker: int | None = None
+        self.redelivered = self.dead_lettered = 0
+
+    def __len__(self) -> int:
+        """Messages on the queue, held ones too."""
+        return len(self._backlog) + len(self._held)
+
+    def __contains__(self, message_id: int) -> bool:
+        """True if it is on the queue."""
+        return message_id in self._held or self._backlog.find(message_id) is not None
+
+    @property
+    def held_count(self) -> int:
+        """Messages that are held."""
+        return len(self._held)
+
+    @property
+    def consumer_count(self) -> int:
+        """Consumers attached."""
+        return len(self._consumers) + len(self._lookers)
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        """Those that are attached."""
+        return [*self._consumers, *(looker.consumer for looker in self._lookers)]
+
+    def alter(self, arguments: QueueArguments) -> None:
+        """The queue asks for other things from now on.
+
+        Whose last values change has nothing on it that is known, and a consumer that is there when
+        message groups change takes its place anew (see `sparkstore.operations.queue_alteration`).
+        """
+        there, self.arguments = self.arguments, arguments
+        key = arguments.last_value_key
+        if key != there.last_value_key:
+            self.last_values = None if key is None else LastValues(key)
+        if arguments.message_groups != there.message_groups:
+            attached: list[tuple[Consumer, Selector | None]]
+            attached = [(each, None) for each in self._consumers]
+            attached += [(looker.consumer, looker.selector) for looker in self._lookers]
+            self._groups = Groups() if arguments.message_groups else None
+            self._consumers.clear()
+            self._lookers.clear()
+            for consumer, selector in attached:
+                self.add(consumer, selector)
+
+    def recovered(self, entries: Iterable[tuple[int, int, int]]) -> None:
+        """Take what survived: (message id, priority, delivery count) in queue order, once."""
+        for message_id, priority, delivery_count in entries:
+            self._backlog.append(message_id, priority)
+            if delivery_count:
+                self._delivery_counts[message_id] = delivery_count
+
+    @property
+    def not_durable(self) -> int:
+        """Messages on the queue that end with the broker, and that SQL does not see."""
+        return len(self._not_durable) if self.is_kept else len(self)
+
+    def arrived(self, message_id: int, priority: int, *, durable: bool = True) -> None:
+        """A message was enqueued."""
+        self._backlog.append(message_id, priority)
+        if not durable:
+            self._not_durable.add(message_id)
+
+    def keeps(self, message_id: int) -> bool:
+        """True unless a message came that is not durable."""
+        return message_id not in self._not_durable
+
+    def released(self, message_id: int, *, delivery_failed: bool) -> None:
+        """A held message is available again."""
+        place = self._held.pop(message_id)
+        self._backlog.put_back(place)
+        for looker in self._lookers:
+            looker.given_back(place, message_id)
+        self._ended(message_id)
+        if self.last_values is not None:
+            self.last_values.released(message_id)
+        if delivery_failed:
+            self.redelivered += 1
+            self._delivery_counts[message_id] = self.delivery_count(message_id) + 1
+
+    def withdraw(self, message_ids: Iterable[int]) -> Withdrawn:
+        """Take waiting messages out of dispatch; end each by `released` or `removed`."""
+        held, left, gone = [], 0, 0
+        for message_id in message_ids:
+            place = None if message_id in self._held else self._backlog.find(message_id)
+            if place is not None:
+                self._hold(place, message_id)
+                held.append(message_id)
+            elif message_id in self._held:
+                left += 1
+            else:
+                gone += 1
+        return Withdrawn(held, left, gone)
+
+    def removed(self, message_id: int) -> None:
+        """A held message left the queue."""
+        self._backlog.drop(self._held.pop(message_id))
+        self._not_durable.discard(message_id)
+        self._ended(message_id)
+        self._delivery_counts.pop(message_id, None)
+        self._refused_by.pop(message_id, None)
+        if self.last_values is not None:
+            self.last_values.ended(message_id)
+
+    def delivery_count(self, message_id: int) -> int:
+        """Failed deliveries so far."""
+        return self._delivery_counts.get(message_id, 0)
+
+    def failed_too_often(self) -> list[int]:
+        """What waits with more failed deliveries than the queue allows."""
+        limit = self.arguments.max_delivery_count
+        if limit is None:
+            return []
+        failed = [each for each, count in self._delivery_counts.items() if count > limit]
+        return [each for each in failed if self._backlog.find(each) is not None]
+
+    def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
+        """A consumer takes its place after the others."""
+        if selector is None and self._groups is None:
+            self._consumers.append(consumer)
+        else:
+            self._lookers.append(Looker(consumer, selector, self._groups))
+
+    def discard(self, consumer: Consumer) -> None:
+        """A consumer is gone; what it holds is for the caller to release."""
+        if consumer in self._consumers:
+            self._consumers.remove(consumer)
+        for looker in [each for each in self._lookers if each.consumer is consumer]:
+            self._lookers.remove(looker)
+            if self._groups is not None and self._groups.left(looker):
+                self._look_anew()
+        for refusers in self._refused_by.values():
+            refusers.discard(consumer)
+
+    def refuse(self, message_id: int, consumer: Consumer) -> None:
+        """This consumer must not get this message again (modified, undeliverable-here)."""
+        self._refused_by.setdefault(message_id, set()).add(consumer)
+
+    def take(self) -> Iterator[tuple[int, Consumer]]:
+        """Hand out messages, each to a consumer with credit that takes any, and hold them.
+
+        The caller must `assign` each before it asks for the next. What every
+        consumer with credit has refused stays where it is.
+        """
+        place = 0
+        while self._consumers and (found := self._backlog.next(place)) is not None:
+            place, message_id = found
+            consumer = self._next_consumer(message_id)
+            if consumer is not None:
+                self._hold(place, message_id)
+                yield message_id, consumer
+            elif any(each.credit > 0 for each in self._consumers):
+                place += 1
+            else:
+                return
+
+    def to_look_at(self, count: int) -> list[tuple[Looker, Batch]]:
+        """What consumers with credit look at next, `count` messages in all; end it by `judge`."""
+        wanting = [looker for looker in self._lookers if looker.consumer.credit > 0]
+        each = max(1, count // max(1, len(wanting)))
+        batches = [(looker, looker.next_batch(self._backlog, each)) for looker in wanting]
+        return [(looker, batch) for looker, batch in batches if batch]
+
+    def judge(
+        self,
+        batches: Sequence[tuple[Looker, Batch]],
+        headers: Mapping[int, CommonHeader | None],
+        steps: Steps,
+    ) -> list[tuple[Looker, Batch]]:
+        """Have each consumer find what it wants among what it looked at.
+
+        Returns:
+            What there were no steps left for: judge that next.
+        """
+        rest = []
+        for looker, batch in batches:
+            left = looker.judge(batch, headers, steps)
+            if left:
+                rest.append((looker, left))
+        return rest
+
+    def take_found(self) -> Iterator[tuple[int, Consumer]]:
+        """Hand out what was found, one each in turn, and hold it; as `take`."""
+        is_going_on = True
+        while is_going_on:
+            is_going_on = False
+            for looker in list(self._lookers):
+                found = looker.take(self._backlog) if looker.consumer.credit > 0 else None
+                if found is None:
+                    continue
+                is_going_on = True
+                if looker.consumer in self._refused_by.get(found.message_id, ()):
+                    continue
+                self._hold(found.place, found.message_id)
+                if self._groups is not None:
+                    self._groups.handed_out(found.message_id, found.group, looker)
+                yield found.message_id, looker.consumer
+        self._lookers.rotate(-1)
+
+    def unfinished(self) -> bool:
+        """True if a consumer with credit has more to look at."""
+        return any(
+            looker.consumer.credit > 0 and not looker.is_done(self._backlog)
+            for looker in self._lookers
+        )
+
+    def has_caught_up(self, consumer: Consumer) -> bool:
+        """True if nothing that waits is left for this consumer to look at."""
+        return all(
+            looker.is_done(self._backlog) for looker in self._lookers if looker.consumer is consumer
+        )
+
+    def caught_up(self) -> list[Consumer]:
+        """Consumers with credit who have looked at all that waits."""
+        return [
+            looker.consumer
+            for looker in self._lookers
+            if looker.consumer.credit > 0 and looker.is_done(self._backlog)
+        ]
+
+    def browse(self, cursor: Cursor, count: int) -> Batch:
+        """What waits after a cursor, in order, `count` at most; the cursor moves past it."""
+        return self._backlog.look(cursor, count)
+
+    def has_browsed(self, cursor: Cursor) -> bool:
+        """True if nothing has come since the cursor was here."""
+        return self._backlog.is_past(cursor)
+
+    def _hold(self, place: int, message_id: int) -> None:
+        self._backlog.hold(place)
+        self._held[message_id] = place
+
+    def _ended(self, message_id: int) -> None:
+        if self._groups is not None and self._groups.ended(message_id):
+            self._look_anew()
+
+    def _look_anew(self) -> None:
+        for looker in self._lookers:
+            looker.restart()
+
+    def _next_consumer(self, message_id: int) -> Consumer | None:
+        refusers = self._refused_by.get(message_id, ())
+        for _ in range(len(self._consumers)):
+            consumer = self._consumers[0]
+            self._consumers.rotate(-1)
+            if consumer.credit > 0 and consumer not in refusers:
+                return consumer
+        return None

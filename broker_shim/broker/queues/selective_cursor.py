@@ -1,0 +1,161 @@
+"""A consumer that does not want whatever comes next: its own place in the queue. Pure.
+
+It looks at each waiting message once, in order, in batches whose headers the caller reads
+(`scanning`), and remembers what it found and has not taken, at most a batch. A message that was
+given back behind its cursor is looked at again, alone: the cursor never goes back for it. The one
+thing that sends it back to the head of the queue is a message group that became free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import NamedTuple, Protocol
+
+from broker_shim.broker.queues.message_groups import Groups, bucket_of
+from broker_shim.broker.queues.queue_index import Backlog, Cursor
+from broker_shim.messages.header import CommonHeader
+from broker_shim.selectors import Selector
+
+Batch = list[tuple[int, int]]
+"""(place, message id) of waiting messages, in order."""
+
+_GROUP = "JMSXGroupID"
+
+
+class Steps:
+    """How much may be judged in one go, in steps of some µs.
+
+    Attributes:
+        left: Of them; what was begun with one left is ended.
+    """
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+class Consumer(Protocol):
+    """Whoever takes messages from a queue."""
+
+    @property
+    def credit(self) -> int:
+        """How many more messages it takes now."""
+
+    def assign(self, message_id: int) -> None:
+        """This message is held for you: lower your credit, acquire it, deliver it."""
+
+    def caught_up(self) -> None:
+        """All that waits now was looked at for you, and nothing is left that you want."""
+
+    def queue_deleted(self) -> None:
+        """An administrator deletes the queue: end your link."""
+
+
+class Found(NamedTuple):
+    """A message that somebody wants; the order of the tuple is the order of the queue."""
+
+    place: int
+    message_id: int
+    group: int | None
+
+
+class Looker:
+    """One consumer's look at one queue.
+
+    Attributes:
+        consumer: Who wants.
+        selector: What it wants; None: everything.
+    """
+
+    def __init__(
+        self, consumer: Consumer, selector: Selector | None, groups: Groups | None
+    ) -> None:
+        self.consumer = consumer
+        self.selector = selector
+        self._groups = groups
+        self._cursor = Cursor()
+        self._again: dict[int, int] = {}
+        self._found: list[Found] = []
+        self._is_reading = False
+
+    def is_done(self, backlog: Backlog) -> bool:
+        """True if nothing that waits is left to look at or to take."""
+        return not (self._is_reading or self._found or self._again) and backlog.is_past(
+            self._cursor
+        )
+
+    def next_batch(self, backlog: Backlog, count: int) -> Batch:
+        """What to look at next: nothing that comes after what was found already.
+
+        End it by `judge` or `put_off`.
+        """
+        before = self._found[0].place if self._found else None
+        batch = sorted(self._again.items())[:count]
+        for place, _id in batch:
+            del self._again[place]
+        batch += backlog.look(self._cursor, count - len(batch), before)
+        self._is_reading = bool(batch)
+        return batch
+
+    def put_off(self, batch: Batch) -> None:
+        """A batch could not be looked at: it is, later."""
+        self._is_reading = False
+        self._again.update(batch)
+
+    def given_back(self, place: int, message_id: int) -> None:
+        """A message waits again."""
+        self._again[place] = message_id
+
+    def judge(
+        self, batch: Batch, headers: Mapping[int, CommonHeader | None], steps: Steps
+    ) -> Batch:
+        """Remember what is wanted of a batch; one without a header is on no queue any more.
+
+        Returns:
+            What there were no steps left for: judge that next.
+        """
+        for index, (place, message_id) in enumerate(batch):
+            if steps.left <= 0:
+                return batch[index:]
+            header = headers.get(message_id)
+            if header is None:
+                continue
+            steps.left -= 1 + header.steps
+            if self.selector is not None:
+                steps.left -= self.selector.steps
+                if not self.selector.fits(header.get):
+                    continue
+            group = self._group_of(header)
+            if self._groups is None or self._groups.may_have(group, self):
+                heappush(self._found, Found(place, message_id, group))
+        self._is_reading = False
+        return []
+
+    def take(self, backlog: Backlog) -> Found | None:
+        """The next that is wanted and still there for it; it is the caller's to hold.
+
+        None, too, while something that comes before it was not looked at.
+        """
+        while self._found and not self._is_behind(backlog):
+            found = heappop(self._found)
+            if backlog.waits(found.place, found.message_id) and (
+                self._groups is None or self._groups.may_have(found.group, self)
+            ):
+                return found
+        return None
+
+    def _is_behind(self, backlog: Backlog) -> bool:
+        first = self._found[0].place
+        if self._is_reading or not backlog.is_past(self._cursor, first):
+            return True
+        return bool(self._again) and min(self._again) < first
+
+    def restart(self) -> None:
+        """Look at everything anew."""
+        self._cursor = Cursor()
+        self._again.clear()
+        self._found.clear()
+
+    def _group_of(self, header: CommonHeader) -> int | None:
+        group = header.get(_GROUP) if self._groups is not None else None
+        return bucket_of(group) if isinstance(group, str) and group else None

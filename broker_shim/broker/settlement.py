@@ -1,0 +1,148 @@
+"""What consumers decided, made durable: dequeue and release, repeated until the store took them.
+
+Why repeated: `Unavailable` leaves the outcome unknown, and the consumer has made up its mind.
+Taking an accepted message off again is harmless (the store says that it is not there), giving up
+would deliver it twice. A broker that stops meanwhile delivers it again: at least once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.store.interface import Annotations
+
+if TYPE_CHECKING:
+    from broker_shim.broker.queues.queue import QueueDispatch
+    from broker_shim.broker.virtual_host import Broker
+
+_log = logging.getLogger(__name__)
+
+Later = Callable[[float, Callable[[], None]], None]
+"""later(delay_s, call): make a call on the loop's thread after a while."""
+What = tuple[str | int, ...]
+"""What is done, for the log: a format and its values, put together only when it is written."""
+
+
+class Settlement:
+    """Ends what a consumer holds; `waiting_count` is how many wait to be tried again."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.waiting_count = 0
+
+    def remove(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str | None,
+        on_done: OnComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take a held message off its queue for good; `on_done(None)` when that is durable.
+
+        `holder` is None for what only the broker holds.
+        """
+
+        def call(done: OnComplete) -> None:
+            self._broker.calls.dequeue(message_id, queue, holder, done, outcome)
+
+        def done(error: StoreError | None) -> None:
+            dispatch = self._broker.queues.get(queue)
+            if dispatch is not None:
+                dispatch.removed(message_id)
+            on_done(error)
+
+        self.insist(call, done, ("dequeue of message %d on %r", message_id, queue))
+
+    def give_back(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        *,
+        failed: bool,
+        on_done: OnComplete | None = None,
+        delay_s: float = 0.0,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """Make a held message available again; `failed` raises its delivery count.
+
+        With `annotations`, these are what its entry adds to it from now on.
+
+        With a delay it counts as waiting meanwhile, so that a stop does not leave it held. There is
+        one after `Unavailable`, when the message may never have been acquired: then it waits, and
+        the store's refusal to release it says so.
+        """
+
+        def call(done: OnComplete) -> None:
+            self._broker.calls.release(
+                message_id, queue, holder, done, failed=failed, annotations=annotations
+            )
+
+        def done(error: StoreError | None) -> None:
+            dispatch = self._broker.queues.get(queue)
+            if dispatch is not None:
+                if error is None:
+                    self.released(message_id, dispatch, failed=failed)
+                else:
+                    dispatch.removed(message_id)
+            if on_done is not None:
+                on_done(error)
+
+        self._broker.metrics.released += 1
+        what: What = ("release of message %d on %r", message_id, queue)
+        if delay_s:
+            self._insist_later(delay_s, call, done, what, 1)
+        else:
+            self.insist(call, done, what)
+
+    def released(self, message_id: int, queue: QueueDispatch, *, failed: bool) -> None:
+        """The store has given a held message back: it waits again, or may not stay."""
+        queue.released(message_id, delivery_failed=failed)
+        self._broker.wanted(queue.name)
+        self._broker.bulk.end_if_due(queue, message_id)
+
+    def insist(
+        self, call: Callable[[OnComplete], None], on_done: OnComplete, what: What, turn: int = 0
+    ) -> None:
+        """Make a call of the store until it is not `Unavailable`.
+
+        Args:
+            call: Makes it, with a completion.
+            on_done: Called with how it ended.
+            what: It is.
+            turn: 1 if it may have been taken before, so that a refusal says that it was.
+        """
+
+        def done(error: StoreError | None) -> None:
+            if isinstance(error, Unavailable):
+                delay_s = self._broker.settings.probe_interval_s
+                self._insist_later(delay_s, call, on_done, what, turn + 1)
+                return
+            if isinstance(error, InvalidRequest) and turn:
+                error = None  # an earlier turn was taken after all
+            if isinstance(error, (InvalidRequest, NotAcquired)):
+                text, *values = what
+                _log.warning("%s: %s", str(text) % tuple(values), error)
+            on_done(error)
+
+        call(done)
+
+    def _insist_later(
+        self,
+        delay_s: float,
+        call: Callable[[OnComplete], None],
+        on_done: OnComplete,
+        what: What,
+        turn: int,
+    ) -> None:
+        def again() -> None:
+            self.waiting_count -= 1
+            self.insist(call, on_done, what, turn)
+
+        self.waiting_count += 1
+        self._broker.later(delay_s, again)

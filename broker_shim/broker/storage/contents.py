@@ -1,0 +1,68 @@
+"""The content of waiting messages as the loop sees it: at hand, or loaded without waiting.
+
+A `ContentSource` over the store: loads asked for in one turn of the loop go to the store together,
+and every answer comes back on the loop's thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.errors import ENDED, StoreError
+from broker_shim.messages.residency import Content, OnLoaded
+from broker_shim.store.interface import Message, MessageStore
+
+if TYPE_CHECKING:
+    from broker_shim.broker.storage.store_calls import StoreCalls
+
+
+class StoreContents:
+    """See above. On the loop's thread only."""
+
+    def __init__(self, store: MessageStore, inbox: Inbox, calls: StoreCalls) -> None:
+        self._store, self._inbox, self._calls = store, inbox, calls
+        self._asked: dict[int, list[OnLoaded]] = {}
+        self._to_ask: list[int] = []
+
+    def now(self, message_id: int) -> Content | None:
+        """See `ContentSource.now`."""
+        try:
+            message = self._store.at_hand(message_id)
+        except StoreError:
+            return None  # a load says why
+        return None if message is None else Content(message.header, message.body)
+
+    def load(self, message_id: int, on_loaded: OnLoaded) -> None:
+        """See `ContentSource.load`."""
+        waiting = self._asked.get(message_id)
+        if waiting is not None:
+            waiting.append(on_loaded)
+            return
+        self._asked[message_id] = [on_loaded]
+        self._calls.open_count += 1
+        if not self._to_ask:
+            self._inbox.post(self._ask, None)
+        self._to_ask.append(message_id)
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """See `ContentSource.read`."""
+        return self._store.read(message_id, offset, length)
+
+    def _ask(self, _nothing: None) -> None:
+        message_ids, self._to_ask = self._to_ask, []
+        post, loaded = self._inbox.post, self._loaded
+        try:
+            self._store.prefetch(message_ids, lambda each, found: post(loaded, (each, found)))
+        except StoreError as error:  # Closed
+            for message_id in message_ids:
+                self._loaded((message_id, error))
+
+    def _loaded(self, answer: tuple[int, Message | StoreError]) -> None:
+        message_id, found = answer
+        self._calls.open_count -= 1
+        if isinstance(found, ENDED):
+            self._calls.on_fatal(found)
+        result = Content(found.header, found.body) if isinstance(found, Message) else found
+        for on_loaded in self._asked.pop(message_id):
+            on_loaded(result)

@@ -1,0 +1,261 @@
+"""The store as the loop sees it: every answer comes back on the loop's thread, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from broker_shim.broker.storage.contents import StoreContents
+from broker_shim.broker.storage.header_reader import Found, HeaderReader, OnRead
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.store_puts import Puts
+from broker_shim.completion import OnComplete
+from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
+from broker_shim.messages.message import Messages
+from broker_shim.messages.residency import Residency
+from broker_shim.store.interface import (
+    Annotations,
+    BindingKey,
+    Entry,
+    Exchange,
+    Message,
+    MessageHeader,
+    MessageStore,
+    Queue,
+    TransactionContext,
+)
+from sparkstore.core.entries import Entries
+from sparkstore.operations.bulk import Put, Take
+
+_Finished = tuple[OnComplete, StoreError | None]
+
+Operation = Callable[[MessageStore, OnComplete, TransactionContext], None]
+"""operation(store, on_complete, transaction): a call of the store within a transaction."""
+
+
+class StoreCalls:
+    """Calls of a store, made on the loop's thread; `on_done` is called there too.
+
+    An error that ends the store is given to `on_fatal` and to nobody else: whether what was under
+    way is done is known after the next start, so no client may be told that it was refused.
+
+    Attributes:
+        puts: New messages.
+        messages: Those that somebody has taken up.
+        on_fatal: Told of each error that ends the store, or comes after its end.
+        open_count: Calls and loads that have not completed.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        inbox: Inbox,
+        on_fatal: Callable[[StoreError], None],
+        content_bytes: int = 16 << 20,
+    ) -> None:
+        """Begin; `content_bytes` of content that nobody wants any more may stay in memory."""
+        self._store = store
+        self._inbox = inbox
+        self.on_fatal = on_fatal
+        self._entries = store.recover().entries
+        self._headers = HeaderReader(store.headers)
+        self.open_count = 0
+        self.puts = Puts(store, self)
+        residency = Residency(content_bytes, StoreContents(store, inbox, self))
+        self.messages = Messages(residency, lambda call: inbox.post(_make, call))
+
+    def entry(self, queue: str, message_id: int) -> Entry | None:
+        """What the store has of a message on a queue; None if it is not there."""
+        entries = self._entries.get(queue)
+        return None if entries is None else entries.get(message_id)
+
+    def bytes_and_oldest(self, queue: str) -> tuple[int, int | None]:
+        """Bytes of what is on a queue, and when the first of it came: UTC µs, None if it is empty.
+
+        Of a store in this process; its entries are counted as they come and go.
+        """
+        entries = self._entries.get(queue)
+        if not isinstance(entries, Entries) or (oldest := entries.oldest()) is None:
+            return 0, None
+        return entries.message_bytes, oldest.at
+
+    def message_ids(self, queue: str) -> Collection[int]:
+        """What the store has on a queue now, in its order, also what has not arrived yet."""
+        return self._entries.get(queue, {}).keys()
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """Headers of messages, without their content; None for one that is on no queue.
+
+        Raises:
+            Unavailable: Not now; try again.
+            CorruptData: Never, as they are.
+            StoreError: The store has ended, and `on_fatal` was called.
+        """
+        try:
+            return self._store.headers(message_ids)
+        except ENDED as error:
+            self.on_fatal(error)
+            raise
+
+    def header(self, message_id: int) -> MessageHeader:
+        """The header of one message; as `headers` in what it raises, and InvalidRequest: gone."""
+        header = self.headers([message_id])[0]
+        if header is None:
+            text = f"message {message_id} is on no queue"
+            raise InvalidRequest(text)
+        return header
+
+    def read_headers(self, message_ids: Sequence[int], on_read: OnRead) -> None:
+        """The same without waiting; a message that can never be read is None."""
+
+        def answered(error: StoreError | None, found: Found) -> None:
+            self._inbox.post(self._finished, (lambda _error: on_read(error, found), error))
+
+        self.open_count += 1
+        self._headers.ask(message_ids, answered)
+
+    def together(self, steps: Iterable[tuple[int, Put | Take]], on_done: OnComplete) -> None:
+        """Take and put messages that the store holds, all of it or nothing."""
+        self.transact((self.operation(*each) for each in steps), on_done)
+
+    def transact(self, operations: Iterable[Operation], on_done: OnComplete) -> None:
+        """Do all of some operations, or nothing; `on_done` gets the first refusal."""
+        refusals: list[StoreError] = []
+
+        def note(error: StoreError | None) -> None:
+            if error is not None:
+                refusals.append(error)
+
+        def done(error: StoreError | None) -> None:
+            on_done(error and (refusals[0] if refusals else error))
+
+        transaction = None
+        try:
+            transaction = self._store.begin()
+            for operation in operations:
+                operation(self._store, note, transaction)
+        except StoreError as error:
+            if transaction is not None:  # content could not be loaded: nobody else would end it
+                with suppress(StoreError):
+                    self._store.abort(transaction, _nothing)
+            self.answer((on_done, error))
+            return
+        self.call(done, self._store.commit, transaction)
+
+    def operation(self, message_id: int, step: Put | Take) -> Operation:
+        """The call of the store that takes or puts a message that it holds."""
+
+        def put(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+            assert isinstance(step, Put)
+            message, told = self._held(message_id, step), step.annotations
+            store.enqueue(message, step.queue, note, transaction, annotations=told)
+
+        def take(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+            assert isinstance(step, Take)
+            store.dequeue(message_id, step.queue, step.holder, note, transaction, step.outcome)
+
+        return put if isinstance(step, Put) else take
+
+    def _held(self, message_id: int, put: Put) -> Message:
+        if put.is_logged:
+            return Message(message_id, put.header, b"")
+        message = self._store.load(message_id)
+        header = message.header._replace(expires_at=put.header.expires_at)
+        return message._replace(header=header)
+
+    def acquire(self, message_id: int, queue: str, holder: str, on_done: OnComplete) -> None:
+        """See `MessageStore.acquire`."""
+        self.call(on_done, self._store.acquire, message_id, queue, holder)
+
+    def dequeue(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str | None,
+        on_done: OnComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `MessageStore.dequeue`."""
+        self.call(on_done, self._store.dequeue, message_id, queue, holder, outcome=outcome)
+
+    def release(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_done: OnComplete,
+        *,
+        failed: bool,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """See `MessageStore.release`."""
+        told = {"delivery_failed": failed, "annotations": annotations}
+        self.call(on_done, self._store.release, message_id, queue, holder, **told)
+
+    def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
+        """See `MessageStore.create`."""
+        self.call(on_done, self._store.create, wiring)
+
+    def alter(self, queue: Queue, on_done: OnComplete) -> None:
+        """See `MessageStore.alter`."""
+        self.call(on_done, self._store.alter, queue)
+
+    def destroy(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
+        """See `MessageStore.destroy`."""
+        self.call(on_done, self._store.destroy, wiring)
+
+    def bind(self, key: BindingKey, on_done: OnComplete) -> None:
+        """See `MessageStore.bind`."""
+        self.call(on_done, self._store.bind, key, {})
+
+    def unbind(self, key: BindingKey, on_done: OnComplete) -> None:
+        """See `MessageStore.unbind`."""
+        self.call(on_done, self._store.unbind, key)
+
+    def flush(self, on_done: OnComplete) -> None:
+        """See `MessageStore.flush`."""
+        self.call(on_done, self._store.flush)
+
+    def probe(self) -> None:
+        """Ask for nothing, so that a store that has ended says so also when nobody calls it."""
+        try:
+            self.call(_nothing, self._store.abort, self._store.begin())
+        except StoreError as error:
+            self.answer((_nothing, error))
+
+    def call(
+        self, on_done: OnComplete, method: Callable[..., object], *args: Any, **named: Any
+    ) -> None:
+        """Call a method of the store, with a completion."""
+        self.open_count += 1
+        try:
+            method(*args, on_complete=self.completion(on_done), **named)
+        except StoreError as error:  # Closed is the only one that is raised
+            self._inbox.post(self._finished, (on_done, error))
+
+    def completion(self, on_done: OnComplete) -> OnComplete:
+        """What the store is given: it has `on_done` called on the loop's thread; count it."""
+        post, finished = self._inbox.post, self._finished
+        return lambda error: post(finished, (on_done, error))
+
+    def answer(self, answer: _Finished) -> None:
+        """Call back on the next turn of the loop, as if the store had completed."""
+        self.open_count += 1
+        self._inbox.post(self._finished, answer)
+
+    def _finished(self, answer: _Finished) -> None:
+        on_done, error = answer
+        self.open_count -= 1
+        if isinstance(error, FATAL):
+            self.on_fatal(error)
+        if not isinstance(error, ENDED):
+            on_done(error)
+
+
+def _make(call: Callable[[], None]) -> None:
+    call()
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """The commit tells."""

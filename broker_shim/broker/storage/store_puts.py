@@ -1,0 +1,189 @@
+"""New messages on their way from the loop into the store: whole, or in pieces as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import ContentWriter, Message, MessageHeader, MessageStore
+from sparkstore.operations.bulk import NewMessage
+
+if TYPE_CHECKING:
+    from broker_shim.broker.storage.store_calls import Operation, StoreCalls
+
+STAGED_BYTES = 1 << 20
+"""A larger body is given to the store in pieces."""
+
+OnPut = Callable[[StoreError | None, int], None]
+"""Gets the error, if any, and the message id."""
+
+OnReady = Callable[[StoreError | None, Message | None], None]
+"""Gets the error, or the message that may be enqueued now."""
+
+
+class Staged(NamedTuple):
+    """A message whose content is being given in pieces.
+
+    Attributes:
+        message: Without its content.
+        add: Gives the next piece; raises StoreError if the store takes none now.
+        writer: Of the store.
+    """
+
+    message: Message
+    add: Callable[[bytes, OnComplete], None]
+    writer: ContentWriter
+
+
+class Puts:
+    """See above. On the loop's thread only."""
+
+    def __init__(self, store: MessageStore, calls: StoreCalls) -> None:
+        self._store, self._calls = store, calls
+
+    def put(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        names: Sequence[str],
+        on_done: OnPut,
+        *,
+        all_keep: Callable[[Iterable[str]], bool],
+        replacing: Sequence[tuple[int, str]] = (),
+        along: Sequence[Operation] = (),
+    ) -> None:
+        """Put a new message on queues, all or none.
+
+        Args:
+            header: Of it.
+            content: Whole, or what `stage` began and has been given all of it.
+            names: Of the queues.
+            on_done: Called when it is durable.
+            all_keep: Tells whether all of these queues keep messages. Pieces are in the log only,
+                where a queue that keeps nothing cannot have them: then a large body goes whole.
+            replacing: (message id, queue) of what leaves its queue in the same transaction.
+            along: What else is done in it.
+        """
+
+        def ready(error: StoreError | None, message: Message | None) -> None:
+            # Content that was refused must not be enqueued: it would be a message without it.
+            if message is not None:
+                self._enqueue(message, names, on_done, replacing, along)
+            else:
+                on_done(error, 0)
+
+        is_small = not isinstance(content, Staged) and len(content) <= STAGED_BYTES
+        self.prepare(header, content, ready, may_stage=not is_small and all_keep(names))
+
+    def prepare(
+        self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady, *, may_stage: bool
+    ) -> None:
+        """Make a new message that can be enqueued; at once, unless its content is staged.
+
+        Args:
+            header: Of it.
+            content: Whole, or what `stage` began and has been given all of it.
+            on_ready: Called when content that is staged is durable.
+            may_stage: All the queues that it will be put on keep messages.
+        """
+        if isinstance(content, Staged) or (len(content) > STAGED_BYTES and may_stage):
+            self._prepare_staged(header, content, on_ready)
+            return
+        try:
+            message = self._store.message(header, content)
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_ready(refusal, None), error))
+            return
+        on_ready(None, message)
+
+    def stage(self, header: MessageHeader) -> Staged:
+        """Begin a message whose content is given in pieces.
+
+        Raises:
+            StoreError: The store takes no content now.
+        """
+        message = self._store.message(header, b"")
+        writer = self._store.content(message)
+
+        def add(piece: bytes, on_done: OnComplete) -> None:
+            writer.add(piece, self._calls.completion(on_done))
+            self._calls.open_count += 1
+
+        return Staged(message, add, writer)
+
+    def _prepare_staged(
+        self, header: MessageHeader, content: bytes | Staged, on_ready: OnReady
+    ) -> None:
+        def ended(error: StoreError | None) -> None:
+            on_ready(error, whole if error is None else None)
+
+        try:
+            if isinstance(content, Staged):
+                staged = content
+            else:
+                staged = self.stage(header)
+                staged.add(content, _nothing)
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_ready(refusal, None), error))
+            return
+        whole = staged.message
+        try:
+            whole = staged.writer.end(self._calls.completion(ended))
+            self._calls.open_count += 1
+        except StoreError as error:
+            self._calls.answer((ended, error))
+        whole = whole._replace(header=header._replace(body_bytes=whole.header.body_bytes))
+
+    def put_all(
+        self,
+        messages: Iterable[NewMessage],
+        queue: str,
+        on_done: Callable[[StoreError | None, list[Message]], None],
+    ) -> None:
+        """Put new messages on a queue, all or none; `on_done` gets them with their ids."""
+        made: list[Message] = []
+        try:
+            transaction = self._store.begin()
+            for header, body in messages:
+                made.append(self._store.message(header, body))
+                self._store.enqueue(made[-1], queue, _nothing, transaction)
+        except StoreError as error:
+            self._calls.answer((lambda refusal: on_done(refusal, made), error))
+            return
+        self._calls.call(lambda error: on_done(error, made), self._store.commit, transaction)
+
+    def _enqueue(
+        self,
+        message: Message,
+        queues: Sequence[str],
+        on_done: OnPut,
+        replacing: Sequence[tuple[int, str]],
+        along: Sequence[Operation],
+    ) -> None:
+        message_id = message.message_id
+
+        def done(error: StoreError | None) -> None:
+            on_done(error, message_id)
+
+        if len(queues) == 1 and not replacing and not along:
+            self._calls.call(done, self._store.enqueue, message, queues[0])
+            return
+        try:
+            transaction = self._store.begin()
+            for queue in queues:
+                self._store.enqueue(message, queue, _nothing, transaction)
+            for older, queue in replacing:
+                outcome = {"outcome": "replaced", "by": message_id}
+                self._store.dequeue(older, queue, None, _nothing, transaction, outcome)
+            for operation in along:
+                operation(self._store, _nothing, transaction)
+        except StoreError as error:
+            self._calls.answer((done, error))
+            return
+        self._calls.call(done, self._store.commit, transaction)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """What comes after it tells."""

@@ -1,0 +1,331 @@
+"""The broker's queues and wiring, between the links and the store. On the loop's thread only.
+
+When things become visible: a message may be dispatched when its enqueue has completed, a queue or
+binding is used when its creation has. So nothing that a client was shown is undone by a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from broker_shim.broker.address import ExchangeNode, Node, QueueNode
+from broker_shim.broker.administration import Administering
+from broker_shim.broker.bulk_operations import BulkOperations
+from broker_shim.broker.dead_letters import Deaths
+from broker_shim.broker.destinations import Destinations
+from broker_shim.broker.header_scan import Scanning
+from broker_shim.broker.last_value_queues import Replaced, Replacing, Value
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.queue_deletion import Destroying
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.selector_compiler import Compiling
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.settlement import Later, Settlement
+from broker_shim.broker.storage.store_calls import Operation, StoreCalls
+from broker_shim.broker.storage.store_puts import Staged
+from broker_shim.broker.unfinished_messages import Unfinished
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.links import LinkRegistry, MemoryUnsettledStore, NoLinkStore
+from broker_shim.listener_1_0.containers import Containers
+from broker_shim.listener_1_0.links import Links
+from broker_shim.messages.header import CommonHeader, HeaderFactory
+from broker_shim.store.interface import (
+    BindingKey,
+    MessageHeader,
+    Queue,
+)
+from broker_shim.store.state_machine.definitions import detail_of
+from sparkstore.core.queue_arguments import terms_of
+from sparkstore.core.queue_names import shown
+
+_log = logging.getLogger(__name__)
+
+
+class Broker:
+    """All queues of one virtual host.
+
+    Attributes:
+        queues: By name.
+        headers: How the headers of messages are shown to selectors.
+        definitions: What each of them was created or altered to be.
+    """
+
+    def __init__(
+        self,
+        calls: StoreCalls,
+        settings: BrokerSettings,
+        metrics: Metrics,
+        later: Later,
+        headers: HeaderFactory[CommonHeader],
+        registry: LinkRegistry | None = None,
+    ) -> None:
+        """Begin; without a registry whose stores keep links, none survives a restart."""
+        self.headers = headers
+        self.calls = calls
+        self.later = later
+        self.settings = settings
+        self.metrics = metrics
+        self._told_of: set[str] = set()
+        self.queues: dict[str, QueueDispatch] = {}
+        self.definitions: dict[str, Queue] = {}
+        self.destinations = Destinations(settings)
+        self.router = self.destinations.router
+        self._to_dispatch: set[str] = set()
+        self._before_dispatch: list[Callable[[], None]] = []
+        self._creating: dict[str, list[OnComplete]] = {}
+        self.containers = Containers()
+        self.is_stopping = False
+        self.unfinished = Unfinished()
+        self.settlement = Settlement(self)
+        self.deaths = Deaths(metrics, self.queues)
+        self.destroying = Destroying(self)
+        self.bulk = BulkOperations(self)
+        self.compiling = Compiling(later)
+        self.scanning = Scanning(self)
+        self.replacing = Replacing(self)
+        self.administering = Administering(self)
+        if registry is None:
+            registry = LinkRegistry(NoLinkStore(), MemoryUnsettledStore())
+        self.links = Links(self, registry)
+
+    @property
+    def open_count(self) -> int:
+        """What is under way: calls of the store, and decisions that it has yet to take."""
+        return self.calls.open_count + self.settlement.waiting_count
+
+    def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
+        """The queues that a message sent to a node goes to; none if it routes nowhere."""
+        if isinstance(node, QueueNode):  # most often
+            return {node.queue} if node.queue in self.queues else set()
+        return self.destinations.queues_for(node, header) & self.queues.keys()
+
+    def selecting(self, names: Iterable[str], header: MessageHeader) -> tuple[str, ...]:
+        """Of the queues that a message is routed to, those that do not refuse it by a selector."""
+        routed, queues = tuple(names), self.queues
+        if all(each not in queues or queues[each].only is None for each in routed):
+            return routed
+        get = self.headers.of(header).common.get
+        return tuple(
+            each
+            for each in routed
+            if each not in queues or (only := queues[each].only) is None or only.fits(get)
+        )
+
+    def work_of(self, header: MessageHeader, queues: Iterable[str]) -> int:
+        """Of publishing a message, beyond that of most, in pieces of some 20 µs."""
+        words = header.subject or header.to or ""
+        work = header.header_bytes // 64 + len(words) // 16 - 5
+        for name in queues:
+            queue = self.queues.get(name)
+            work += 5 if queue is None or queue.only is None else 5 + queue.only.steps // 16
+        return max(0, work)
+
+    def publish(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        queues: Iterable[str],
+        on_done: OnComplete,
+        along: Sequence[Operation] = (),
+    ) -> None:
+        """Put a message on queues, all or none; `on_done` when that has completed.
+
+        `content` is staged only if all of the queues keep messages (`all_keep`). Of queues whose
+        subscription does not select it, it is on none; it may be on none at all. `along` is done
+        in the same transaction; not at all if it is on none.
+        """
+        names = self.selecting(queues, header)
+        if not names:
+            on_done(None)
+            return
+        values = self.replacing.values(header, names)
+        put = partial(self._put, header, content, names, values, on_done, along)
+        if values:
+            self.replacing.begin(values, put)
+        else:
+            put([])
+
+    def _put(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        names: tuple[str, ...],
+        values: list[Value],
+        on_done: OnComplete,
+        along: Sequence[Operation],
+        replaced: Replaced,
+    ) -> None:
+        def done(error: StoreError | None, message_id: int) -> None:
+            if error is None:
+                self.metrics.enqueued += len(names)
+                for name in names:
+                    self._waits(name, message_id, header.priority, durable=header.durable)
+            if values:
+                came = [(message_id, value) for value in values]
+                self.replacing.end(values, replaced, came, error)
+            on_done(error)
+
+        self.calls.puts.put(
+            header,
+            content,
+            names,
+            done,
+            all_keep=self.all_keep,
+            replacing=replaced,
+            along=along,
+        )
+
+    def all_keep(self, queues: Iterable[str]) -> bool:
+        """True if every one of some queues keeps its messages."""
+        return all(name in self.queues and self.queues[name].is_kept for name in queues)
+
+    def ensure_queue(self, name: str, on_done: OnComplete) -> None:
+        """Have a queue of this name, created on demand if the settings say so.
+
+        Who asks for one that is being created is told in turn: messages that wait for their queue
+        keep their order.
+        """
+        if name in self.queues:
+            on_done(None)
+            return
+        if name in self._creating:
+            self._creating[name].append(on_done)
+            return
+        try:
+            queue = self.destinations.on_demand(name)
+        except InvalidRequest as refusal:
+            on_done(refusal)
+            return
+        self._creating[name] = [on_done]
+
+        def created(error: StoreError | None) -> None:
+            for done in self._creating.pop(name):
+                done(error)
+
+        self.create_queue(queue, created)
+
+    def create_queue(self, queue: Queue, on_done: OnComplete) -> None:
+        """Create a queue; it is used when that has completed."""
+
+        def created(error: StoreError | None) -> None:
+            if error is None and queue.name not in self.queues:
+                self.serve(queue)
+                _log.info("queue %r created", queue.name)
+            on_done(error)
+
+        self.destroying.when_gone(queue.name, partial(self.calls.create, queue, created))
+
+    def serve(self, queue: Queue) -> QueueDispatch:
+        """Use a queue that the store has."""
+        is_kept = queue.durability is TerminusDurability.UNSETTLED_STATE
+        arguments = terms_of(detail_of(queue)).arguments
+        dispatch = QueueDispatch(queue.name, is_kept=is_kept, arguments=arguments)
+        self.queues[queue.name] = dispatch
+        self.definitions[queue.name] = queue
+        self.destinations.addresses.add(queue.name)
+        return dispatch
+
+    def redefine(self, queue: Queue) -> None:
+        """A queue that is there is as this definition says from now on; the store is to know."""
+        self.definitions[queue.name] = queue
+        self.queues[queue.name].alter(terms_of(detail_of(queue)).arguments)
+
+    def subscribe(self, queue: Queue, node: ExchangeNode, on_done: OnComplete) -> None:
+        """Create a queue and bind it to an exchange."""
+        key = self.binding_of(queue.name, node)
+
+        def bound(error: StoreError | None) -> None:
+            if error is None:
+                self.router.bind(key.exchange, key.binding_key, key.queue)
+            on_done(error)
+
+        def created(error: StoreError | None) -> None:
+            if error is None:
+                self.calls.bind(key, bound)
+            else:
+                on_done(error)
+
+        self.create_queue(queue, created)
+
+    def binding_of(self, queue: str, node: ExchangeNode) -> BindingKey:
+        """How a subscription's queue is bound: by its routing key, or to everything."""
+        binding_key = "#" if node.routing_key is None else node.routing_key
+        return BindingKey(node.exchange, queue, binding_key)
+
+    def destroy_queue(self, name: str, on_done: OnComplete = lambda _error: None) -> None:
+        """Destroy a queue with its messages and bindings (temporary queues, at the link's end)."""
+        if self.queues.pop(name, None) is None:
+            self.destroying.when_gone(name, partial(on_done, None))
+            return
+        del self.definitions[name]
+        self.router.unbind_queue(name)
+        self.destinations.addresses.remove(name)
+        self.links.queue_gone(name)
+        self.destroying.begin(name, on_done)
+
+    def wanted(self, queue: str) -> None:
+        """Something changed: dispatch this queue before the loop sleeps."""
+        self._to_dispatch.add(queue)
+
+    def before_dispatch(self, call: Callable[[], None]) -> None:
+        """Make a call before the loop sleeps, and before anything is handed out."""
+        self._before_dispatch.append(call)
+
+    @property
+    def is_dispatch_due(self) -> bool:
+        """True if `dispatch` has something to do."""
+        return bool(self._to_dispatch or self._before_dispatch) and not self.is_stopping
+
+    def dispatch(self) -> None:
+        """Hand out what waits to consumers with credit."""
+        while self.is_dispatch_due:
+            self._call_before()
+            if not self._to_dispatch:
+                continue
+            queue = self.queues.get(self._to_dispatch.pop())
+            if queue is None:
+                continue
+            try:
+                self.replacing.sweep(queue)
+                self.scanning.turn(queue)
+                for message_id, consumer in queue.take():
+                    consumer.assign(message_id)
+                for browser in queue.browsers:
+                    browser.look()
+            except Exception:  # noqa: BLE001  # one queue must not end the others
+                _log.exception("queue %r: dispatching failed", queue.name)
+
+    def _call_before(self) -> None:
+        while self._before_dispatch:
+            call = self._before_dispatch.pop()
+            try:
+                call()
+            except Exception:  # noqa: BLE001  # one link must not end the others
+                _log.exception("a link could not ask for more")
+
+    def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
+        """A message that no publish brought is on a queue, durably: it may be dispatched."""
+        self._waits(name, message_id, priority, durable=durable)
+        if name in self.queues:
+            self.replacing.arrived(self.queues[name], [message_id])
+
+    def _count_not_durable(self, queue: QueueDispatch) -> None:
+        """Some client libraries send so unless they are told otherwise: say it once a queue."""
+        self.metrics.not_durable += 1
+        if queue.name not in self._told_of:
+            self._told_of.add(queue.name)
+            text = "%s gets messages that are not durable: they end with this process, and SQL does"
+            text += " not see them. Their sender says durable, or not, in a message's header"
+            _log.warning(text, shown(queue.name))
+
+    def _waits(self, name: str, message_id: int, priority: int, *, durable: bool) -> None:
+        queue = self.queues.get(name)
+        if queue is not None:
+            if queue.is_kept and not durable:
+                self._count_not_durable(queue)
+            queue.arrived(message_id, priority, durable=durable)
+            self._to_dispatch.add(name)

@@ -1,0 +1,156 @@
+"""How a link is attached: which kind it is, and what it needs if a client sends on it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker_shim.amqp_1_0.composites import Coordinator, Target
+from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
+from broker_shim.amqp_1_0.primitives import Symbol
+from broker_shim.broker.address import AmbiguousNode, MalformedNode, Node, QueueNode
+from broker_shim.broker.settings import DurableMessages
+from broker_shim.durability import TerminusDurability
+from broker_shim.links import LinkEndpoint, LinkTerms, Role
+from broker_shim.listener_1_0.attach.own_queue import (
+    dynamic_queue,
+    end_queue_of_before,
+    queue_of_before,
+)
+from broker_shim.listener_1_0.attach.pending_attach import (
+    AnyLink,
+    Step,
+    go_through,
+    grant,
+    refuse,
+    refuse_node,
+    temporary_name,
+)
+from broker_shim.listener_1_0.attach.source import attach_source
+from broker_shim.listener_1_0.authorization import refusal_of_link
+from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, Refusal
+from broker_shim.listener_1_0.links import key_of
+from broker_shim.listener_1_0.receiving.incoming_link import IncomingLink
+from broker_shim.listener_1_0.receiving.received_deliveries import Answering
+from broker_shim.listener_1_0.sending.resumption import forget_settled, told_by_receiver
+from broker_shim.listener_1_0.termini import (
+    as_source,
+    as_target,
+    granted_target,
+    peers_source,
+    wrong_with,
+)
+from broker_shim.listener_1_0.transactions.coordinator import attach_coordinator
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.security.permissions import Act
+from sparkstore.core.queue_names import shown
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+    from broker_shim.listener_1_0.connection import Connection
+
+
+def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
+    """Serve a link that the peer opened, or refuse it."""
+    if isinstance(link, ReceiverLink) and isinstance(link.remote.target, Coordinator):
+        attach_coordinator(connection, link)  # it ends with its session, and is no terminus
+        return
+    refusal = _refusal_of_new(connection, link) or _refusal_of_node(link)
+    if refusal is not None:
+        refuse(connection, link, refusal)
+    elif isinstance(link, SenderLink):
+        attach_source(connection, link)
+    else:
+        _attach_incoming(connection, link)
+
+
+def _refusal_of_new(connection: Connection, link: AnyLink) -> Refusal | None:
+    """Why there may not be one terminus more; None if there may, or is one.
+
+    What one user makes must not keep others out, where users are told apart.
+    """
+    key, registry = key_of(connection, link), connection.broker.links.registry
+    is_look_up = isinstance(link, SenderLink) and link.remote.source is None
+    if is_look_up or registry.find(key) is not None:
+        return None
+    settings = connection.broker.settings
+    of_user = registry.counted.of(key.owner) if connection.access.guard.tells_apart else 0
+    if len(registry) >= settings.max_termini:
+        text = f"{len(registry)} links"
+    elif of_user >= settings.max_termini_per_user:
+        text = f"{of_user} links of {shown(connection.login.principal.name)}"
+    else:
+        return None
+    text += " are attached or live on: close some that are not used"
+    return Refusal(RESOURCE_LIMIT_EXCEEDED, text)
+
+
+def _refusal_of_node(link: AnyLink) -> Refusal | None:
+    """Why what an attach asks of its node cannot be; None if it can."""
+    asked = link.remote.target if isinstance(link, ReceiverLink) else link.remote.source
+    wrong = None if asked is None else wrong_with(asked)
+    return None if wrong is None else Refusal(INVALID_FIELD, wrong)
+
+
+def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
+    if link.remote.target is None and link.remote.source is None:
+        refuse(connection, link, Refusal(INVALID_FIELD, "an attach needs a source or a target"))
+        return
+    broker, remote = connection.broker, link.remote.target or Target()
+    node: Node = QueueNode(temporary_name())
+    if not remote.dynamic:
+        node = broker.destinations.node_of(remote.address)
+    refusal = refusal_of_link(connection, Act.WRITE, node, remote.address)
+    if refusal is not None:
+        refuse(connection, link, refusal)
+        return
+    if isinstance(node, AmbiguousNode | MalformedNode):
+        refuse_node(connection, link, node)
+        return
+    endpoint = broker.links.attach(connection, link)
+    before = queue_of_before(endpoint.terminus)
+    if remote.dynamic and before is not None:
+        node = QueueNode(before)
+    own = node.queue if remote.dynamic and isinstance(node, QueueNode) else None
+    durability = broker.links.registry.granted(TerminusDurability(remote.durable))
+    target = granted_target(remote, own or remote.address, durability)
+    terms = LinkTerms(Role.RECEIVER, peers_source(link.remote.source), target, own)
+    steps: list[Step] = [partial(broker.links.quiet, endpoint)]
+    steps += end_queue_of_before(broker, endpoint.terminus, own)
+    if own is None and isinstance(node, QueueNode):
+        steps.append(partial(broker.ensure_queue, node.queue))
+    steps.append(partial(broker.links.grant, endpoint, terms))
+    if own is not None:
+        steps.append(dynamic_queue(connection, endpoint.terminus, terms))
+    steps.append(partial(forget_settled, broker.links, endpoint, link))
+    go_through(connection, link, steps, partial(_ready, connection, link, endpoint, node))
+
+
+def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, node: Node) -> None:
+    """Answer, with what is known of earlier deliveries."""
+    broker, terminus = connection.broker, endpoint.terminus
+    terms = terminus.terms
+    assert terms is not None
+    answering = Answering(broker.links, endpoint, link)
+    is_second = link.remote.rcv_settle_mode == ReceiverSettleMode.SECOND
+    notes_all = is_second or terms.own.outlives_session or bool(terminus.unsettled)
+    told = told_by_receiver(link, terminus.unsettled)
+    grant(
+        connection,
+        link,
+        IncomingLink(connection, link, node, answering, notes_all=notes_all),
+        source=as_source(terms.source),
+        target=as_target(terms.target),
+        max_message_size=broker.settings.max_message_bytes,
+        unsettled=told,
+        properties=_announced(broker),
+    )
+
+
+def _announced(broker: Broker) -> dict[Symbol, Symbol] | None:
+    """What becomes of durable messages, for the answer, where the store does not keep them."""
+    durable = broker.settings.durable_messages
+    if durable is DurableMessages.KEPT:
+        return None
+    return {Symbol("durable-messages"): Symbol(durable)}

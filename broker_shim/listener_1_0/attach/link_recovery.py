@@ -1,0 +1,90 @@
+"""Links at the broker's start: the queues that are their own, and what is routed there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from broker_shim.broker.address import ExchangeNode, Node
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import Completion, OnComplete, all_of
+from broker_shim.errors import InvalidRequest
+from broker_shim.links import LinkTerms, Terminus
+from broker_shim.listener_1_0.attach.filters import read_filters
+from broker_shim.listener_1_0.attach.own_queue import own, queue_of_terms
+from broker_shim.listener_1_0.termini import filter_set_of
+from broker_shim.selectors import InvalidSelector
+from broker_shim.store.interface import MessageStore
+from sparkstore.core.queue_names import shown
+
+_log = logging.getLogger(__name__)
+
+Call = Callable[[OnComplete], None]
+
+
+def recover_own_queues(
+    store: MessageStore, broker: Broker, termini: Iterable[Terminus], timeout_s: float
+) -> None:
+    """Have the queue of each link that has one, and route there what it selects.
+
+    A queue that is missing is made anew: the broker ended while the link was attached for the
+    first time, or while it was being closed; nothing that its client was told is lost.
+
+    A terminus that can never have its queue ends, and the log says so: no client was told that it
+    has one, and one link must not keep the broker from starting, now and ever after.
+
+    Raises:
+        StoreError: The store does not answer, or has ended.
+    """
+    for terminus in termini:
+        terms = terminus.terms
+        if terms is None or terms.queue is None:
+            continue
+        try:
+            _have(store, broker, terms, terms.queue, timeout_s)
+        except (InvalidRequest, InvalidSelector) as reason:
+            key = terminus.key
+            text = "link %s of %s cannot have its queue, so it ends: %s"
+            _log.error(text, shown(key.name), shown(key.remote_container_id), reason)
+            over = broker.links.registry.drop(key)
+            if over is not None:
+                broker.links.finish(over)
+        else:
+            own(broker, terminus)
+
+
+def _have(
+    store: MessageStore, broker: Broker, terms: LinkTerms, queue: str, timeout_s: float
+) -> None:
+    if queue not in broker.queues:
+        _make(store, broker, terms, timeout_s)
+    if terms.source is not None and not terms.source.dynamic:
+        filters = read_filters(filter_set_of(terms.source))
+        broker.queues[queue].only = filters.selector
+
+
+def _make(store: MessageStore, broker: Broker, terms: LinkTerms, timeout_s: float) -> None:
+    queue, node = queue_of_terms(broker, terms), _node_of(broker, terms)
+    wait_for([partial(store.create, queue)], timeout_s)
+    broker.serve(queue)
+    if isinstance(node, ExchangeNode):
+        key = broker.binding_of(queue.name, node)
+        wait_for([partial(store.bind, key, {})], timeout_s)
+        broker.router.bind(key.exchange, key.binding_key, key.queue)
+
+
+def _node_of(broker: Broker, terms: LinkTerms) -> Node | None:
+    if terms.source is None or terms.source.dynamic:
+        return None
+    return broker.destinations.source_of(terms.source.address)
+
+
+def wait_for(calls: Iterable[Call], timeout_s: float) -> None:
+    """Make calls of the store and wait for all of them."""
+    completions = []
+    for call in calls:
+        completion = Completion()
+        call(completion.finish)
+        completions.append(completion)
+    all_of(completions).complete(timeout_s)

@@ -1,0 +1,137 @@
+"""What both sides of an attach need: waiting for what it names, the answer, and refusals.
+
+A link is answered when all that it needs exists durably. A refused one is attached and detached
+with the reason (AMQP 1.0 section 2.6.3), so that the client's library reports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from broker_shim.broker.address import AmbiguousNode, MalformedNode, described
+from broker_shim.completion import OnComplete
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.listener_1_0.conditions import (
+    INVALID_FIELD,
+    NOT_FOUND,
+    Refusal,
+    error_of,
+    refusal_of,
+)
+from broker_shim.listener_1_0.endpoints import LinkEndpoint
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.sender import SenderLink
+from sparkstore.core.queue_names import TEMPORARY_PREFIX
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
+
+AnyLink = ReceiverLink | SenderLink
+
+Step = Callable[[OnComplete], None]
+"""step(on_done): one thing that an attach needs; `on_done` when it is there."""
+
+
+class _Pending:
+    """Stands for a link while what it needs is being created."""
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def start(self) -> None:
+        """Nothing yet."""
+
+    def gone(self) -> None:
+        """It ended before it began."""
+        self.is_gone = True
+
+    def on_flow(self) -> None:
+        """Read again when it starts."""
+
+    def on_disposition(self, delivery: Delivery) -> None:
+        """It has no deliveries."""
+
+
+def put_off(connection: Connection, link: AnyLink) -> Callable[[], bool]:
+    """An attach goes on later; what it returns tells whether it is still wanted then."""
+    pending = _Pending()
+    connection.expect(link, pending)
+    return lambda: not (pending.is_gone or link.is_gone)
+
+
+def go_through(
+    connection: Connection, link: AnyLink, steps: Sequence[Step], ready: Callable[[], None]
+) -> None:
+    """Take steps, one after the other, then call `ready`, if the link is still there by then.
+
+    The first one that fails has the link refused.
+    """
+    is_wanted, left = put_off(connection, link), list(steps)
+
+    def on_done(error: StoreError | None) -> None:
+        if not is_wanted():
+            return
+        if isinstance(error, InvalidRequest):
+            refuse(connection, link, Refusal(NOT_FOUND, str(error)))
+        elif error is not None:
+            refuse(connection, link, refusal_of(error))
+        elif left:
+            left.pop(0)(on_done)
+        else:
+            ready()
+
+    on_done(None)
+
+
+def grant(
+    connection: Connection,
+    link: AnyLink,
+    endpoint: LinkEndpoint,
+    **fields: Any,
+) -> None:
+    """Answer an attach with what is granted, and have `endpoint` serve the link.
+
+    Args:
+        connection: The link's.
+        link: Attached by the peer, not answered yet.
+        endpoint: Started once the answer is written.
+        fields: As `Link.attach` takes them.
+    """
+    try:
+        link.attach(**fields)
+    except InvalidCommand as reason:  # an answer larger than the frames that the peer takes
+        refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
+        return
+    connection.attached(link, endpoint)
+
+
+def refuse(connection: Connection, link: AnyLink, refusal: Refusal) -> None:
+    """Attach without a terminus, then detach with the reason.
+
+    An answer with an empty terminus would be a link that was attached and then closed to Qpid JMS:
+    its application is not told that the destination is wrong.
+    """
+    connection.end_link(link, closed=False)
+    link.refuse(error_of(refusal))
+    connection.has_output()
+
+
+def refuse_node(connection: Connection, link: AnyLink, node: AmbiguousNode | MalformedNode) -> None:
+    """Tell that a name names nothing.
+
+    The candidates of an ambiguous one go to the broker's log: a client need not learn who else
+    has a queue.
+    """
+    if isinstance(node, AmbiguousNode):
+        connection.broker.destinations.warn(node.ambiguous)
+    condition = NOT_FOUND if isinstance(node, AmbiguousNode) else INVALID_FIELD
+    refuse(connection, link, Refusal(condition, described(node)))
+
+
+def temporary_name() -> str:
+    """A name that nobody has."""
+    return f"{TEMPORARY_PREFIX}{uuid4().hex}"

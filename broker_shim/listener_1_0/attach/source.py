@@ -1,0 +1,246 @@
+"""How a receiver's link is attached: what its source names and asks for, and who serves it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_shim.amqp_1_0.composites import Source
+from broker_shim.amqp_1_0.definitions import SenderSettleMode, StdDistMode
+from broker_shim.broker.address import (
+    AddressNode,
+    AmbiguousNode,
+    AnonymousNode,
+    ExchangeNode,
+    MalformedNode,
+    Node,
+    QueueNode,
+)
+from broker_shim.durability import TerminusDurability
+from broker_shim.links import LinkEndpoint, LinkTerms, Role
+from broker_shim.listener_1_0.attach.filters import Filters, said_by
+from broker_shim.listener_1_0.attach.own_queue import (
+    dynamic_queue,
+    end_queue_of_before,
+    queue_of_before,
+)
+from broker_shim.listener_1_0.attach.pending_attach import (
+    Step,
+    go_through,
+    grant,
+    put_off,
+    refuse,
+    refuse_node,
+    temporary_name,
+)
+from broker_shim.listener_1_0.attach.subscription_queue import subscribe
+from broker_shim.listener_1_0.attach.terminus_lookup import look_up
+from broker_shim.listener_1_0.authorization import refusal_of_consumer, refusal_of_link
+from broker_shim.listener_1_0.conditions import (
+    INVALID_FIELD,
+    NOT_FOUND,
+    RESOURCE_LOCKED,
+    Refusal,
+)
+from broker_shim.listener_1_0.sending.browsing_link import BrowsingLink
+from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
+from broker_shim.listener_1_0.sending.resumption import Resumed, give_back_lost, resumed_sender
+from broker_shim.listener_1_0.termini import as_target, granted_source, peers_target, served_source
+from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.security.permissions import Act
+from broker_shim.selectors import InvalidSelector, Selector
+from sparkstore.core.queue_names import shown
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
+
+
+ServedNode = QueueNode | AddressNode | ExchangeNode
+"""What messages can be received from."""
+
+
+class Wanted(NamedTuple):
+    """What a receiver is to be served.
+
+    Attributes:
+        endpoint: Its attachment.
+        terms: To answer with.
+        queue: What it is served from.
+        filters: What of its filters is honoured.
+        is_subscription: What it does not select is not routed to the queue.
+        is_browser: It gets copies.
+    """
+
+    endpoint: LinkEndpoint
+    terms: LinkTerms
+    queue: str
+    filters: Filters
+    is_subscription: bool = False
+    is_browser: bool = False
+
+
+def attach_source(connection: Connection, link: SenderLink) -> None:
+    """Serve a link on which the peer receives, or refuse it.
+
+    Nothing is done for a peer that may not have it: its selector is compiled after that is known.
+    """
+    remote: Source | None = link.remote.source
+    if remote is None:
+        look_up(connection, link)
+        return
+    if _served_node(connection, link) is None:
+        return
+    try:
+        text, answer = said_by(remote.filter)
+    except InvalidSelector as reason:
+        refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
+        return
+    if text is None:
+        _attach_to_node(connection, link, Filters(None, answer))
+        return
+
+    def compiled(found: Selector | InvalidSelector) -> None:
+        if not is_wanted():
+            return
+        connection.broker.links.waits_no_more(link)
+        if isinstance(found, InvalidSelector):
+            refuse(connection, link, Refusal(INVALID_FIELD, str(found)))
+        else:
+            _attach_to_node(connection, link, Filters(found, answer))
+
+    is_wanted = put_off(connection, link)
+    connection.broker.links.waits(connection, link)
+    connection.broker.compiling.compile(text, compiled, is_wanted, connection.spend)
+
+
+def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
+    """What the peer may be served from there; None if that is nothing, and the link is refused."""
+    remote: Source = link.remote.source
+    node: Node = QueueNode(temporary_name())
+    if not remote.dynamic:
+        node = connection.broker.destinations.source_of(remote.address)
+    asked = granted_source(remote, None, TerminusDurability(remote.durable), None)
+    stays = asked.lives_on and not isinstance(node, QueueNode)
+    refusal = refusal_of_link(connection, Act.READ, node, remote.address, is_durable=stays)
+    if isinstance(node, AnonymousNode):
+        refusal = Refusal(INVALID_FIELD, "a source needs an address")
+    if refusal is None and not remote.dynamic:
+        refusal = refusal_of_consumer(connection, node)
+    if refusal is not None:
+        refuse(connection, link, refusal)
+        return None
+    if isinstance(node, AmbiguousNode | MalformedNode):
+        refuse_node(connection, link, node)
+        return None
+    assert not isinstance(node, AnonymousNode)
+    return node
+
+
+def _attach_to_node(connection: Connection, link: SenderLink, filters: Filters) -> None:
+    """Looked at once more: compiling may have taken a while."""
+    node = _served_node(connection, link)
+    if isinstance(node, QueueNode):
+        _attach_to_queue(connection, link, node, filters)
+    elif node is not None:
+        _attach_to_subscription(connection, link, node, filters)
+
+
+def _attach_to_subscription(
+    connection: Connection, link: SenderLink, node: AddressNode | ExchangeNode, filters: Filters
+) -> None:
+    subscribed = subscribe(connection, link, node, filters)
+    if isinstance(subscribed, Refusal):
+        refuse(connection, link, subscribed)
+        return
+    endpoint, terms, queue, steps = subscribed
+    wanted = Wanted(endpoint, terms, queue, filters, is_subscription=True)
+    _go_through(connection, link, steps, wanted)
+
+
+def _attach_to_queue(
+    connection: Connection, link: SenderLink, node: QueueNode, filters: Filters
+) -> None:
+    broker, remote = connection.broker, link.remote.source
+    is_browser = remote.distribution_mode == StdDistMode.COPY and not remote.dynamic
+    durability = TerminusDurability(remote.durable)
+    if durability and "topic" in (remote.capabilities or ()):
+        text = f"{shown(node.queue)} is a queue: a durable subscription needs a multicast address"
+        refuse(connection, link, Refusal(INVALID_FIELD, f"{text} or an exchange"))
+        return
+    if is_browser:  # it holds nothing, so there is nothing unsettled to keep
+        durability = min(durability, TerminusDurability.CONFIGURATION)
+    endpoint = broker.links.attach(connection, link)
+    queue = (remote.dynamic and queue_of_before(endpoint.terminus)) or node.queue
+    granted = broker.links.registry.granted(durability)
+    source = granted_source(remote, _said(remote, queue), granted, filters.answer)
+    own = queue if remote.dynamic else None
+    terms = LinkTerms(Role.SENDER, source, peers_target(link.remote.target), own)
+    steps: list[Step] = [partial(broker.links.quiet, endpoint)]
+    steps += end_queue_of_before(broker, endpoint.terminus, own)
+    if own is None:
+        steps.append(partial(broker.ensure_queue, queue))
+    steps.append(partial(broker.links.grant, endpoint, terms))
+    if own is not None:
+        steps.append(dynamic_queue(connection, endpoint.terminus, terms))
+    wanted = Wanted(endpoint, terms, queue, filters, is_browser=is_browser)
+    _go_through(connection, link, steps, wanted)
+
+
+def _go_through(
+    connection: Connection, link: SenderLink, steps: list[Step], wanted: Wanted
+) -> None:
+    links, terminus = connection.broker.links, wanted.endpoint.terminus
+    queue = None if wanted.is_browser else wanted.queue  # a browser holds nothing
+    last = partial(give_back_lost, links, terminus, link, queue)
+    go_through(connection, link, [*steps, last], partial(_ready, connection, link, wanted))
+
+
+def _said(remote: Source, queue: str) -> str:
+    """The address to answer with: the peer's own word for the queue, if it had one."""
+    return queue if remote.dynamic or not remote.address else str(remote.address)
+
+
+def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
+    """Answer the attach with what is granted, and start to serve."""
+    queue = connection.broker.queues.get(wanted.queue)
+    if queue is None:
+        text = f"queue {shown(wanted.queue)} was destroyed"
+        refuse(connection, link, Refusal(NOT_FOUND, text))
+        return
+    if queue.arguments.exclusive and queue.consumer_count and not wanted.is_browser:
+        text = f"queue {shown(wanted.queue)} is exclusive, and has a consumer: try again later"
+        refuse(connection, link, Refusal(RESOURCE_LOCKED, text))
+        return
+    source = wanted.terms.source
+    assert source is not None
+    endpoint: BrowsingLink | OutgoingLink
+    selector = wanted.filters.selector
+    resumed = _resumed(connection, link, wanted)
+    if wanted.is_browser:
+        endpoint = BrowsingLink(connection, link, queue, selector)
+    else:
+        if wanted.is_subscription:
+            queue.only, selector = selector, None
+        endpoint = OutgoingLink(
+            connection,
+            link,
+            queue,
+            wanted.endpoint,
+            is_settled=link.remote.snd_settle_mode == SenderSettleMode.SETTLED,
+            selector=selector,
+            resumed=resumed,
+        )
+    grant(
+        connection,
+        link,
+        endpoint,
+        source=served_source(source, link.remote.source),
+        target=as_target(wanted.terms.target),
+        unsettled=None if resumed is None else resumed.told,
+    )
+
+
+def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resumed | None:
+    """What the link held before it was attached: for its new endpoint to end, once it starts."""
+    held = connection.broker.links.held.get(wanted.endpoint.terminus.key)
+    return resumed_sender(link, held) if held else None

@@ -1,0 +1,73 @@
+"""The store's errors as AMQP error conditions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from broker_shim.amqp_1_0.composites import Error
+from broker_shim.amqp_1_0.primitives import Symbol
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.transactions.refusals import TransactionRefused
+from sparkstore.core.queue_names import shown
+
+NOT_FOUND = "amqp:not-found"
+UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
+INVALID_FIELD = "amqp:invalid-field"
+DECODE_ERROR = "amqp:decode-error"
+NOT_IMPLEMENTED = "amqp:not-implemented"
+INTERNAL_ERROR = "amqp:internal-error"
+PRECONDITION_FAILED = "amqp:precondition-failed"
+RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
+RESOURCE_LOCKED = "amqp:resource-locked"
+RESOURCE_DELETED = "amqp:resource-deleted"
+STOLEN = "amqp:link:stolen"
+MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
+CONNECTION_FORCED = "amqp:connection:forced"
+
+
+class Refusal(NamedTuple):
+    """What a client is told.
+
+    Attributes:
+        condition: Of the protocol.
+        description: One line for people.
+        info: What the client's library is told beside.
+    """
+
+    condition: str
+    description: str
+    info: Mapping[str, Any] | None = None
+
+
+_CONDITIONS: tuple[tuple[type[StoreError], str], ...] = (
+    (InvalidRequest, PRECONDITION_FAILED),
+    (NotAcquired, RESOURCE_LOCKED),
+    (Unavailable, RESOURCE_LIMIT_EXCEEDED),
+)
+
+
+def refusal_of(error: StoreError) -> Refusal:
+    """What a client is told about an error of the store."""
+    if isinstance(error, TransactionRefused):
+        return Refusal(error.condition, str(error))
+    for kind, condition in _CONDITIONS:
+        if isinstance(error, kind):
+            return Refusal(condition, str(error))
+    return Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+
+
+def queue_deleted(queue: str) -> Refusal:
+    """What the clients of a queue are told when an administrator deletes it."""
+    return Refusal(RESOURCE_DELETED, f"queue {shown(queue)} was deleted by an administrator")
+
+
+def error_of(refusal: Refusal) -> Error:
+    """The same as the protocol carries it: cut so that it fits the least frame a peer may take."""
+    description = refusal.description.encode()[:_MOST_DESCRIPTION_BYTES]
+    info = {Symbol(name): value for name, value in (refusal.info or {}).items()} or None
+    return Error(refusal.condition, description.decode(errors="ignore"), info)
+
+
+_MOST_DESCRIPTION_BYTES = 320
+"""A frame has at least 512; around a description are some 80, and an `info` has some 60."""

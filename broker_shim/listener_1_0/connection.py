@@ -1,0 +1,393 @@
+"""One AMQP connection: its sessions and links, and what their events mean to the broker.
+
+Whatever a peer does wrong ends its own connection and nothing else. What an event is about may have
+ended since, by what came in the same bytes: nothing is commanded of what `is_gone`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from time import thread_time
+from typing import TYPE_CHECKING, Any, cast
+
+from broker_shim.listener_1_0.access import LOOPBACK, Access
+from broker_shim.listener_1_0.attach.attach import attach
+from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
+from broker_shim.listener_1_0.connection_links import Served
+from broker_shim.listener_1_0.containers import (
+    DETECTION,
+    NOT_ESTABLISHED,
+    SOLE,
+    TAKEN_OVER,
+    asked,
+)
+from broker_shim.listener_1_0.endpoints import LinkEndpoint, ReceivingEndpoint
+from broker_shim.listener_1_0.login import Login
+from broker_shim.listener_1_0.owners import owned
+from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
+from broker_shim.protocol_1_0 import connection as protocol
+from broker_shim.protocol_1_0 import events
+from broker_shim.protocol_1_0.budget import UNLIMITED
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Link
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+
+_log = logging.getLogger(__name__)
+_numbers = count(1)
+
+_STEP_WORK = 4
+"""Of frames, before what they lead to is done: that may be all that a turn has time for."""
+_MOST_DEBT = 1_000
+_WORK_S = 25e-6
+"""A piece of work may take so much processor time; what takes longer ends the turn earlier."""
+
+_OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE)
+"""A target without an address takes messages for every `to`; Qpid JMS asks for all of them."""
+
+
+def now_us() -> int:
+    """The time, UTC µs."""
+    return time.time_ns() // 1000
+
+
+class Connection:
+    """The protocol's state with one peer, and what serves each of its links.
+
+    Attributes:
+        access: How the peer got in.
+        began_at_us: When it came, UTC µs.
+        login: Who it is.
+        transactions: Of this peer.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        has_output: Callable[[], None],
+        access: Access = LOOPBACK,
+    ) -> None:
+        self.broker = broker
+        self.now_us = now_us
+        self.number = next(_numbers)
+        self.began_at_us = now_us()
+        self.access = access
+        self.login = Login(access, broker.later, self.has_output)
+        self._work_left = 0
+        self._turn_ends_s = 0.0
+        self._unsent_bytes = 0
+        self.peer_parts = False
+        self._has_output = has_output
+        self.transactions = Transactions(broker)
+        self._served = Served(self)
+        self._waiting_for_room: dict[LinkEndpoint, None] = {}  # in the order in which they came
+        self._hangs_up = False
+        self._machine = protocol.Connection(
+            access.settings(broker.settings), access.mechanisms, now_s=time.monotonic()
+        )
+
+    @property
+    def container_id(self) -> str:
+        """What the peer calls itself; empty if it said nothing, or not yet."""
+        remote = self._machine.remote
+        return (remote.container_id if remote else "") or ""
+
+    @property
+    def container(self) -> str:
+        """The peer's container id, or a name of ours if it gave none; see `owners`."""
+        return owned(self.container_id or f"connection-{self.number}", self.login.principal.name)
+
+    @property
+    def link_count(self) -> int:
+        """Links that are served."""
+        return len(self._served)
+
+    @property
+    def is_open(self) -> bool:
+        """True once the peer has opened."""
+        return self._machine.remote is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing more can be said to the peer."""
+        return (self._machine.is_closed and not self.login.is_waiting) or self._hangs_up
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing is read any more: write what waits, then hang up."""
+        return (self._machine.is_over and not self.login.is_waiting) or self._hangs_up
+
+    def has_output(self) -> None:
+        """Something is to be written."""
+        self._has_output()
+
+    def room_bytes(self, link: Link) -> int:
+        """How much more of a link's session may wait to be written; negative if too much does."""
+        waiting = self._machine.pending_bytes + self._unsent_bytes + link.port.waiting_bytes
+        return self.broker.settings.buffered_bytes - waiting
+
+    def wait_for_room(self, endpoint: LinkEndpoint) -> None:
+        """Have `on_flow` called when less waits to be written."""
+        self._waiting_for_room[endpoint] = None
+
+    @property
+    def has_more(self) -> bool:
+        """True if what came was too much for one turn: let it `go_on` in the next."""
+        return self._machine.has_more
+
+    def receive(self, received: bytes, most_work: int = UNLIMITED) -> None:
+        """Bytes from the peer, for so much work at most; none means that it sends no more."""
+        if not received:
+            self.go_on(UNLIMITED)
+        if self.login.is_waiting and not received:
+            self._hangs_up = True  # the machine reads nothing any more: nobody else would see it
+        step = most_work if most_work == UNLIMITED else _STEP_WORK
+        self._begin_turn(most_work)
+        self._work_left -= step
+        self._machine.receive_data(received, now_s=time.monotonic(), most_work=step)
+        self.handle_events()
+        self._take_turn()
+
+    def go_on(self, most_work: int) -> None:
+        """Take more of what came before."""
+        self._begin_turn(most_work)
+        self._take_turn()
+
+    def _begin_turn(self, most_work: int) -> None:
+        """Work is an estimate, the clock is not: the turn is over when either says so.
+
+        What the turn before took too much is taken off this one.
+        """
+        self._work_left = most_work + max(-_MOST_DEBT, min(0, self._work_left))
+        self._turn_ends_s = thread_time() + most_work * _WORK_S
+
+    def _take_turn(self) -> None:
+        """Take some frames, then do what they lead to, and so on."""
+        while self._work_left > 0 and self.has_more and thread_time() < self._turn_ends_s:
+            self._work_left -= _STEP_WORK
+            self._machine.go_on(_STEP_WORK)
+            self.handle_events()
+
+    def spend(self, work: int) -> None:
+        """What a frame has led to takes longer than most: so much of the peer's turn."""
+        self._work_left -= work
+
+    def handle_events(self) -> None:
+        """Act on everything that happened; a fault of ours ends this connection only."""
+        try:
+            for event in self._machine.events():
+                if self._machine.is_opened or type(event) in _BEFORE_OUR_OPEN:
+                    _HANDLERS[type(event)](self, event)
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("connection %d: an event failed", self.number)
+            self.close(Refusal(INTERNAL_ERROR, "the broker failed on this connection: see its log"))
+        self.has_output()
+
+    def output(self) -> bytes:
+        """The next bytes to write; then tell how many are `unsent`."""
+        if self.login.is_waiting:
+            return b""
+        return b"".join(self._machine.data_to_send(now_s=time.monotonic()))
+
+    def unsent(self, byte_count: int) -> None:
+        """So much of what `output` handed out is not with the peer yet; there may be room again."""
+        self._unsent_bytes = byte_count
+        if self._waiting_for_room:
+            waiting, self._waiting_for_room = self._waiting_for_room, {}
+            for endpoint in waiting:
+                endpoint.on_flow()
+
+    def has_left(self, delivery: Delivery) -> bool:
+        """True if all of a delivery was written to the peer, as far as we were told."""
+        written = self._machine.handed_bytes - self._unsent_bytes
+        return delivery.ends_at is not None and delivery.ends_at <= written
+
+    def tick(self, now_s: float) -> float:
+        """Heartbeats and timeouts; when to call again, at the latest."""
+        next_s = self._machine.tick(now_s=now_s)
+        self.transactions.tick(now_s)
+        self.handle_events()
+        return next_s
+
+    def detach(self, link: Link, refusal: Refusal) -> None:
+        """End a link for a reason."""
+        if not link.is_gone:
+            link.detach(error=error_of(refusal))
+            self.has_output()
+
+    def attached(self, link: Link, endpoint: LinkEndpoint) -> None:
+        """A link is served from now on."""
+        self._served.put(link, endpoint)
+        endpoint.start()
+        self.has_output()
+
+    def expect(self, link: Link, endpoint: LinkEndpoint) -> None:
+        """A link whose attach is under way: remembered, so that its end is noticed."""
+        self._served.put(link, endpoint)
+
+    def end_link(self, link: Link, *, closed: bool) -> None:
+        """A link is not served any more."""
+        self._served.end(link, closed=closed)
+
+    def lose(self, link: Link, refusal: Refusal) -> None:
+        """Another attach has taken a link."""
+        self._served.end(link, closed=False)
+        if link.is_answered:
+            self.detach(link, refusal)
+        elif not link.is_gone:
+            link.refuse(error_of(refusal))
+            self.has_output()
+
+    def leave(self, link: Link) -> None:
+        """Detach a link whose terminus lives on."""
+        self._served.end(link, closed=False)
+        if not link.is_gone:
+            link.detach(closed=False)
+            self.has_output()
+
+    def lost(self) -> None:
+        """All links are gone, as far as the broker goes; the peer may still be told."""
+        self._served.lost()
+        self._waiting_for_room.clear()
+        self.broker.containers.leave(self)
+        self.login.gone(self._machine.given_up)
+
+    def close(self, refusal: Refusal | None = None) -> None:
+        """End it from our side: politely, or where that cannot be said any more by hanging up."""
+        try:
+            self._machine.close(None if refusal is None else error_of(refusal))
+        except InvalidCommand:
+            self._hangs_up = True
+        self.has_output()
+
+    def close_forced(self, reason: str) -> None:
+        """End it because the broker stops."""
+        self.close(Refusal(CONNECTION_FORCED, reason))
+
+    def _opened(self, event: events.Opened) -> None:
+        if self._machine.is_closed:
+            return
+        refusal = self.login.opens(self.broker.settings.max_connections_per_user)
+        if refusal is not None:
+            self.close(refusal)
+            return
+        policy = asked(event.open)
+        entered = self.broker.containers.enter(self, policy)
+        properties = NOT_ESTABLISHED if entered.refusal else None if policy is None else DETECTION
+        for other in entered.to_close:
+            other.close(TAKEN_OVER)
+            other.lost()
+        with suppress(InvalidCommand):  # closed by the peer since: `_closed` answers both
+            self._machine.open(offered_capabilities=_OFFERED, properties=properties)
+            if entered.refusal is not None:
+                self.close(entered.refusal)
+
+    def _session_begun(self, event: events.SessionBegun) -> None:
+        if not event.session.is_gone:
+            event.session.begin()
+
+    def _link_attached(self, event: events.LinkAttached) -> None:
+        if not event.link.is_gone:
+            attach(self, event.link)
+
+    def _flow(self, event: events.FlowReceived) -> None:
+        endpoint = self._served.get(event.link)
+        if endpoint is not None:
+            endpoint.on_flow()
+
+    def _transfer(self, piece: events.TransferPiece) -> None:
+        endpoint = self._served.get(piece.delivery.link)
+        if endpoint is not None:  # only a receiver's link has such events
+            cast("ReceivingEndpoint", endpoint).on_transfer(piece)
+
+    def _aborted(self, event: events.DeliveryAborted) -> None:
+        endpoint = self._served.get(event.delivery.link)
+        if endpoint is not None:
+            cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
+
+    def _disposition(self, event: events.DispositionReceived) -> None:
+        for delivery in event.deliveries:
+            endpoint = self._served.get(delivery.link)
+            if endpoint is not None:
+                endpoint.on_disposition(delivery)
+
+    def _missed(self, event: events.DispositionMissed) -> None:
+        """What cannot count must not be left out in silence: all of the transaction or nothing."""
+        self.transactions.spoil(event.state, "it decides about a delivery of a detached link")
+
+    def _link_detached(self, event: events.LinkDetached) -> None:
+        with self._parting(is_answer=event.link.is_over):
+            self._served.detached(event)
+
+    @contextmanager
+    def _parting(self, *, is_answer: bool) -> Iterator[None]:
+        """The peer ends something, of its own will unless we had ended it first."""
+        self.peer_parts = not is_answer
+        try:
+            yield
+        finally:
+            self.peer_parts = False
+
+    def _link_failed(self, event: events.LinkFailed) -> None:
+        self.end_link(event.link, closed=False)
+
+    def _session_ended(self, event: events.SessionEnded) -> None:
+        with self._parting(is_answer=event.session.is_over):
+            self._served.end_session(event.session)
+        if not event.session.is_over and not self._machine.is_closed:
+            event.session.end()
+
+    def _session_failed(self, event: events.SessionFailed) -> None:
+        self._served.end_session(event.session)
+
+    def _closed(self, _event: events.Closed) -> None:
+        with self._parting(is_answer=self._machine.is_over):
+            self.lost()
+        if not self._machine.is_over:
+            self._machine.close()
+
+    def _failed(self, event: events.ConnectionFailed) -> None:
+        self.lost()
+        self.broker.metrics.protocol_errors += 1
+        text = ascii(f"{event.error.condition}: {event.error.description}"[:200])
+        _log.info("connection %d ended: %s", self.number, text)
+
+    def _hung_up(self, _event: events.Lost) -> None:
+        self.lost()
+
+
+_BEFORE_OUR_OPEN = {
+    events.Authenticated,
+    events.AuthenticationFailed,
+    events.Opened,
+    events.Closed,
+    events.ConnectionFailed,
+    events.Lost,
+}
+"""Without an open of ours nothing else matters: the peer, who had no credit, has closed since."""
+
+_HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
+    events.Authenticated: lambda connection, event: connection.login.passed(event),
+    events.AuthenticationFailed: lambda connection, event: connection.login.failed(event),
+    events.Opened: Connection._opened,  # noqa: SLF001  # a table of its own methods
+    events.SessionBegun: Connection._session_begun,  # noqa: SLF001
+    events.SessionEnded: Connection._session_ended,  # noqa: SLF001
+    events.SessionFailed: Connection._session_failed,  # noqa: SLF001
+    events.LinkAttached: Connection._link_attached,  # noqa: SLF001
+    events.LinkDetached: Connection._link_detached,  # noqa: SLF001
+    events.LinkFailed: Connection._link_failed,  # noqa: SLF001
+    events.FlowReceived: Connection._flow,  # noqa: SLF001
+    events.TransferPiece: Connection._transfer,  # noqa: SLF001
+    events.DeliveryAborted: Connection._aborted,  # noqa: SLF001
+    events.DispositionReceived: Connection._disposition,  # noqa: SLF001
+    events.DispositionMissed: Connection._missed,  # noqa: SLF001
+    events.Closed: Connection._closed,  # noqa: SLF001
+    events.ConnectionFailed: Connection._failed,  # noqa: SLF001
+    events.Lost: Connection._hung_up,  # noqa: SLF001
+}

@@ -1,0 +1,116 @@
+"""What serves each link of one connection, and how it ends. On the loop's thread only.
+
+Whatever ended, in this order: the registry is told, which decides whether the terminus lives on;
+the endpoint lets go of its queue, and of what it held as that says; what was the link's own ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from broker_shim.amqp_1_0.composites import Coordinator
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.links import Terminus
+from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
+from broker_shim.listener_1_0.endpoints import LinkEndpoint
+from broker_shim.protocol_1_0.events import LinkDetached
+from broker_shim.protocol_1_0.links.link import Link
+from broker_shim.protocol_1_0.session import Session
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+
+class Served:
+    """See above."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._links = connection.broker.links
+        self._endpoints: dict[Link, LinkEndpoint] = {}
+
+    def __len__(self) -> int:
+        """Links that are served, or will be."""
+        return len(self._endpoints)
+
+    def get(self, link: Link) -> LinkEndpoint | None:
+        """What serves a link, or will; None if nothing does any more."""
+        return self._endpoints.get(link)
+
+    def put(self, link: Link, endpoint: LinkEndpoint) -> None:
+        """This serves the link from now on."""
+        self._endpoints[link] = endpoint
+
+    def end(self, link: Link, then: OnComplete | None = None, *, closed: bool) -> Refusal | None:
+        """A link ended; `closed`: its peer closed it.
+
+        Args:
+            link: Served or not.
+            then: Called when its terminus is forgotten durably, or at once if it lives on.
+            closed: As `Links.left`.
+
+        Returns:
+            Why it cannot be closed: then `then` is not called.
+        """
+        left = self._links.left(link, closed=closed)
+        self._let_go([link])
+        if left.refusal is not None:
+            return left.refusal
+        if left.over is not None:
+            self._links.finish(left.over, then)
+        elif then is not None:
+            then(None)
+        return None
+
+    def detached(self, event: LinkDetached) -> None:
+        """The peer detached a link, or answered our detach: that is not its wish to close it."""
+        link = event.link
+
+        def answer(error: StoreError | None) -> None:
+            self._answer(event, None if error is None else refusal_of(error))
+
+        refused = self.end(link, answer, closed=event.is_closed and not link.is_over)
+        if refused is not None:
+            self._answer(event, refused)
+
+    def _answer(self, event: LinkDetached, refusal: Refusal | None) -> None:
+        if not event.link.is_over and event.link.port.is_open:
+            error = None if refusal is None else error_of(refusal)
+            event.link.detach(closed=event.is_closed, error=error)
+            self._connection.has_output()
+
+    def end_session(self, session: Session) -> None:
+        """A session ended, its links with it."""
+        ended = list(session.links)
+        over = self._links.session_ended(self._connection, session.channel, ended)
+        self._end_all(ended, over)
+
+    def lost(self) -> None:
+        """All links are gone; the peer may still be told."""
+        ended = list(self._endpoints)
+        self._end_all(ended, self._links.connection_lost(self._connection, ended))
+
+    def _end_all(self, links: Iterable[Link], over: Iterable[Terminus]) -> None:
+        self._let_go(links)
+        for terminus in over:
+            self._links.finish(terminus)
+
+    def _let_go(self, links: Iterable[Link]) -> None:
+        """Coordinators first: what their transactions had of the others is theirs again by that."""
+        for link in sorted(links, key=_is_no_coordinator):
+            endpoint = self._endpoints.pop(link, None)
+            try:
+                if endpoint is not None:
+                    endpoint.gone()
+                self._links.ended(link)
+            except Exception:  # noqa: BLE001  # one link must not keep what the others held
+                _log.exception("connection %d: a link could not be ended", self._connection.number)
+
+
+def _is_no_coordinator(link: Link) -> bool:
+    return not isinstance(link.remote.target, Coordinator)

@@ -1,0 +1,93 @@
+"""Which connections a container has, where one of them asked to be the only one.
+
+The capability `sole-connection-for-container` (AMQP Sole Connection, a committee's extension): who
+opens a connection with it desires that its container have no other. A connection that comes while
+there is one is refused, or ends the one that is there, as the newer one says that asks for it, else
+as the older one said. Two connections of one container id are legal while none asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_shim.amqp_1_0.composites import Open
+from broker_shim.amqp_1_0.primitives import Symbol, UInt
+from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
+
+SOLE = "sole-connection-for-container"
+_ENFORCEMENT = "sole-connection-enforcement-policy"
+
+DETECTION = {Symbol("sole-connection-detection-policy"): UInt(0)}
+"""For the answer to who asks: no second one is overlooked (strong)."""
+
+NOT_ESTABLISHED = {Symbol("amqp:connection-establishment-failed"): True}
+"""For an open that is followed by a close: its peer need not take it for opened."""
+
+REFUSED = Refusal(
+    INVALID_FIELD,
+    "a connection of this container id asked to be the only one, or there is one: close it first",
+    {"invalid-field": Symbol("container-id")},
+)
+TAKEN_OVER = Refusal(
+    RESOURCE_LOCKED,
+    "another connection of this container id asked to be the only one",
+    {"sole-connection-enforcement": True},
+)
+
+
+class Enforcement(IntEnum):
+    """What becomes of two connections of which one is to be the only one."""
+
+    REFUSE_CONNECTION = 0
+    CLOSE_EXISTING = 1
+
+
+class Entered(NamedTuple):
+    """What an open comes to.
+
+    Attributes:
+        refusal: Why the connection may not be; None if it may.
+        to_close: Others, which may be no longer.
+    """
+
+    refusal: Refusal | None = None
+    to_close: tuple[Connection, ...] = ()
+
+
+def asked(remote: Open) -> Enforcement | None:
+    """What an open asks to be enforced; None if it does not ask to be the only one."""
+    if SOLE not in (remote.desired_capabilities or ()):
+        return None
+    properties: Mapping[Any, Any] = remote.properties or {}
+    is_close = properties.get(_ENFORCEMENT) == Enforcement.CLOSE_EXISTING
+    return Enforcement.CLOSE_EXISTING if is_close else Enforcement.REFUSE_CONNECTION
+
+
+class Containers:
+    """The open connections of each container, with what they asked. On the loop's thread only."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, dict[Connection, Enforcement | None]] = {}
+
+    def enter(self, connection: Connection, policy: Enforcement | None) -> Entered:
+        """A connection opens; unless it is refused, call `leave` when it is gone."""
+        others = self._open.get(connection.container, {})
+        said = [policy, *others.values()] if others else []
+        enforced = next((each for each in said if each is not None), None)
+        if enforced is Enforcement.REFUSE_CONNECTION:
+            return Entered(REFUSED)
+        to_close = () if enforced is None else tuple(others)
+        self._open.setdefault(connection.container, {})[connection] = policy
+        return Entered(None, to_close)
+
+    def leave(self, connection: Connection) -> None:
+        """A connection is gone, or never entered."""
+        left = self._open.get(connection.container, {})
+        left.pop(connection, None)
+        if not left:
+            self._open.pop(connection.container, None)

@@ -1,0 +1,334 @@
+"""The links of this broker: what attaches, what leaves, and what ends with a terminus.
+
+The registry decides (`broker_shim.links`); here is what follows for queues and messages. On the
+loop's thread only.
+
+What is a link's own ends with its terminus, in this order: what it holds is given back, its queue
+is destroyed, if need be in several turns, and then the stores forget it. A crash between leaves a
+link without a queue, which the next start makes anew, empty; never a queue nobody knows to end.
+
+Two things outlive an attachment as long as the terminus lives (AMQP 2.6.13), which by default is
+its session's life; of a link of tier 2 (`UNSETTLED_STATE`) they outlive a crash, too. What it holds
+of its queue stays acquired (`held`), so nobody else gets it; when the terminus ends it is given
+back, and counts as a failed delivery. And what was under way to the store for an earlier attachment
+is waited for before the next one is answered (`when_quiet`), so that the maps of unsettled
+deliveries tell what is durable and nothing else. That begins with the last frame of a delivery: a
+large one may be enqueued long after its connection was lost, and is remembered all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
+from broker_shim.links import (
+    LinkEndpoint,
+    LinkKey,
+    LinkRegistry,
+    LinkTerms,
+    Place,
+    Role,
+    Terminus,
+    holder_of,
+)
+from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, STOLEN, Refusal
+from broker_shim.protocol_1_0.links.link import Link
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+    from broker_shim.listener_1_0.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+_STOLEN = Refusal(STOLEN, "the link was attached again")
+
+
+class Held(NamedTuple):
+    """A message that a link without an attachment holds.
+
+    Attributes:
+        message_id: What.
+        queue: Where.
+        failed: Its delivery counts as a failed one, should it be given back.
+    """
+
+    message_id: int
+    queue: str
+    failed: bool = True
+
+
+class Left(NamedTuple):
+    """What a detach came to.
+
+    Attributes:
+        over: A terminus to `finish`.
+        refusal: Why nothing was done.
+    """
+
+    over: Terminus | None = None
+    refusal: Refusal | None = None
+
+
+def now_ms() -> int:
+    """Of a clock that only rises."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Links:
+    """See above.
+
+    Attributes:
+        registry: All termini.
+        held: What the termini hold that are not attached, by tag.
+    """
+
+    def __init__(self, broker: Broker, registry: LinkRegistry) -> None:
+        self.registry = registry
+        self.held: dict[LinkKey, dict[bytes, Held]] = {}
+        self._broker = broker
+        self._endpoints: dict[Link, LinkEndpoint] = {}
+        self._looking: dict[Link, LinkKey] = {}
+        self._put_off: dict[LinkKey, tuple[Connection, Link]] = {}
+        self._waits_for: dict[Link, LinkKey] = {}
+        self._ending_with: dict[Link, LinkKey] = {}
+        self._under_way: dict[LinkKey, int] = {}
+        self._waiting: dict[LinkKey, list[Callable[[], None]]] = {}
+        self._expires_at_ms: int | None = None
+
+    def attach(self, connection: Connection, link: Link) -> LinkEndpoint:
+        """Attach a link: whoever had it loses it (`amqp:link:stolen`)."""
+        place, key = Place(connection.number, link.port.channel), key_of(connection, link)
+        self._overtake(key)
+        endpoint, stolen = self.registry.attach(key, place)
+        endpoint.served_by = (connection, link)
+        self._endpoints[link] = endpoint
+        if stolen is not None:
+            other, theirs = stolen.served_by
+            self._endpoints.pop(theirs, None)
+            other.lose(theirs, _STOLEN)
+        return endpoint
+
+    def waits(self, connection: Connection, link: Link) -> None:
+        """An attach takes effect later: one that comes after it takes the link from it at once.
+
+        Else the earlier one would take effect last, and steal the link from the later one.
+        """
+        key = key_of(connection, link)
+        self._overtake(key)
+        self._put_off[key], self._waits_for[link] = (connection, link), key
+
+    def waits_no_more(self, link: Link) -> None:
+        """It takes effect now, or never will."""
+        key = self._waits_for.pop(link, None)
+        if key is not None:
+            del self._put_off[key]
+
+    def _overtake(self, key: LinkKey) -> None:
+        waiting = self._put_off.get(key)
+        if waiting is not None:
+            other, theirs = waiting
+            self.waits_no_more(theirs)
+            other.lose(theirs, _STOLEN)
+
+    def grant(self, endpoint: LinkEndpoint, terms: LinkTerms, on_done: OnComplete) -> None:
+        """Agree on the terms of an attached link; `on_done` when they are kept, if they are to be.
+
+        Nothing is called if the link is not attached any more.
+        """
+        if max(terms.durability, endpoint.terminus.durability) is TerminusDurability.NONE:
+            self.registry.grant(endpoint, terms, on_done)
+        elif endpoint.is_attached:
+            self._broker.calls.call(on_done, self.registry.grant, endpoint, terms)
+
+    def settle(self, endpoint: LinkEndpoint, tags: Sequence[bytes], on_done: OnComplete) -> None:
+        """Forget deliveries of a link on which we receive; `on_done` as `grant`."""
+        if not tags:
+            on_done(None)
+        elif endpoint.is_attached:
+            self._broker.calls.call(on_done, self.registry.settle, endpoint, tags)
+
+    def keep(self, key: LinkKey, terms: LinkTerms, on_done: OnComplete) -> None:
+        """Have a terminus that several links stand for."""
+        self._broker.calls.call(on_done, self.registry.keep, key, terms)
+
+    def quiet(self, endpoint: LinkEndpoint, on_done: OnComplete) -> None:
+        """Wait for what is under way of earlier attachments."""
+        self.when_quiet(endpoint.terminus.key, lambda: on_done(None))
+
+    def ends_with(self, link: Link, key: LinkKey) -> None:
+        """The terminus of this key ends with the last consumer of its queue; this link is one."""
+        self._ending_with[link] = key
+
+    def looks_up(self, link: Link, key: LinkKey) -> None:
+        """A link without a source asks for a terminus; closing the link ends that."""
+        self._looking[link] = key
+
+    def left(self, link: Link, *, closed: bool) -> Left:
+        """The link was detached, by whomever; `closed`: by the peer, for good."""
+        looked_up = self._looking.pop(link, None)
+        if looked_up is not None:
+            return self._unsubscribed(looked_up) if closed else Left()
+        endpoint = self._endpoints.pop(link, None)
+        if endpoint is None:
+            return Left()
+        is_last = self._consumer_count(endpoint.terminus) <= 1
+        over = self.registry.detach(endpoint, now_ms(), closed=closed and is_last)
+        self._schedule()
+        return Left(over)
+
+    def session_ended(
+        self, connection: Connection, channel: int, links: Iterable[Link]
+    ) -> list[Terminus]:
+        """A session ended, these links with it; the termini to `finish`."""
+        for link in links:
+            self._endpoints.pop(link, None)
+            self._looking.pop(link, None)
+        over = self.registry.end_session(Place(connection.number, channel), now_ms())
+        self._schedule()
+        return over
+
+    def connection_lost(self, connection: Connection, links: Iterable[Link]) -> list[Terminus]:
+        """All links of a connection ended with it; the termini to `finish`."""
+        for link in links:
+            self._endpoints.pop(link, None)
+            self._looking.pop(link, None)
+        over = self.registry.end_connection(connection.number, now_ms())
+        self._schedule()
+        return over
+
+    def ended(self, link: Link) -> None:
+        """Whoever served this link is gone from its queue: it may have been the last."""
+        self.waits_no_more(link)
+        key = self._ending_with.pop(link, None)
+        terminus = None if key is None else self.registry.find(key)
+        if terminus is not None and self._consumer_count(terminus) == 0:
+            over = self.registry.drop(terminus.key)
+            if over is not None:
+                self.finish(over)
+
+    def finish(self, over: Terminus, then: OnComplete | None = None) -> None:
+        """End what was the link's own, then have it forgotten; `then` when that is durable."""
+        self.begin(over.key)  # a new link of that name waits: its own would be forgotten
+        self.end_own(over, partial(self._forget, over, then))
+
+    def _forget(self, over: Terminus, then: OnComplete | None, error: StoreError | None) -> None:
+        forget = self.registry.forget
+        if error is None:
+            forget(over) if then is None else self._broker.calls.call(then, forget, over)
+        elif then is not None:  # the store has ended, and the link is there after the next start
+            then(error)
+        self.end(over.key)
+
+    def end_own(self, terminus: Terminus, on_done: OnComplete) -> None:
+        """Give back what a terminus holds, and destroy its queue; `on_done` when that is gone."""
+        queue = None if terminus.terms is None else terminus.terms.queue
+        for held in self.held.pop(terminus.key, {}).values():
+            if held.queue != queue:
+                self.give_back(terminus.key, held)
+        if queue is None:
+            on_done(None)
+        else:
+            self._broker.destroy_queue(queue, on_done)
+
+    def queue_gone(self, queue: str) -> None:
+        """A queue was destroyed, and what was held of it with it."""
+        self.held = {
+            key: left
+            for key, held in self.held.items()
+            if (left := {tag: each for tag, each in held.items() if each.queue != queue})
+        }
+
+    def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
+        """Make a message that a link held available again."""
+        give_back, failed = self._broker.settlement.give_back, held.failed
+        give_back(held.message_id, held.queue, holder_of(key), failed=failed, on_done=on_done)
+
+    def end_holding(
+        self, terminus: Terminus, held: Mapping[bytes, Held], *, is_closed: bool = False
+    ) -> None:
+        """A link's endpoint is gone: what it held is its terminus', or anybody's again.
+
+        One that we closed for an error is not resumed, unless it is meant to survive even a crash.
+        """
+        is_durable = terminus.durability is TerminusDurability.UNSETTLED_STATE
+        if not terminus.is_over and (is_durable or not is_closed):
+            self.held.setdefault(terminus.key, {}).update(held)
+            return
+        ends_too = terminus.terms.queue if terminus.is_over and terminus.terms else None
+        for each in held.values():
+            if each.queue != ends_too:
+                self.give_back(terminus.key, each)
+
+    def tracked(self, terminus: Terminus, on_done: OnComplete) -> OnComplete:
+        """The same, for something that the next attach of the link has to wait for."""
+        key = terminus.key
+        self.begin(key)
+
+        def done(error: StoreError | None) -> None:
+            try:
+                on_done(error)
+            finally:
+                self.end(key)
+
+        return done
+
+    def begin(self, key: LinkKey) -> None:
+        """Something of a link is under way to the store; then `end`."""
+        self._under_way[key] = self._under_way.get(key, 0) + 1
+
+    def end(self, key: LinkKey) -> None:
+        """It is durable, or refused."""
+        left = self._under_way.pop(key) - 1
+        if left:
+            self._under_way[key] = left
+        else:
+            for then in self._waiting.pop(key, ()):
+                then()
+
+    def when_quiet(self, key: LinkKey, then: Callable[[], None]) -> None:
+        """Call `then` when nothing of a link is under way to the store, at once if nothing is."""
+        if key in self._under_way:
+            self._waiting.setdefault(key, []).append(then)
+        else:
+            then()
+
+    def expire(self) -> None:
+        """End the termini whose time is over."""
+        for over in self.registry.expire(now_ms()):
+            _log.info("link %r of %r has expired", over.key.name, over.key.remote_container_id)
+            self.finish(over)
+        self._expires_at_ms = None
+        self._schedule()
+
+    def _schedule(self) -> None:
+        at_ms = self.registry.next_expiry_ms()
+        if at_ms is not None and (self._expires_at_ms is None or at_ms < self._expires_at_ms):
+            self._expires_at_ms = at_ms
+            self._broker.later(max(0.0, (at_ms - now_ms()) / 1000), self.expire)
+
+    def _unsubscribed(self, key: LinkKey) -> Left:
+        terminus = self.registry.find(key)
+        if terminus is None:
+            return Left()
+        over = None if self._consumer_count(terminus) else self.registry.drop(key)
+        if over is None:
+            return Left(refusal=Refusal(RESOURCE_LOCKED, "the subscription has a consumer"))
+        return Left(over)
+
+    def _consumer_count(self, terminus: Terminus) -> int:
+        """Of its own queue."""
+        name = None if terminus.terms is None else terminus.terms.queue
+        queue = None if name is None else self._broker.queues.get(name)
+        return 0 if queue is None else queue.consumer_count
+
+
+def key_of(connection: Connection, link: Link) -> LinkKey:
+    """Who a link is."""
+    role = Role.RECEIVER if link.is_receiver else Role.SENDER
+    return LinkKey(connection.container, link.name, role)

@@ -1,0 +1,274 @@
+"""Who connects, and the way to an end: accept, serve, say goodbye."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.listener_1_0.access import LOOPBACK, Access, identified
+from broker_shim.listener_1_0.conditions import UNAUTHORIZED_ACCESS, Refusal
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.transport import Peer, Turns
+from broker_shim.security.guard import Guard, Remote
+from broker_shim.security.limits import Newcomer
+from broker_shim.security.refusals import INTERVAL_S
+from sparkstore.core.queue_names import shown
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 17
+_ACCEPTS_IN_TURN = 64
+_FAREWELL_S = 2.0
+_ACCEPT_PAUSE_S = 1.0
+"""After a failed accept: what was not accepted keeps the socket ready, and the loop would spin."""
+
+
+class Listener:
+    """Serves until `stop` has been asked for and everything under way has ended, or `end`.
+
+    One thread runs `run`; `stop` may be called from any other, too.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._peers: set[Peer] = set()
+        self._to_write: set[Peer] = set()
+        self._greeted: set[asyncio.Task[None]] = set()
+        self._listening: socket.socket | None = None
+        self._broker: Broker
+        self._guard = LOOPBACK.guard
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._turns = Turns()
+        self._stopping_since_s = 0.0
+        self._is_stop_asked = self._is_ending = False
+        self._is_telling_due = False
+        loop.at_end_of_turn(self._end_turn)
+
+    def listen(
+        self,
+        broker: Broker,
+        listening: socket.socket,
+        guard: Guard = LOOPBACK.guard,
+    ) -> None:
+        """Serve connections that come to a listening socket; unless a guard is given, of anybody.
+
+        Certificates that the guard reloads are for the next connection.
+        """
+        self._broker, self._guard = broker, guard
+        self._listening = listening
+        listening.setblocking(False)  # noqa: FBT003  # the library's signature
+        self._loop.on_readable(listening, self._accept)
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+        return len(self._peers)
+
+    def stop(self) -> None:
+        """Ask for a clean end; safe from any thread, and in a signal handler of the loop."""
+        self._is_stop_asked = True
+        self._loop.post(self._loop.wake)
+
+    def end(self, reason: str) -> None:
+        """End without waiting for what is under way: every peer is told why. May be called again.
+
+        No peer gets an outcome of what it sent or settled and was not told: nobody knows it.
+        """
+        if self._is_ending:
+            return
+        self._is_ending = True
+        self._stop_listening()
+        for peer in list(self._peers):
+            peer.say_goodbye(reason)
+        self._loop.later(_FAREWELL_S, self._loop.stop)
+        self._stop_without_peers()
+
+    def _stop_without_peers(self) -> None:
+        if self._peers:
+            self._loop.later(0.01, self._stop_without_peers)
+        else:
+            self._loop.stop()
+
+    def end_unknown(self) -> None:
+        """End the connections of users who are not in the users file any more."""
+        for peer in self._peers:
+            if not peer.connection.login.is_known:
+                text = f"{shown(peer.connection.login.principal.name)} may not connect any more"
+                peer.connection.close(Refusal(UNAUTHORIZED_ACCESS, text))
+
+    def connections(self) -> list[Connection]:
+        """Those that are there, in no order."""
+        return [peer.connection for peer in self._peers]
+
+    def run(self) -> None:
+        """Serve; returns after `stop` or `end`."""
+        self._loop.run()
+
+    def close(self) -> None:
+        """Let go of every socket, and of the loop."""
+        self._stop_listening()
+        for task in self._greeted:
+            task.cancel()
+        for peer in list(self._peers):
+            peer.close()
+        self._loop.close()
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS_IN_TURN):
+            assert self._listening is not None
+            try:
+                accepted, address = self._listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):  # no more, or gone again
+                return
+            except OSError as reason:  # no descriptor left, say: the others go on
+                _log.warning("a connection was not accepted: %s", reason)
+                self._pause_accepting()
+                return
+            remote = Remote(*address[:2])
+            if self._refuses(remote):
+                accepted.close()
+            else:
+                self._greet(accepted, remote)
+
+    def _refuses(self, remote: Remote) -> bool:
+        """True if there are too many already."""
+        reason = self._guard.half_open.refusal_of_newcomer(
+            remote.host,
+            len(self._peers) + len(self._greeted),
+            most=self._broker.settings.max_connections,
+            most_half_open=self._broker.settings.max_half_open,
+            now_s=time.monotonic(),
+        )
+        if reason is not None:
+            self._guard.connection_refused(remote, reason)
+        return reason is not None
+
+    def _pause_accepting(self) -> None:
+        assert self._listening is not None
+        self._loop.forget(self._listening)
+        self._loop.later(_ACCEPT_PAUSE_S, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        if self._listening is not None:
+            self._loop.on_readable(self._listening, self._accept)
+
+    def _greet(self, accepted: socket.socket, remote: Remote) -> None:
+        """Make a transport of a socket: at once, or after the handshake of TLS."""
+        accepted.setblocking(False)  # noqa: FBT003
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        newcomer = self._guard.half_open.enter(remote.host)
+        task = self._loop.asyncio.create_task(self._serve(accepted, remote, newcomer))
+        self._greeted.add(task)
+        task.add_done_callback(partial(self._greeted_one, accepted))
+        newcomer.on_give_way = partial(self._give_way, remote, task.cancel)
+
+    async def _serve(self, accepted: socket.socket, remote: Remote, newcomer: Newcomer) -> None:
+        tls, peer = self._guard.context, None
+        timeout_s = None if tls is None else self._broker.settings.handshake_timeout_s
+        try:
+            _, peer = await self._loop.asyncio.connect_accepted_socket(
+                partial(self._peer, remote, newcomer),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=timeout_s,
+                ssl_shutdown_timeout=None if tls is None else _FAREWELL_S,
+            )
+        except OSError as reason:  # ssl.SSLError is one
+            self._guard.handshake_failed(remote, str(reason))
+            accepted.close()
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("a connection could not be served")
+            accepted.close()
+        finally:
+            if peer not in self._peers:  # else its end tells
+                newcomer.leave()
+
+    def _peer(self, remote: Remote, newcomer: Newcomer) -> Peer:
+        def connect(has_output: Callable[[], None], transport: asyncio.Transport) -> Connection:
+            access = Access(self._guard, identified(remote, transport), newcomer)
+            return Connection(self._broker, has_output, access)
+
+        return Peer(
+            self._loop,
+            connect,
+            self._buffer,
+            self._turns,
+            on_begin=self._began,
+            on_output=self._to_write.add,
+            on_end=self._ended,
+        )
+
+    def _greeted_one(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        """One more is a peer by now, or gone; who was cancelled may not have had its first turn."""
+        self._greeted.discard(task)
+        if task.cancelled():
+            accepted.close()
+
+    def _give_way(self, remote: Remote, end: Callable[[], object], reason: str) -> None:
+        """A half-open connection ends, as the oldest one, for another that comes."""
+        self._guard.connection_refused(remote, f"{reason}: the oldest half-open one gave way")
+        end()
+
+    def _began(self, peer: Peer) -> None:
+        self._peers.add(peer)
+        access = peer.connection.access
+        access.newcomer.on_give_way = partial(self._give_way, access.remote, peer.close)
+        self._broker.metrics.connections += 1
+
+    def _ended(self, peer: Peer) -> None:
+        self._peers.discard(peer)
+        self._to_write.discard(peer)
+        peer.connection.access.newcomer.leave()
+
+    def _end_turn(self) -> None:
+        """What this turn found to hand out, to write, and to end."""
+        if self._is_stop_asked:
+            self._advance_stop(time.monotonic())
+        self._broker.dispatch()
+        while self._to_write:
+            self._to_write.pop().write()
+        if self._guard.has_untold and not self._is_telling_due:
+            self._is_telling_due = True
+            self._loop.later(INTERVAL_S, self._tell)
+        if self._broker.is_dispatch_due:  # what was written made room for more
+            self._loop.wake()
+
+    def _tell(self) -> None:
+        self._is_telling_due = False
+        self._guard.tell()
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._loop.forget(self._listening)
+            self._listening.close()
+            self._listening = None
+
+    def _advance_stop(self, now_s: float) -> None:
+        """One step to a clean end: no more in, what is under way ends, give back, say goodbye."""
+        broker = self._broker
+        if not broker.is_stopping:
+            broker.is_stopping = True
+            self._stopping_since_s = now_s
+            self._stop_listening()
+            self._loop.later(broker.settings.stop_timeout_s, lambda: None)
+        elapsed_s = now_s - self._stopping_since_s
+        if broker.open_count and elapsed_s < broker.settings.stop_timeout_s:
+            return
+        self._is_stop_asked = False
+        for peer in list(self._peers):
+            peer.connection.lost()
+            peer.say_goodbye("the broker stops")
+        self._wait_for_the_end(now_s + _FAREWELL_S)
+
+    def _wait_for_the_end(self, until_s: float) -> None:
+        """End when every peer has said goodbye and every release completed, or it is late."""
+        if (self._peers or self._broker.open_count) and time.monotonic() < until_s:
+            self._loop.later(0.01, partial(self._wait_for_the_end, until_s))
+        else:
+            self._loop.stop()

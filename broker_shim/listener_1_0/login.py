@@ -1,0 +1,94 @@
+"""One peer's way in: who it is, and whether its connection counts or waits for a refusal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from broker_shim.broker.settlement import Later
+from broker_shim.listener_1_0.access import Access
+from broker_shim.listener_1_0.conditions import RESOURCE_LIMIT_EXCEEDED, Refusal
+from broker_shim.protocol_1_0.events import Authenticated, AuthenticationFailed
+from broker_shim.security.permissions import Principal
+from broker_shim.security.users import ANONYMOUS
+from sparkstore.core.queue_names import shown
+
+
+class Login:
+    """Of one connection.
+
+    Attributes:
+        principal: Who the peer is; anonymous until it logged in, or if it need not.
+        is_in: True from the peer's open until its connection is gone.
+        is_waiting: It failed, and the answer that is written already waits (see `attempts`).
+    """
+
+    def __init__(self, access: Access, later: Later, has_output: Callable[[], None]) -> None:
+        self.principal = Principal()
+        self.is_in = False
+        self.is_waiting = False
+        self._access = access
+        self._later = later
+        self._has_output = has_output
+        self._mechanism: str | None = None
+        self._is_given_up = False
+
+    @property
+    def is_known(self) -> bool:
+        """False once the users file has no such user any more."""
+        return self._access.guard.knows(self.principal, self._mechanism or "")
+
+    def passed(self, event: Authenticated) -> None:
+        """SASL says who the peer is."""
+        self._known(event.mechanism, event.identity)
+
+    def failed(self, event: AuthenticationFailed) -> None:
+        """SASL says that it is not who it says."""
+        delay_s = self._failed(event)
+        if delay_s:
+            self.is_waiting = True
+            self._later(delay_s, self._answer)
+
+    def opens(self, most: int) -> Refusal | None:
+        """The peer opens; without SASL it is anonymous. Why it may not, if it may not.
+
+        Args:
+            most: Connections of one user.
+        """
+        if self._mechanism is None:
+            self._known("", ANONYMOUS)
+        if self._access.guard.opens(self._access.remote, self.principal, most):
+            self.is_in = True
+            self._access.newcomer.leave()
+            return None
+        text = f"{most} connections of {shown(self.principal.name)} are open, and no more may be"
+        return Refusal(RESOURCE_LIMIT_EXCEEDED, text)
+
+    def gone(self, given_up: AuthenticationFailed | None) -> None:
+        """The connection is over; may be called twice.
+
+        Args:
+            given_up: The peer had begun to say who it is, and did not end: that is a failed login,
+                as what it was asked is an answer, too.
+        """
+        if given_up is not None and not self._is_given_up:
+            self._is_given_up = True
+            self._failed(given_up)
+        if self.is_in:
+            self.is_in = False
+            self._access.guard.closes(self.principal)
+
+    def _failed(self, event: AuthenticationFailed) -> float:
+        """Write it down, and count it; how long the answer has to wait, in seconds."""
+        guard, remote, now_s = self._access.guard, self._access.remote, time.monotonic()
+        delay_s = guard.login_failed(remote, event.mechanism, event.reason, now_s)
+        self._access.newcomer.failed(now_s + delay_s)
+        return delay_s
+
+    def _known(self, mechanism: str, name: str) -> None:
+        self._mechanism = mechanism
+        self.principal = self._access.guard.let_in(self._access.remote, mechanism, name)
+
+    def _answer(self) -> None:
+        self.is_waiting = False
+        self._has_output()

@@ -1,0 +1,103 @@
+"""Message annotations of AMQP 1.0 (section 3.2.3) that an entry adds to its message. Pure.
+
+What a store keeps of them is `sparkstore.core.annotations`; here they are read from the outcome
+`modified` (section 3.4.5), and written into the message on its way to a peer. A value that is no
+number and no text (a list, a map, null, …) is kept as type `amqp`: its encoding in hexadecimal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from broker_shim.amqp_1_0 import primitives
+from broker_shim.amqp_1_0.primitives import Symbol, Timestamp
+from broker_shim.listener_1_0.messages.sections import MESSAGE_ANNOTATIONS
+from broker_shim.listener_1_0.messages.types import DecodeError, content_at, skip, value_at
+from broker_shim.protocol_1_0.codec.encoder import BY_KIND, UNWRITABLE, write
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand
+from sparkstore.core.annotations import Annotations, annotations_of
+
+_RAW = "amqp"
+
+_KINDS: Mapping[type, str] = {
+    bool: "boolean",
+    str: "string",
+    bytes: "binary",
+    UUID: "uuid",
+    int: "long",
+    float: "double",
+    Symbol: "symbol",
+    Timestamp: "timestamp",
+    **{
+        getattr(primitives, name): name.lower()
+        for name in ("UByte", "UShort", "UInt", "ULong", "Byte", "Short", "Int", "Float")
+    },
+}
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "boolean": lambda text: text == "true",
+    "binary": bytes.fromhex,
+    "uuid": UUID,
+    **dict.fromkeys(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long"), int),
+    "timestamp": int,
+    **dict.fromkeys(("float", "double"), float),
+    **dict.fromkeys(("string", "symbol"), str),
+}
+
+
+def told(given: Mapping[Any, Any] | None) -> Annotations:
+    """What an outcome says; keys that are no symbols are left out: there are none (2.8.14)."""
+    return {
+        str(key): _kept(value) for key, value in (given or {}).items() if isinstance(key, Symbol)
+    }
+
+
+def annotated(encoded: bytes, value: int | None, detail: str) -> bytes:
+    """The section of message annotations with those of an entry, which win.
+
+    Args:
+        encoded: The message as it came.
+        value: Where the value of its own section begins; None if it has none.
+        detail: Of the entry.
+    """
+    items = dict(_given(encoded, value)) | dict(_added(detail))
+    if not items:
+        return b""
+    content = b"".join(items.values())
+    size, count = len(content) + 4, 2 * len(items)
+    lead = bytes((0, 0x53, MESSAGE_ANNOTATIONS, 0xD1))
+    return lead + size.to_bytes(4, "big") + count.to_bytes(4, "big") + content
+
+
+def _kept(value: Any) -> tuple[str, str]:
+    kind = _KINDS.get(type(value))
+    if kind is None:
+        return _RAW, write(value).hex()
+    if isinstance(value, bytes):
+        return kind, value.hex()
+    return kind, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _given(encoded: bytes, value: int | None) -> Iterator[tuple[object, bytes]]:
+    """Key and encoding of each annotation that the message came with."""
+    if value is None or encoded[value] == 0x40:
+        return
+    first, end = content_at(encoded, value)
+    at = first + (1 if encoded[value] == 0xC1 else 4)
+    while at < end:
+        key, behind = value_at(encoded, at)
+        after = skip(encoded, behind)
+        yield key, encoded[at:after]
+        at = after
+
+
+def _added(detail: str) -> Iterator[tuple[object, bytes]]:
+    """Those of an entry; what this release cannot read is left out."""
+    for key, (kind, text) in annotations_of(detail).items():
+        try:
+            encoded = bytes.fromhex(text) if kind == _RAW else BY_KIND[kind](_READ[kind](text))
+            if skip(encoded, 0) == len(encoded):
+                yield key, write(Symbol(key)) + encoded
+        except (ValueError, KeyError, DecodeError, InvalidCommand, *UNWRITABLE):
+            continue

@@ -1,0 +1,72 @@
+"""Outcomes of deliveries: what we say, and what a consumer said as the JSON that history keeps."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from broker_shim.listener_1_0.messages.annotations import told
+from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, Annotations, annotations_of, merged
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+    from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
+    from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+
+_log = logging.getLogger(__name__)
+
+ACCEPTED, REJECTED, RELEASED, MODIFIED = Accepted(), Rejected(), Released(), Modified()
+"""One object each: dispositions of the same object are the quickest to put together."""
+
+
+def may_reject(link: ReceiverLink) -> bool:
+    """Whether a sender's source allows for rejected (3.5.3).
+
+    Most clients say nothing of outcomes, and take all.
+    """
+    remote = link.remote.source
+    outcomes = None if remote is None else remote.outcomes
+    return not outcomes or Rejected.DESCRIPTOR in outcomes
+
+
+def rejection(outcome: Rejected) -> dict[str, str]:
+    """The outcome of a rejected delivery, with the peer's reason if it gave one."""
+    detail = {"outcome": "rejected"}
+    error = outcome.error
+    if error is not None:
+        for name in ("condition", "description"):
+            text = getattr(error, name)
+            if text:
+                detail[name] = str(text)
+    return detail
+
+
+def kept_of(broker: Broker, queue: str, message_id: int, outcome: Modified) -> Annotations | None:
+    """The annotations of an entry with those of an outcome; None if they stay as they are.
+
+    They are as many as fit (`MAX_ANNOTATIONS_BYTES`), however often a message comes back: an
+    outcome that says more than that counts without its annotations.
+    """
+    given = told(outcome.message_annotations)
+    entry = broker.calls.entry(queue, message_id) if given else None
+    if entry is None:
+        return None
+    together = merged(entry.detail, given)
+    if together is None:
+        text = "message %d of %r: annotations over %d bytes are not kept"
+        _log.debug(text, message_id, queue, MAX_ANNOTATIONS_BYTES)
+    return None if together == annotations_of(entry.detail) else together
+
+
+def within(transaction: LocalTransaction | None, outcome: Any) -> Any:
+    """An outcome as it is told: within a transaction it holds when that is committed."""
+    if transaction is None:
+        return outcome
+    return TransactionalState(transaction.standing.txn_id, outcome)

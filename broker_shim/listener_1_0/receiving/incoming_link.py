@@ -1,0 +1,345 @@
+"""A link on which a client sends: bytes → message → store → outcome."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker_shim.amqp_1_0.composites import Rejected
+from broker_shim.broker.address import Node
+from broker_shim.broker.settings import DurableMessages
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError, Unavailable
+from broker_shim.listener_1_0.authorization import may
+from broker_shim.listener_1_0.conditions import (
+    DECODE_ERROR,
+    PRECONDITION_FAILED,
+    RESOURCE_LIMIT_EXCEEDED,
+    Refusal,
+    error_of,
+    refusal_of,
+)
+from broker_shim.listener_1_0.messages.types import DecodeError, TooLarge
+from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject, within
+from broker_shim.listener_1_0.receiving.credit import CreditWindow
+from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish, Receiving
+from broker_shim.listener_1_0.receiving.link_route import Route
+from broker_shim.listener_1_0.receiving.received_deliveries import STORED, Answering
+from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
+from broker_shim.protocol_1_0.events import TransferPiece
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.resumption import is_outcome
+from broker_shim.security.permissions import Act
+from broker_shim.transactions.refusals import TransactionRefused
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
+
+
+NOT_KEPT = "this broker keeps messages in memory only, so it takes none that is durable"
+
+
+class IncomingLink:
+    """Our receiving end.
+
+    A delivery is settled when the store's completion has fired and never before; one that came
+    settled is not answered at all. While the store has to catch up with a large message, the
+    session's window stays shut: the peer waits, and what it had sent by then is taken.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        link: ReceiverLink,
+        node: Node,
+        answering: Answering,
+        *,
+        notes_all: bool,
+    ) -> None:
+        self._connection = connection
+        self._broker = connection.broker
+        self._link = link
+        self._route = Route(connection, node)
+        self._resumable = answering
+        self._answering = answering if notes_all else None
+        may_write = partial(may, connection, Act.WRITE)
+        self._begin = partial(Receiving, self._broker, node, connection.now_us, may_write)
+        self._receiving: Receiving | None = None
+        self._partial: bytes | None = None
+        self._window = CreditWindow(self._broker.settings.credit)
+        durable = self._broker.settings.durable_messages
+        self._takes_no_durable = durable is DurableMessages.REJECTED
+        self._is_refused = False
+        self._holds_back = False
+        self._held_bytes = 0
+        self._is_credit_due = False
+        self.is_gone = False
+
+    def start(self) -> None:
+        """Give the first credit."""
+        self._give_credit()
+
+    def gone(self) -> None:
+        """The link, its session or its connection ended."""
+        self.is_gone = True
+        if self._partial is not None:
+            self._resumable.remember(self._partial, None)
+        self._end_receiving()
+
+    def on_flow(self) -> None:
+        """The peer told how it stands: how many it sent may be more than we knew."""
+        if not self.is_gone and self._link.is_answered:
+            self._go_on()
+
+    def on_disposition(self, delivery: Delivery) -> None:
+        """A change of state of one that we have read and will answer, or did."""
+        if self._answering is not None and delivery.is_settled and self._answering.holds(delivery):
+            self._answering.settled(delivery)
+
+    def on_aborted(self, delivery: Delivery) -> None:
+        """The peer gave up what it was sending."""
+        if self._answering is not None:
+            self._answering.settled(delivery)
+        self._end_receiving()
+        self._go_on()
+
+    def on_transfer(self, piece: TransferPiece) -> None:
+        """Bytes of a delivery."""
+        if self._is_refused:
+            return
+        receiving = self._receiving
+        if receiving is None:
+            if self._answering is not None and self._is_known(piece, self._answering):
+                return
+            receiving = self._receiving = self._begin()
+            self._partial = None if piece.delivery.is_settled else piece.delivery.tag
+        try:
+            receiving.add(piece.payload, self._read_on)
+        except DecodeError as reason:
+            self._end_link(_undecodable(reason))
+            return
+        except StoreError as error:
+            self._end_link(refusal_of(error))
+            return
+        if not piece.is_last:
+            self._hold_back(is_full=receiving.is_full)
+            self._count(receiving.held_bytes)
+            return
+        self._end_receiving()
+        if not self._broker.is_stopping:
+            self._window.used()
+            self._broker.metrics.received += 1
+            self._publish(piece.delivery, receiving)
+
+    def _is_known(self, piece: TransferPiece, answering: Answering) -> bool:
+        """Whether it was stored before: then it is read past, and answered at its end."""
+        delivery = piece.delivery
+        if delivery.is_resumed and delivery.is_settled and is_outcome(delivery.remote_state):
+            answering.settled(delivery)  # its sender knows how it ended, and tells by the transfer
+            return True
+        if not answering.knows(delivery):
+            if not delivery.is_resumed:
+                answering.started(delivery.tag)
+            return False
+        if piece.is_last and delivery.is_settled:
+            answering.settled(delivery)
+        elif piece.is_last:
+            self._window.used()
+            self._accept(delivery)
+        return True
+
+    def _end_receiving(self) -> None:
+        self._receiving = self._partial = None
+        if self._holds_back:
+            self._hold_back(is_full=False)
+        if self._held_bytes:  # not of what came in one piece: the common way
+            self._count(0)
+
+    def _count(self, held_bytes: int) -> None:
+        """So much of a message waits for its end; a peer may not begin any number of them."""
+        unfinished, settings = self._broker.unfinished, self._broker.settings
+        self._held_bytes = held_bytes
+        of_connection = unfinished.hold(self._connection, self, held_bytes)
+        most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
+        most_in_all = max(settings.max_unfinished_bytes_in_all, settings.max_message_bytes)
+        if of_connection > most:
+            self.give_up_unfinished(f"of this connection that are not whole: {most} bytes is most")
+        elif unfinished.total_bytes > most_in_all:
+            text = f"of all connections that are not whole: {most_in_all} bytes is most"
+            unfinished.largest().give_up_unfinished(text)
+
+    def give_up_unfinished(self, reason: str) -> None:
+        """End the link: of what has not come whole there is too much."""
+        self._end_link(Refusal(RESOURCE_LIMIT_EXCEEDED, f"messages {reason}"))
+
+    def _hold_back(self, *, is_full: bool) -> None:
+        """Shut the session's window while the store has to catch up, or open it again."""
+        if is_full != self._holds_back:
+            self._holds_back = is_full
+            self._link.port.hold_back(is_held=is_full)
+
+    def _end_link(self, refusal: Refusal) -> None:
+        """A message that cannot be taken is not read to its end to tell so."""
+        self._is_refused = True
+        self._end_receiving()
+        self._connection.detach(self._link, refusal)
+
+    def _read_on(self) -> None:
+        """The store has caught up with a large message: the peer may go on."""
+        if not self.is_gone and self._receiving is not None:
+            self._hold_back(is_full=self._receiving.is_full)
+            self._connection.has_output()
+
+    def _publish(self, delivery: Delivery, receiving: Receiving) -> None:
+        try:
+            transaction = self._connection.transactions.named_by(delivery.remote_state)
+        except TransactionRefused as refusal:
+            self._end_link(refusal_of(refusal))
+            return
+        try:
+            header, enqueue = receiving.finish()
+        except DecodeError as reason:
+            self._refuse(delivery, _undecodable(reason), transaction)
+            return
+        if header.durable and self._takes_no_durable:
+            self._refuse_durable(delivery, transaction)
+            return
+        routed = self._route.of(header, enqueue)
+        if isinstance(routed, Refusal):
+            self._refuse(delivery, routed, transaction)
+            return
+        queues, enqueue = routed
+        self._connection.spend(self._broker.work_of(header, queues))
+        if transaction is None:
+            self._store(delivery, queues, enqueue)
+        else:
+            self._publish_within(transaction, delivery, receiving.held_bytes, queues, enqueue)
+
+    def _refuse_durable(self, delivery: Delivery, transaction: LocalTransaction | None) -> None:
+        """AMQP 1.0 section 3.2.1: rejected, or the link ends where that cannot be told."""
+        refusal = Refusal(PRECONDITION_FAILED, NOT_KEPT)
+        if not delivery.is_settled and may_reject(self._link):
+            self._refuse(delivery, refusal, transaction)
+            return
+        if transaction is not None:
+            transaction.spoil(f"a message was refused: {NOT_KEPT}")
+        self._end_link(refusal)
+
+    def _store(self, delivery: Delivery, queues: set[str], enqueue: Enqueue) -> None:
+        stored: OnComplete = partial(self._stored, delivery, None)
+        publish: Publish = self._broker.publish
+        if self._answering is not None and not delivery.is_settled:
+            note, stored = self._answering.noting(delivery.tag, stored)
+            if self._answering.is_durable:
+                publish = partial(self._broker.publish, along=(note,))
+        elif not delivery.is_settled:
+            stored = self._resumable.awaited(stored)
+        enqueue(queues, stored, publish)
+
+    def _publish_within(
+        self,
+        transaction: LocalTransaction,
+        delivery: Delivery,
+        content_bytes: int,
+        queues: set[str],
+        enqueue: Enqueue,
+    ) -> None:
+        """Its outcome is told at once, and is what it will be when the transaction is committed."""
+        try:
+            posting = transaction.post(content_bytes)
+        except TransactionRefused as refusal:
+            self._refuse(delivery, refusal_of(refusal), transaction)
+            return
+
+        def taken(error: StoreError | None) -> None:
+            self._stored(delivery, transaction, error)
+            posting.ended(error)
+
+        enqueue(queues, taken, posting.publish)
+
+    def _stored(
+        self,
+        delivery: Delivery,
+        transaction: LocalTransaction | None,
+        error: StoreError | None,
+    ) -> None:
+        if error is not None:
+            if isinstance(error, Unavailable):
+                if not self._window.is_held_back:
+                    delay_s = self._broker.settings.probe_interval_s
+                    self._broker.later(delay_s, self._probe)
+                self._window.failed()
+                self._window.used()  # given back by `_refuse`
+            self._refuse(delivery, refusal_of(error), transaction)
+            return
+        if transaction is None:
+            self._accept(delivery)
+            return
+        self._window.done()
+        if not self.is_gone:
+            delivery.answer(within(transaction, ACCEPTED))
+            self._go_on()
+
+    def _accept(self, delivery: Delivery) -> None:
+        """It is stored: say so."""
+        answering = self._answering
+        self._window.done()
+        if self.is_gone:
+            if answering is None and not delivery.is_settled:
+                self._resumable.remember(delivery.tag, STORED)
+            return
+        if answering is None:
+            delivery.answer(ACCEPTED)
+        elif delivery.is_settled:
+            answering.settled(delivery)
+        else:
+            answering.accept(delivery)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Give credit when all that came in this turn was taken in, and is counted."""
+        self._connection.has_output()
+        if not self._is_credit_due:
+            self._is_credit_due = True
+            self._broker.before_dispatch(self._give_credit)
+
+    def _refuse(
+        self, delivery: Delivery, refusal: Refusal, transaction: LocalTransaction | None
+    ) -> None:
+        if transaction is not None:
+            transaction.spoil(f"a message was refused: {refusal.description}")
+        self._window.refused()
+        self._broker.metrics.refused += 1
+        if self.is_gone:
+            return
+        is_relay = self._route.is_of_relay(refusal)
+        if is_relay:
+            refusal = refusal._replace(info={"delivery-tag": delivery.tag})
+        if (is_relay and delivery.is_settled) or not may_reject(self._link):
+            self._end_link(refusal)
+            return
+        delivery.answer(within(transaction, Rejected(error_of(refusal))))
+        self._go_on()
+
+    def _probe(self) -> None:
+        self._window.probe()
+        if not self.is_gone:
+            self._go_on()
+
+    def _give_credit(self) -> None:
+        self._is_credit_due = False
+        if self._is_refused or self._broker.is_stopping or self.is_gone or self._link.is_gone:
+            return
+        credit = self._link.credit
+        more = self._window.to_give(credit)
+        if more:
+            if self._answering is not None:
+                self._answering.granted(credit + more)
+            self._link.flow(credit + more)
+
+
+def _undecodable(reason: DecodeError) -> Refusal:
+    """Why a message is not taken."""
+    is_large = isinstance(reason, TooLarge)
+    return Refusal(RESOURCE_LIMIT_EXCEEDED if is_large else DECODE_ERROR, str(reason))

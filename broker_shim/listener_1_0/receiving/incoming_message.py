@@ -1,0 +1,219 @@
+"""One message that a client is sending: kept whole while it is small, then on its way to the store.
+
+A message whose content is large, durable and bound for queues that keep messages is not put
+together here: its content goes to the store as it comes (`NewMessage`), what is around it is kept.
+It is enqueued when all of it came and is durable, so half a message is never on a queue; what came
+of one that was broken off is forgotten by the store.
+"""
+
+from __future__ import annotations
+
+from codecs import IncrementalDecoder, getincrementaldecoder
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from broker_shim.broker.address import Node
+from broker_shim.broker.storage.store_puts import STAGED_BYTES, Staged
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.listener_1_0.messages.message import parse, parse_around
+from broker_shim.listener_1_0.messages.sections import LongContent, check_begun, long_content
+from broker_shim.listener_1_0.messages.types import DecodeError
+from broker_shim.messages.new_message import NewMessage
+from broker_shim.store.interface import MessageHeader
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+
+MOST_TAIL_BYTES = 1 << 20
+"""After large content: the footer, or more sections of data."""
+_LEAD_BYTES = 64
+"""Of a body, as much as tells that it begins."""
+
+
+class Publish(Protocol):
+    """`Broker.publish`, or that of a transaction."""
+
+    def __call__(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        queues: Iterable[str],
+        on_done: OnComplete,
+    ) -> None:
+        """Put a message on queues, all or none."""
+
+
+Enqueue = Callable[[set[str], OnComplete, Publish], None]
+"""enqueue(queues, on_done, publish): put the message on these queues, all or none."""
+
+
+class Receiving:
+    """See above. On the loop's thread only.
+
+    Attributes:
+        byte_count: Of the encoded message so far.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        node: Node,
+        now_us: Callable[[], int],
+        may_write: Callable[[Node], bool] = lambda _node: True,
+    ) -> None:
+        """Begin.
+
+        Args:
+            broker: Whose.
+            node: What the link is to.
+            now_us: The clock.
+            may_write: Whether the client may send to what a message names itself. One that it may
+                not send is refused when all of it came, and until then is written nowhere.
+        """
+        self._broker, self._node, self._now_us = broker, node, now_us
+        self._may_write = may_write
+        self._most_header_bytes = broker.settings.max_header_bytes
+        self._came: bytes | bytearray = b""
+        self._has_begun = False  # its body, within the bytes that a header may have
+        self._large: _Large | None = None
+        self._is_whole = False  # decided: it will not be staged
+        self.byte_count = 0
+
+    def add(self, piece: bytes, on_room: Callable[[], None]) -> None:
+        """The next bytes of it.
+
+        Raises:
+            DecodeError: They are not AMQP 1.0; too much comes before the body, or after large
+                content.
+            StoreError: The store takes no content now.
+        """
+        self.byte_count += len(piece)
+        if self._large is not None:
+            self._large.add(piece)
+            return
+        if not self._came:
+            self._came = piece
+        elif piece:  # put together at once: a list of little pieces is twenty times as large
+            if isinstance(self._came, bytes):
+                self._came = bytearray(self._came)
+            self._came += piece
+        if self.byte_count > self._most_header_bytes and not self._has_begun:
+            check_begun(bytes(self._came[: self._most_header_bytes + _LEAD_BYTES]))
+            self._has_begun = True
+        if self.byte_count > STAGED_BYTES and not self._is_whole:
+            self._stage_if_large(on_room)
+
+    @property
+    def is_full(self) -> bool:
+        """True while no more of it should be read: the store has to catch up."""
+        return self._large is not None and self._large.content.is_full
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of it is in memory: all of it, or none if it goes to the store as it comes."""
+        return 0 if self._large is not None else self.byte_count
+
+    def finish(self) -> tuple[MessageHeader, Enqueue]:
+        """All of it came: its header, and what puts it on queues.
+
+        Raises:
+            DecodeError: It is not an AMQP 1.0 message.
+        """
+        if self._large is not None:
+            return self._large.header(self._now_us()), self._large.enqueue
+        encoded, self._came = bytes(self._came), b""
+        header, body = parse(
+            encoded, now_us=self._now_us(), most_header_bytes=self._most_header_bytes
+        )
+        return header, lambda queues, done, publish: publish(header, body, queues, done)
+
+    def _stage_if_large(self, on_room: Callable[[], None]) -> None:
+        """Decide, once, by what came first."""
+        self._is_whole = True
+        prefix = bytes(self._came)
+        content = long_content(prefix)
+        if content is None or content.length <= STAGED_BYTES:
+            return
+        header = parse_around(
+            prefix[: content.start],
+            content,
+            now_us=self._now_us(),
+            most_header_bytes=self._most_header_bytes,
+        )
+        queues = self._broker.queues_for(self._node, header)
+        if not queues or not header.durable or not self._broker.all_keep(queues):
+            return
+        node = self._broker.destinations.said_by(self._node, header)
+        if node is not self._node and not self._may_write(node):
+            return
+        staged = self._broker.calls.puts.stage(header)
+        self._large = _Large(self._broker, staged, content, prefix[: content.start], on_room)
+        self._came = b""
+        self._large.add(prefix[content.start :])
+
+
+class _Large:
+    """A message whose content goes to the store as it comes."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        staged: Staged,
+        shape: LongContent,
+        lead: bytes,
+        on_room: Callable[[], None],
+    ) -> None:
+        self._broker, self._staged, self._shape, self._lead = broker, staged, shape, lead
+        self.content = NewMessage(staged.add, broker.calls.flush, on_room)
+        self._tail = b""
+        self._most_header_bytes = broker.settings.max_header_bytes
+        self._header: MessageHeader | None = None
+        self._text: IncrementalDecoder | None = None
+        if shape.message_type == "text":
+            self._text = getincrementaldecoder("utf-8")()
+
+    def add(self, piece: bytes) -> None:
+        missing = self._shape.length - self.content.byte_count
+        content, tail = piece[:missing], piece[missing:]
+        if content:
+            self._check_text(content)
+            self.content.add_content(content)
+        self._tail += tail
+        if len(self._tail) > MOST_TAIL_BYTES:
+            message = f"more than {MOST_TAIL_BYTES} bytes after content of {self._shape.length}"
+            raise DecodeError(message)
+
+    def header(self, now_us: int) -> MessageHeader:
+        if self.content.byte_count < self._shape.length:
+            message = f"content of {self._shape.length} bytes ends at {self.content.byte_count}"
+            raise DecodeError(message)
+        self._check_text(b"", final=True)
+        self._header = parse_around(
+            self._lead + self._tail,
+            self._shape,
+            now_us=now_us,
+            most_header_bytes=self._most_header_bytes,
+        )
+        return self._header
+
+    def enqueue(self, queues: set[str], on_done: OnComplete, publish: Publish) -> None:
+        header = self._header
+        assert header is not None
+
+        def durable(error: StoreError | None) -> None:
+            if error is None:
+                publish(header, self._staged, queues, on_done)
+            else:
+                on_done(error)
+
+        self.content.content_complete().add_callback(durable)
+
+    def _check_text(self, piece: bytes, *, final: bool = False) -> None:
+        if self._text is None:
+            return
+        try:
+            self._text.decode(piece, final=final)
+        except UnicodeDecodeError as reason:
+            message = f"text that is not UTF-8: {reason.reason}"
+            raise DecodeError(message) from reason

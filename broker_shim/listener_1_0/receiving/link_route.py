@@ -1,0 +1,91 @@
+"""Where the messages of one link go that a client sends on: queues, or why there are none.
+
+A target without an address is a relay (AMQP Anonymous Terminus for Message Routing): each message
+says in its `to` where it goes, and fares there as an attach to that address would.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_shim.broker.address import AnonymousNode, MalformedNode, Node, QueueNode, described
+from broker_shim.completion import OnComplete
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.listener_1_0.authorization import refusal_of_act
+from broker_shim.listener_1_0.conditions import (
+    INVALID_FIELD,
+    NOT_FOUND,
+    UNAUTHORIZED_ACCESS,
+    Refusal,
+)
+from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish
+from broker_shim.security.permissions import Act
+from broker_shim.store.interface import MessageHeader
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
+
+_OF_ROUTING = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, INVALID_FIELD})
+"""What an attach to a message's `to` would be refused by."""
+
+
+class Route:
+    """See above."""
+
+    def __init__(self, connection: Connection, node: Node) -> None:
+        self._connection, self._broker = connection, connection.broker
+        self._node = node
+        self._is_refusal_told = False
+
+    def is_of_relay(self, refusal: Refusal) -> bool:
+        """Whether a relay refused a message because of where it was to go."""
+        return isinstance(self._node, AnonymousNode) and refusal.condition in _OF_ROUTING
+
+    def of(self, header: MessageHeader, enqueue: Enqueue) -> tuple[set[str], Enqueue] | Refusal:
+        """The queues that a message goes to, and what puts it there; or why it cannot go."""
+        node = self._broker.destinations.said_by(self._node, header)
+        if node is not self._node:  # what the link itself names was looked at when it was attached
+            denial = self._denied(Act.WRITE, node, header)
+            if denial is not None:
+                return denial
+        queues = self._broker.queues_for(self._node, header)
+        if queues:
+            return queues, enqueue
+        if isinstance(self._node, AnonymousNode) and isinstance(node, QueueNode):
+            return self._created_for(node, header, enqueue)
+        self._broker.metrics.unroutable += 1
+        condition = INVALID_FIELD if isinstance(node, MalformedNode) else NOT_FOUND
+        return Refusal(condition, f"no queue for this message: {described(node)}")
+
+    def _created_for(
+        self, node: QueueNode, header: MessageHeader, enqueue: Enqueue
+    ) -> tuple[set[str], Enqueue] | Refusal:
+        """The queue that an attach to the message's `to` would create; or what it is refused by.
+
+        Such an attach and such a message fare alike (Anonymous Terminus 2.2.2).
+        """
+        denial = self._denied(Act.CREATE, node, header)
+        if denial is not None:
+            return denial
+        try:
+            self._broker.destinations.on_demand(node.queue)
+        except InvalidRequest as reason:
+            self._broker.metrics.unroutable += 1
+            return Refusal(NOT_FOUND, str(reason))
+
+        def create_and_enqueue(queues: set[str], on_done: OnComplete, publish: Publish) -> None:
+            def created(error: StoreError | None) -> None:
+                if error is None:
+                    enqueue(queues, on_done, publish)
+                else:
+                    on_done(error)
+
+            self._broker.ensure_queue(node.queue, created)
+
+        return {node.queue}, create_and_enqueue
+
+    def _denied(self, act: Act, node: Node, header: MessageHeader) -> Refusal | None:
+        told = self._is_refusal_told
+        denial = refusal_of_act(self._connection, act, node, header.to, is_told=told)
+        self._is_refusal_told |= denial is not None
+        return denial

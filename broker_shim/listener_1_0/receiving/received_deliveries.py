@@ -1,0 +1,133 @@
+"""How a link on which we receive answers, if it may be resumed: what was stored is stored once.
+
+That is a link of tier 2; of a lower one all of this is true as long as the broker lives. There it
+is done only for a link that lives longer than its session, that is resumed, or whose mode is
+second; of others it is enough to note what was stored when nobody was there to be told.
+
+A delivery's enqueue and the note that it is accepted are one transaction of the store, so after a
+crash a delivery that was stored is known as stored. A sender that attaches again names what it has
+not settled: what we know of it as accepted it settles without sending it, the rest it sends.
+
+When is the note forgotten?
+- As soon as the sender has provably read our answer (`broker_shim.links.proof`): dispositions that
+  wait are written before each flow, so the stream has them in that order.
+- When the sender settles, on a link of rcv-settle-mode second: we say accepted, unsettled; it
+  settles; then we forget. One that has read the answer and does not settle (fe2o3-amqp 0.18 never
+  does) is settled by us: it knows the outcome, and waiting for it would fill our memory.
+- When it attaches again and does not name the tag, or uses the tag again: it has settled it.
+
+A note is forgotten at once, and by the first frame of a new delivery of its tag at the latest: else
+a sender whose connection is lost within that one, or before it was refused, would be told that it
+is stored. What cannot be told apart is a delivery none of whose frames arrived, or whose first
+frame a crash took back, from the one before of that tag, if its answer is not proved read: so a
+sender should not use a tag again as soon as it is free (AMQP 2.6.12: unique among all that either
+end could take for unsettled).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_shim.broker.storage.store_calls import Operation
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
+from broker_shim.links import LinkEndpoint
+from broker_shim.links.proof import Answers
+from broker_shim.links.terminus import DeliveryState
+from broker_shim.listener_1_0.outcomes import ACCEPTED
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.store.interface import MessageStore, TransactionContext
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.links import Links
+
+STORED = {"outcome": "accepted"}
+"""What is known of a delivery that is on its queues."""
+
+
+class Answering:
+    """See above. On the loop's thread only."""
+
+    def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:
+        self._links, self._endpoint, self._link = links, endpoint, link
+        self._answers = Answers()
+
+    def holds(self, delivery: Delivery) -> bool:
+        """Whether it was stored, and is remembered."""
+        return self._endpoint.terminus.unsettled.get(delivery.tag) is not None
+
+    def knows(self, delivery: Delivery) -> bool:
+        """Whether a delivery that is resumed was stored before."""
+        return delivery.is_resumed and self.holds(delivery)
+
+    def started(self, tag: bytes) -> None:
+        """A delivery that takes credit has begun; its tag stands for no other any more."""
+        self._answers.forget(tag)
+        self._answers.started()
+        proved = self._answers.proved()
+        for each in proved:
+            delivery = self._link.unsettled.get(each)
+            if delivery is not None:
+                delivery.dispose(ACCEPTED)
+        self._forget([tag, *proved])
+
+    def granted(self, credit: int) -> None:
+        """A flow is written next: what was answered goes before it."""
+        self._link.port.flush()
+        self._answers.granted(credit)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is noted is to survive the broker."""
+        return self._endpoint.terminus.durability is TerminusDurability.UNSETTLED_STATE
+
+    def remember(self, tag: bytes, state: DeliveryState | None) -> None:
+        """Know this of a delivery as long as the terminus lives and the broker does."""
+        self._links.registry.remembered(self._endpoint, tag, state)
+
+    def awaited(self, on_done: OnComplete) -> OnComplete:
+        """The same, and the next attach waits for it."""
+        return self._links.tracked(self._endpoint.terminus, on_done)
+
+    def noting(self, tag: bytes, on_done: OnComplete) -> tuple[Operation, OnComplete]:
+        """Has a delivery noted as accepted, in the transaction that enqueues it.
+
+        Memory says so only when that is committed, and before the next attach can ask: a message
+        whose enqueue was refused must be sent again.
+
+        Args:
+            tag: Of the delivery.
+            on_done: To be called when all of it is durable, or refused.
+
+        Returns:
+            What is to be done in the transaction, and what to call at its end instead.
+        """
+        registry, is_noted = self._links.registry, False
+
+        def note(
+            _store: MessageStore, on_complete: OnComplete, transaction: TransactionContext
+        ) -> None:
+            nonlocal is_noted  # not if the message is on no queue
+            is_noted = registry.remember(self._endpoint, tag, STORED, on_complete, transaction)
+
+        def done(error: StoreError | None) -> None:
+            if error is None and (is_noted or not self.is_durable):
+                registry.remembered(self._endpoint, tag, STORED)
+            on_done(error)
+
+        return note, self._links.tracked(self._endpoint.terminus, done)
+
+    def accept(self, delivery: Delivery) -> None:
+        """It is stored: say so."""
+        delivery.answer(ACCEPTED)
+        self._answers.answered(delivery.tag)
+
+    def settled(self, delivery: Delivery) -> None:
+        """The sender has forgotten it."""
+        self._answers.forget(delivery.tag)
+        self._forget([delivery.tag])
+
+    def _forget(self, tags: list[bytes]) -> None:
+        self._links.registry.settle(self._endpoint, tags)

@@ -1,0 +1,254 @@
+"""A link that looks at a queue and takes nothing (distribution mode copy)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+from broker_shim.broker.header_scan import BatchSize, headers_of
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.broker.storage.header_reader import Found
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.listener_1_0.conditions import queue_deleted
+from broker_shim.listener_1_0.sending.outgoing_message import InOrder, Taken
+from broker_shim.listener_1_0.sending.wire import Wire
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.selectors import Selector
+from broker_shim.store.interface import MessageHeader
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+_UNDER_WAY = 100
+"""Copies whose content is being brought, at most."""
+
+
+class BrowsingLink:
+    """Our sending end: it sends copies of what waits, each once, in the order of the queue.
+
+    It looks with a cursor of its own, so a look costs what is new, however deep the queue is. What
+    comes with a higher priority while it looks is shown next. A drain is answered when everything
+    that waits was looked at and sent: to a JMS browser that is the end of the queue.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        link: SenderLink,
+        queue: QueueDispatch,
+        selector: Selector | None = None,
+    ) -> None:
+        self._connection = connection
+        self._broker = connection.broker
+        self._link = link
+        self._queue = queue
+        self._selector = selector
+        self._cursor = Cursor()
+        self._to_send: deque[int] = deque()
+        self._size = BatchSize()
+        self._holder = f"browser {connection.container}/{link.name}"
+        self._line = InOrder(self._broker, self._is_here)
+        self._wire = Wire(link)
+        self._tags = count(1)
+        self._is_waiting = False
+        self._has_ended = False
+
+    @property
+    def is_gone(self) -> bool:
+        """True once nothing can be sent on it any more; `gone` follows."""
+        return self._has_ended or self._link.is_gone
+
+    def start(self) -> None:
+        """Begin at the head of the queue."""
+        self._queue.browsers.append(self)
+        self.on_flow()
+
+    def gone(self) -> None:
+        """The link ended; it held nothing."""
+        self._has_ended = True
+        self._queue.browsers.remove(self)
+        if self._wire.large is not None:
+            self._wire.large.release()
+            self._wire.drop()
+        for taken in self._line.clear():
+            taken.release()
+
+    def queue_deleted(self) -> None:
+        """End the link."""
+        self._connection.lose(self._link, queue_deleted(self._queue.name))
+
+    def on_flow(self) -> None:
+        """The peer gave credit, or asks to drain it, or there is room to write again."""
+        if not self.is_gone:
+            self._write()
+            self.look()
+
+    def on_disposition(self, delivery: Delivery) -> None:
+        """What the peer decides changes nothing; of a copy that is being sent it wants no more."""
+        if self._wire.is_sending(delivery):
+            taken = self._wire.large
+            assert taken is not None
+            self._wire.break_off()
+            taken.release()
+            self._line.go()
+        elif delivery.remote_state is not None:
+            delivery.dispose(None)
+
+    def look(self) -> None:
+        """See `Browser.look`."""
+        while not (self.is_gone or self._is_waiting) and self._may_take():
+            if self._is_full():
+                return
+            if not self._to_send and not self._find():
+                return
+            if self._to_send:
+                self._take(self._to_send.popleft())
+
+    def _may_take(self) -> bool:
+        """True if there is credit for one more, and not too much under way."""
+        under_way = len(self._line) + (self._wire.large is not None)
+        return under_way < min(self._link.credit, _UNDER_WAY)
+
+    def _is_full(self) -> bool:
+        """True if what is to be written has to be written first."""
+        if self._connection.room_bytes(self._link) >= 0:
+            return False
+        self._connection.wait_for_room(self)
+        return True
+
+    def _find(self) -> bool:
+        """Look at one batch; False if that was all for now."""
+        if self._queue.has_browsed(self._cursor):
+            if not self._line and self._wire.large is None:
+                self._end_drain()
+            return False
+        batch = self._queue.browse(self._cursor, self._size.count)
+        message_ids = [message_id for _place, message_id in batch]
+        if self._selector is None:
+            self._to_send += message_ids
+        elif message_ids:
+            self._ask(message_ids)
+        return True
+
+    def _ask(self, message_ids: list[int]) -> None:
+        """Have these judged; until then nothing is sent."""
+        self._is_waiting = True
+
+        def done(error: StoreError | None, found: Found) -> None:
+            self._is_waiting = False
+            if self.is_gone:
+                return
+            if error is None:
+                self._judge(message_ids, found)
+                self.look()
+            else:
+                _log.warning("%r is not looked at now: %s", self._queue.name, error)
+                again = partial(self._ask, message_ids)
+                self._wait(self._broker.settings.probe_interval_s, again)
+
+        self._broker.calls.read_headers(message_ids, done)
+
+    def _judge(self, message_ids: list[int], found: Found) -> None:
+        assert self._selector is not None
+        began_s = time.monotonic()
+        headers = headers_of(self._broker.headers, message_ids, found)
+        for message_id, header in headers.items():
+            if header is not None and self._selector.fits(header.get):
+                self._to_send.append(message_id)
+        self._size.took(time.monotonic() - began_s, len(message_ids))
+
+    def _take(self, message_id: int) -> None:
+        """Have its content brought; it is sent in its turn."""
+        entry = self._broker.calls.entry(self._queue.name, message_id)
+        if entry is not None:
+            message = self._broker.calls.messages.get(message_id)
+            self._line.add(Taken(message, self._holder, entry, whole=False))
+
+    def _is_here(
+        self, taken: Taken, header: MessageHeader | None, error: StoreError | None
+    ) -> None:
+        """Send a copy, or not: now, or never."""
+        if self.is_gone:
+            taken.release()
+        elif header is not None:
+            self._copy(taken, header)
+        elif isinstance(error, Unavailable):
+            self._line.hold()
+            self._wait(self._broker.settings.probe_interval_s, partial(self._again, taken))
+        else:
+            if not isinstance(error, InvalidRequest):
+                text = "message %d of %r cannot be read: %s"
+                _log.error(text, taken.message_id, self._queue.name, error)
+            taken.release()
+        if not self.is_gone and not len(self._line):
+            self._broker.wanted(self._queue.name)  # on with the look, when the loop comes round
+
+    def _again(self, taken: Taken) -> None:
+        self._line.again(taken)
+        self._line.go()
+        self.look()
+
+    def _copy(self, taken: Taken, header: MessageHeader) -> None:
+        if not self._wire.takes(taken, header):
+            text = "message %d of %r is larger than a browser takes: it is not shown there"
+            _log.info(text, taken.message_id, self._queue.name)
+            taken.release()
+            return
+        self._wire.begin(
+            next(self._tags).to_bytes(8, "big"),
+            taken,
+            header,
+            failures=self._queue.delivery_count(taken.message_id),
+            now_us=self._connection.now_us(),
+            waits=True,
+        )
+        if taken.is_large:
+            self._line.hold()
+            self._broker.later(0.0, self.on_flow)
+        else:
+            taken.release()
+        self._connection.has_output()
+
+    def _write(self) -> None:
+        """Go on with the large one, if there is one."""
+        taken = self._wire.large
+        if taken is None or self.is_gone:
+            return
+        try:
+            is_written = self._wire.go_on(self._connection.room_bytes(self._link))
+        except StoreError as error:
+            text = "message %d of %r cannot be read: %s"
+            _log.error(text, taken.message_id, self._queue.name, error)
+            self._wire.break_off()
+            is_written = True
+        if is_written:
+            taken.release()
+            self._line.go()
+        else:
+            self._connection.wait_for_room(self)
+        self._connection.has_output()
+
+    def _end_drain(self) -> None:
+        if not self.is_gone and self._link.is_draining and self._link.credit > 0:
+            self._link.drained()
+            self._connection.has_output()
+
+    def _wait(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Go on after the loop has been round, or after a while."""
+        self._is_waiting = True
+
+        def again() -> None:
+            self._is_waiting = False
+            if not self.is_gone:
+                call()
+
+        self._broker.later(delay_s, again)

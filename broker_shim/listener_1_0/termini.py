@@ -1,0 +1,195 @@
+"""Source and target as the protocol has them ↔ as the links' side keeps them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from broker_shim.amqp_1_0 import composites as amqp
+from broker_shim.amqp_1_0.definitions import StdDistMode
+from broker_shim.amqp_1_0.primitives import Symbol, ULong
+from broker_shim.durability import TerminusDurability
+from broker_shim.links import ExpiryPolicy, Filter, Source, Target
+from broker_shim.protocol_1_0.codec.values import Array, Described
+
+_HONOURED = frozenset({"queue", "topic", "temporary-queue", "temporary-topic", "shared", "global"})
+"""Capabilities that a JMS client asks of a terminus; others are left out of the answer."""
+
+_OUTCOMES = tuple(
+    each.DESCRIPTOR for each in (amqp.Accepted, amqp.Rejected, amqp.Released, amqp.Modified)
+)
+_LIFETIME, _MODES = "lifetime-policy", "supported-dist-modes"
+_LIFETIMES = frozenset(
+    name
+    for each in amqp.COMPOSITES.values()
+    if each.NAME in amqp.PROVIDERS["lifetime-policy"]
+    for name in (each.CODE, each.DESCRIPTOR)
+)
+
+
+def granted_source(
+    remote: amqp.Source,
+    address: str | None,
+    durability: TerminusDurability,
+    filter_set: dict[Any, Any] | None,
+) -> Source:
+    """What is granted of a source that was asked for.
+
+    Args:
+        remote: As the peer asked.
+        address: Of the node.
+        durability: As granted.
+        filter_set: Of it, what is honoured.
+    """
+    return Source(
+        address,
+        durability,
+        ExpiryPolicy(remote.expiry_policy),
+        remote.timeout,
+        dynamic=remote.dynamic,
+        capabilities=_honoured(remote.capabilities),
+        distribution_mode=_mode(remote.distribution_mode),
+        filters=tuple(_filter(name, value) for name, value in (filter_set or {}).items()),
+    )
+
+
+def granted_target(
+    remote: amqp.Target, address: str | None, durability: TerminusDurability
+) -> Target:
+    """What is granted of a target; as `granted_source`."""
+    return Target(
+        address,
+        durability,
+        ExpiryPolicy(remote.expiry_policy),
+        remote.timeout,
+        dynamic=remote.dynamic,
+        capabilities=_honoured(remote.capabilities),
+    )
+
+
+def peers_source(remote: Any) -> Source | None:
+    """The source of a link on which we receive: the peer's affair."""
+    return Source(_text(remote.address)) if isinstance(remote, amqp.Source) else None
+
+
+def peers_target(remote: Any) -> Target | None:
+    """The target of a link on which we send: the peer's affair."""
+    return Target(_text(remote.address)) if isinstance(remote, amqp.Target) else None
+
+
+def served_source(value: Source, remote: amqp.Source) -> amqp.Source | None:
+    """A source of ours, for an attach: with the outcomes that its receiver may choose (3.5.3).
+
+    Args:
+        value: As granted.
+        remote: As asked; of the outcomes that it names, those that exist.
+    """
+    told = as_source(value)
+    if told is not None:
+        told.outcomes = tuple(each for each in _OUTCOMES if each in (remote.outcomes or _OUTCOMES))
+        told.outcomes = told.outcomes or _OUTCOMES
+        told.default_outcome = default_outcome(remote)
+    return told
+
+
+def default_outcome(remote: amqp.Source | None) -> amqp.Released | amqp.Modified:
+    """What becomes of a delivery without an outcome when its link is gone, as its receiver asked.
+
+    Those two are honoured: nobody is to lose a message that it never decided about.
+    """
+    asked = None if remote is None else remote.default_outcome
+    if isinstance(asked, amqp.Modified) and asked.delivery_failed is True:
+        return amqp.Modified(delivery_failed=True)
+    return amqp.Released()
+
+
+def wrong_with(node: amqp.Source | amqp.Target) -> str | None:
+    """Why the properties of a node cannot be as asked (3.5.9); None if they can."""
+    properties = node.dynamic_node_properties or {}
+    if properties and not node.dynamic:
+        return "dynamic-node-properties are for a dynamic node"
+    if not all(isinstance(name, Symbol) for name in properties):
+        return "the properties of a node have symbols as keys"
+    lifetime = properties.get(Symbol(_LIFETIME))
+    if lifetime is not None and _descriptor(lifetime) not in _LIFETIMES:
+        return f"{_LIFETIME} is none of {', '.join(amqp.PROVIDERS[_LIFETIME])}"
+    modes = properties.get(Symbol(_MODES))
+    is_array = isinstance(modes, Array) and modes.kind == "symbol"
+    if not (modes is None or is_array or isinstance(modes, Symbol)):
+        return f"{_MODES} is a symbol, or an array of them"
+    return None
+
+
+def as_source(value: Source | None) -> amqp.Source | None:
+    """For an attach."""
+    if value is None:
+        return None
+    return amqp.Source(
+        value.address,
+        int(value.durability),
+        str(value.expiry_policy),
+        value.timeout_s,
+        value.dynamic,
+        _lifetime(value),
+        distribution_mode=value.distribution_mode,
+        filter={Symbol(each.name): _filter_value(each) for each in value.filters} or None,
+        capabilities=value.capabilities or None,
+    )
+
+
+def as_target(value: Target | None) -> amqp.Target | None:
+    """For an attach."""
+    if value is None:
+        return None
+    return amqp.Target(
+        value.address,
+        int(value.durability),
+        str(value.expiry_policy),
+        value.timeout_s,
+        value.dynamic,
+        _lifetime(value),
+        capabilities=value.capabilities or None,
+    )
+
+
+def filter_set_of(value: Source) -> dict[Any, Any]:
+    """The filters of a source that was kept, as `read_filters` takes them."""
+    return {each.name: _filter_value(each) for each in value.filters}
+
+
+def _mode(asked: Any) -> str:
+    """A sender that knows both has to say which it is (3.5.3)."""
+    return str(StdDistMode.COPY if asked == StdDistMode.COPY else StdDistMode.MOVE)
+
+
+def _lifetime(value: Source | Target) -> dict[Any, Any] | None:
+    """A dynamic node ends with its link, whatever was asked for."""
+    return {Symbol(_LIFETIME): amqp.DeleteOnClose()} if value.dynamic else None
+
+
+def _descriptor(value: Any) -> Any:
+    return value.descriptor if isinstance(value, Described) else getattr(value, "CODE", None)
+
+
+def _honoured(capabilities: Iterable[str] | None) -> tuple[str, ...]:
+    return tuple(str(each) for each in capabilities or () if each in _HONOURED)
+
+
+def _text(address: Any) -> str | None:
+    return address if address is None else str(address)
+
+
+def _filter(name: Any, value: Any) -> Filter:
+    if not isinstance(value, Described):
+        return Filter(str(name), None, value)
+    descriptor = value.descriptor
+    plain = str(descriptor) if isinstance(descriptor, str) else int(descriptor)
+    return Filter(str(name), plain, value.value)
+
+
+def _filter_value(kept: Filter) -> Any:
+    if kept.descriptor is None:
+        return kept.value
+    is_text = isinstance(kept.descriptor, str)
+    descriptor = Symbol(kept.descriptor) if is_text else ULong(kept.descriptor)
+    return Described(descriptor, kept.value)

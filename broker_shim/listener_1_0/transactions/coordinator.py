@@ -1,0 +1,167 @@
+"""The coordinator of local transactions: a link on which a client declares and discharges them.
+
+A command is answered by the outcome of its delivery: `Declared` with the id; accepted once the
+discharge is done, durably; rejected with the reason. If the link ends, the transactions declared on
+it are rolled back (4.1): so it is also how a client is told that it is not known what became of
+one, when the store did not answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Coordinator,
+    Declare,
+    Declared,
+    Discharge,
+    Modified,
+    Rejected,
+    Released,
+    Source,
+)
+from broker_shim.amqp_1_0.definitions import AmqpError, TxnCapability
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
+from broker_shim.listener_1_0.attach.pending_attach import grant
+from broker_shim.listener_1_0.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
+from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
+from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.events import TransferPiece
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.transactions.commands import MOST_BYTES, read_command
+from broker_shim.transactions.refusals import TransactionRefused, not_served, rolled_back
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
+
+_CREDIT = 64
+"""Commands that a client may have on their way: it need not wait for the answer to one."""
+
+_CAPABILITIES = (
+    TxnCapability.LOCAL_TRANSACTIONS,
+    TxnCapability.MULTI_TXNS_PER_SSN,
+    TxnCapability.MULTI_SSNS_PER_TXN,
+)
+_OUTCOMES = tuple(each.DESCRIPTOR for each in (Accepted, Rejected, Released, Modified, Declared))
+
+
+def attach_coordinator(connection: Connection, link: ReceiverLink) -> None:
+    """Serve a link to a coordinator, and tell what it can do, whatever was asked for."""
+    remote = link.remote.source
+    source = Source(None if remote is None else remote.address, outcomes=_OUTCOMES)
+    grant(
+        connection,
+        link,
+        CoordinatorLink(connection, link),
+        source=source,
+        target=Coordinator(_CAPABILITIES),
+        max_message_size=MOST_BYTES,
+    )
+
+
+class CoordinatorLink:
+    """See above; the link keeps a command to `MOST_BYTES`."""
+
+    def __init__(self, connection: Connection, link: ReceiverLink) -> None:
+        self._connection, self._link = connection, link
+        self._pieces: list[bytes] = []
+        self._has_ended = False
+
+    @property
+    def is_gone(self) -> bool:
+        """True once nothing can be sent on it any more; `gone` follows."""
+        return self._has_ended or self._link.is_gone
+
+    def start(self) -> None:
+        """Give the first credit."""
+        self._link.flow(_CREDIT)
+
+    def gone(self) -> None:
+        """It ended: what was declared on it and not discharged is rolled back."""
+        self._has_ended = True
+        self._connection.transactions.abandon(self)
+
+    def end(self, refusal: TransactionRefused) -> None:
+        """Terminate the link: what was declared on it is rolled back."""
+        self._detach(refusal_of(refusal))
+        self._connection.has_output()
+
+    def on_flow(self) -> None:
+        """The peer told how it stands: nothing to do here."""
+
+    def on_disposition(self, delivery: Delivery) -> None:
+        """A command is answered once."""
+
+    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
+        """The peer gave a command up."""
+        self._pieces.clear()
+
+    def on_transfer(self, piece: TransferPiece) -> None:
+        """Bytes of a command."""
+        self._pieces.append(piece.payload)
+        if not piece.is_last:
+            return
+        encoded = b"".join(self._pieces)
+        self._pieces.clear()
+        if self.is_gone or self._connection.broker.is_stopping:
+            return
+        try:
+            self._act(piece.delivery, read_command(encoded))
+        except DecodeError as reason:
+            self._detach(Refusal(reason.condition, reason.description))
+        except TransactionRefused as refusal:
+            self._reject(piece.delivery, refusal)
+        if not self.is_gone and self._link.credit <= _CREDIT // 2:
+            self._link.flow(_CREDIT)
+        self._connection.has_output()
+
+    def _act(self, delivery: Delivery, command: Declare | Discharge) -> None:
+        """Raises TransactionRefused if it cannot be done."""
+        transactions = self._connection.transactions
+        if isinstance(command, Discharge):
+
+            def done(error: StoreError | None) -> None:
+                self._discharged(delivery, error)
+
+            transactions.discharge(command.txn_id, done, fail=command.fail is True)
+        elif command.global_id is not None:
+            raise not_served("distributed transactions")
+        elif delivery.is_settled:
+            text = "a declare must not be sent settled: its answer is the id"
+            self._detach(Refusal(AmqpError.NOT_ALLOWED, text))
+        else:
+            self._answer(delivery, Declared(transactions.declare(self)))
+
+    def _discharged(self, delivery: Delivery, error: StoreError | None) -> None:
+        if error is None:
+            self._answer(delivery, ACCEPTED)
+        elif isinstance(error, TransactionRefused):
+            self._reject(delivery, error)
+        elif isinstance(error, InvalidRequest | NotAcquired):
+            self._reject(delivery, rolled_back(str(error)))
+        else:
+            self._in_doubt(error)
+
+    def _in_doubt(self, error: StoreError) -> None:
+        """The store has not said what became of it: whatever were answered could be wrong."""
+        text = f"it is not known whether the transaction is committed: {error}"
+        self._detach(Refusal(INTERNAL_ERROR, text))
+
+    def _reject(self, delivery: Delivery, refusal: TransactionRefused) -> None:
+        """Tell why not; one that takes no such outcome is told by the end of the link (4.3)."""
+        told = refusal_of(refusal)
+        if may_reject(self._link):
+            self._answer(delivery, Rejected(error_of(told)))
+        else:
+            self._detach(told)
+
+    def _answer(self, delivery: Delivery, state: Any) -> None:
+        if not self.is_gone:
+            delivery.answer(state)
+            self._connection.has_output()
+
+    def _detach(self, refusal: Refusal) -> None:
+        self._connection.transactions.abandon(self)
+        self._connection.detach(self._link, refusal)

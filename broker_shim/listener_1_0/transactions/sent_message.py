@@ -1,0 +1,105 @@
+"""A message that a client sends within a transaction, from the end of its transfer to the commit.
+
+It has its place among the others from the beginning, as its content may come to the store after
+that of messages that were sent later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from broker_shim.broker.last_value_queues import Value
+from broker_shim.broker.storage.store_calls import Operation
+from broker_shim.broker.storage.store_puts import Staged
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import Message, MessageHeader, MessageStore, TransactionContext
+from broker_shim.transactions.refusals import rolled_back
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+
+
+class Posting:
+    """See above. End it once, by `ended`.
+
+    Attributes:
+        queues: Names of those that it goes to; none if no subscription selects it.
+        values: For each last-value queue among them.
+        message: None until all its content is with the store, where that is needed.
+        is_under_way: True until `ended`.
+        error: Why it cannot be sent; then the transaction cannot be committed.
+    """
+
+    def __init__(self, broker: Broker, on_ended: Callable[[], None]) -> None:
+        self._broker, self._on_ended = broker, on_ended
+        self.queues: tuple[str, ...] = ()
+        self.values: list[Value] = []
+        self.message: Message | None = None
+        self.is_under_way = True
+        self.error: StoreError | None = None
+
+    def publish(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        queues: Iterable[str],
+        on_done: OnComplete,
+    ) -> None:
+        """As `Broker.publish`, but for the commit; `on_done` when the message is taken in."""
+        names = self._broker.selecting(queues, header)
+        if not names:
+            on_done(None)
+            return
+        self.queues, self.values = names, self._broker.replacing.values(header, names)
+
+        def ready(error: StoreError | None, message: Message | None) -> None:
+            self.message = message
+            on_done(error)
+
+        may_stage = self._broker.all_keep(names)
+        self._broker.calls.puts.prepare(header, content, ready, may_stage=may_stage)
+
+    def ended(self, error: StoreError | None) -> None:
+        """It is taken in, or was refused."""
+        self.is_under_way, self.error = False, error
+        self._on_ended()
+
+    def operations(self) -> list[Operation]:
+        """The calls of the store that put it on its queues, as far as these are still there.
+
+        Raises:
+            TransactionRefused: None of them is.
+        """
+        if self.message is None:
+            return []
+        there = tuple(name for name in self.queues if name in self._broker.queues)
+        if not there:
+            text = f"queue {self.queues[0]!r} was destroyed"
+            raise rolled_back(text)
+        self.queues = there
+        return [_enqueue(self.message, name) for name in there]
+
+    def arrived(self) -> None:
+        """It is on its queues, durably."""
+        if self.message is None:
+            return
+        self._broker.metrics.enqueued += len(self.queues)
+        for name in self.queues:
+            header = self.message.header
+            durable = header.durable
+            self._broker.arrived(name, self.message.message_id, header.priority, durable=durable)
+
+    def came(self) -> list[tuple[int, Value]]:
+        """The message with its values, as `Replacing.end` takes it."""
+        if self.message is None:
+            return []
+        return [(self.message.message_id, value) for value in self.values]
+
+
+def _enqueue(message: Message, queue: str) -> Operation:
+    def call(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+        store.enqueue(message, queue, note, transaction)
+
+    return call

@@ -1,0 +1,247 @@
+"""A socket and the connection it carries: bytes ↔ the protocol, on asyncio's transports."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.listener_1_0.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+_FAREWELL_S = 2.0
+"""For a peer that is told that it is over, to take that and to hang up."""
+
+
+class Turns:
+    """How much work one peer may cause in its turn: the less, the more of them have more to do.
+
+    A read brings up to 128 KiB, which may be six thousand frames, and a frame may name all that is
+    unsettled: without turns one peer would hold up all others for as long.
+
+    The store's threads wait for the interpreter, too, some five times for a message, and each time
+    for as long as the interpreter's switch interval if the loop always has something to do: that
+    was three quarters of what an honest client waited for beside a flood. So the interval is short
+    while, and only while, any peer has more to do than a turn.
+
+    Attributes:
+        busy_count: Peers that have more to do.
+    """
+
+    def __init__(self) -> None:
+        self.busy_count = 0
+        self._interval_s = sys.getswitchinterval()
+
+    @property
+    def work(self) -> int:
+        """In pieces of some 20 µs (`protocol_1_0.budget`)."""
+        return max(_LEAST_WORK, _MOST_WORK // max(1, self.busy_count))
+
+    def count(self, change: int) -> None:
+        """So many more peers have more to do."""
+        was_busy, self.busy_count = self.busy_count > 0, self.busy_count + change
+        if was_busy is not (self.busy_count > 0):
+            sys.setswitchinterval(self._interval_s if was_busy else _BUSY_INTERVAL_S)
+
+
+_MOST_WORK, _LEAST_WORK = 64, 4
+_BUSY_INTERVAL_S = 1e-3
+
+
+class Peer(asyncio.BufferedProtocol):
+    """See above.
+
+    Room to write. Deliveries stop when a connection's `buffered_bytes` wait; who is held up by that
+    waits at the connection until it hears of room. It hears whenever something was written
+    (`unsent`), and once more when a full socket has taken nearly all (`resume_writing`): either
+    what filled the room was handed to the transport since, or the transport has it and empties.
+    Answers are not held up, so while too many of them wait no more is read: a peer that asks and
+    does not read has us gather no more than that.
+
+    Turns. What came is acted on as far as the peer's turn goes; the rest waits for its next turn,
+    after all others had theirs, and nothing is read meanwhile.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        connect: Callable[[Callable[[], None], asyncio.Transport], Connection],
+        buffer: memoryview,
+        turns: Turns,
+        *,
+        on_begin: Callable[[Peer], None],
+        on_output: Callable[[Peer], None],
+        on_end: Callable[[Peer], None],
+    ) -> None:
+        """Begin.
+
+        Args:
+            loop: The loop.
+            connect: Makes the connection, given what to call when it has output, and the
+                transport; not before TLS has told who the peer is.
+            buffer: Where bytes are read to; free for others when `buffer_updated` returns.
+            turns: Of all peers.
+            on_begin: Called once, when it is connected.
+            on_output: Have `write` called at the end of this turn.
+            on_end: Called once, when the socket is gone.
+        """
+        self._loop, self._buffer, self._turns = loop, buffer, turns
+        self._on_begin, self._on_end = on_begin, on_end
+        self._connect = partial(connect, lambda: on_output(self))
+        self.connection: Connection
+        self._buffered_bytes = 0
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_begun = False
+        self._is_leaving = False
+        self._is_open = False
+        self._is_reading = True
+        self._is_busy = False
+        self._is_turn_due = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is connected, after TLS if there is any."""
+        self._transport = cast("asyncio.Transport", transport)
+        try:
+            self.connection = self._connect(self._transport)
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("a connection could not be served")
+            self._transport.abort()
+            return
+        self._is_begun = True
+        self._buffered_bytes = self.connection.broker.settings.buffered_bytes
+        high_bytes = self._buffered_bytes // 4
+        self._transport.set_write_buffer_limits(high_bytes, high_bytes // 4)
+        self._on_begin(self)
+        self._tick()
+
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        """Where to read to; the bytes are copied before anybody else reads."""
+        return self._buffer
+
+    def buffer_updated(self, byte_count: int) -> None:
+        """So many bytes came."""
+        received = bytes(self._buffer[:byte_count])
+        self._contain(lambda: self.connection.receive(received, self._turns.work))
+        self._after_turn()
+
+    def _go_on(self) -> None:
+        """The next turn, for what the one before was not long enough."""
+        self._is_turn_due = False
+        if self._is_gathering or self._transport.is_closing():
+            self._be_busy(is_busy=False)
+            return
+        self._contain(lambda: self.connection.go_on(self._turns.work))
+        self._after_turn()
+
+    def _after_turn(self) -> None:
+        if self.connection.is_open and not self._is_open:
+            self._is_open = True
+            self._tick()  # the peer has said how often it wants to hear of us
+        if self.connection.has_more and not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.later(0.0, self._go_on)
+        self._be_busy(is_busy=self._is_turn_due)
+        self._read_or_wait()
+        self._loop.wake()
+
+    @property
+    def _is_gathering(self) -> bool:
+        """True while more waits to be written than should."""
+        return self._transport.get_write_buffer_size() > 2 * self._buffered_bytes
+
+    def _be_busy(self, *, is_busy: bool) -> None:
+        if is_busy is not self._is_busy:
+            self._is_busy = is_busy
+            self._turns.count(1 if is_busy else -1)
+
+    def _read_or_wait(self) -> None:
+        """Read on, unless there is enough to do already."""
+        if self._transport.is_closing():
+            return
+        may_read = not (self.connection.has_more or self._is_gathering)
+        if may_read is not self._is_reading:
+            self._is_reading = may_read
+            if may_read:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def eof_received(self) -> None:
+        """The peer sends no more, so it can settle nothing: when it has all, it is done with."""
+        self._contain(lambda: self.connection.receive(b""))
+        self.write()
+
+    def resume_writing(self) -> None:
+        """Nearly all of what waited was taken."""
+        self._contain(lambda: self.connection.unsent(self._transport.get_write_buffer_size()))
+        self._after_turn()
+
+    def connection_lost(self, _reason: Exception | None) -> None:
+        """The socket is gone."""
+        if not self._is_begun:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._be_busy(is_busy=False)
+        self._contain(self.connection.lost)
+        self._on_end(self)
+        self._loop.wake()
+
+    def write(self) -> None:
+        """Hand what waits to the transport; hang up if that was all there will ever be."""
+        self._contain(self._write)
+        if self._transport.is_closing():
+            return
+        if self.connection.is_closed and not self._is_leaving:
+            self._is_leaving = True
+            self._loop.later(_FAREWELL_S, self._transport.abort)
+        if self.connection.is_over:
+            self._transport.close()  # once it has written all
+
+    def say_goodbye(self, reason: str) -> None:
+        """Tell the peer that this is the end; it hangs up, or is hung up on."""
+        self._contain(lambda: self.connection.close_forced(reason))
+
+    def close(self) -> None:
+        """Hang up at once."""
+        self._transport.abort()
+
+    def _write(self) -> None:
+        encoded = self.connection.output()
+        if encoded:
+            self._transport.write(encoded)
+        self.connection.unsent(self._transport.get_write_buffer_size())
+
+    def _tick(self) -> None:
+        """Do what is due by the clock, and come again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        now_s = time.monotonic()
+        next_s = now_s + _FAREWELL_S
+        try:
+            next_s = self.connection.tick(now_s)
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            self._failed()
+        self._timer = self._loop.asyncio.call_later(max(0.0, next_s - now_s), self._tick)
+        self._loop.wake()
+
+    def _contain(self, step: Callable[[], None]) -> None:
+        """Make one step of the connection: a fault in it ends this connection and no other.
+
+        What ends the store is not raised here: it ends the loop (see `StoreCalls`).
+        """
+        try:
+            step()
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            self._failed()
+
+    def _failed(self) -> None:
+        _log.exception("connection %d failed and is ended", self.connection.number)
+        self._transport.abort()

@@ -1,0 +1,194 @@
+"""The byte stream as protocol headers and frames, and back. Pure.
+
+    protocol header   "AMQP" · protocol id 1 · major 1 · minor 1 · revision 1
+    frame             size 4 (all of it) · doff 1 (where the body starts, in 4 bytes) · type 1 ·
+                      channel 2 · extended header (skipped) · body: performative, payload
+
+A frame's size is judged at its header: what is too large is refused before a byte of it is kept,
+so at most one frame and one read wait here. Fed byte by byte it costs as much as fed whole: bytes
+are gathered until a frame is complete, then cut once.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from broker_shim.amqp_1_0.composites import Composite, Transfer
+from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
+from broker_shim.protocol_1_0.codec.composites import encoded_composite
+from broker_shim.protocol_1_0.codec.errors import ProtocolViolation
+
+AMQP_FRAME = 0
+SASL_FRAME = 1
+HEADER_BYTES = 8
+
+EMPTY_FRAME = bytes((0, 0, 0, 8, 2, AMQP_FRAME, 0, 0))
+"""Says only that we are there: a heartbeat."""
+
+_MAGIC = b"AMQP"
+_HEADER = struct.Struct(">IBBH")
+
+
+class ProtocolHeader(NamedTuple):
+    """What each side says first, and again after SASL."""
+
+    protocol_id: int
+    major: int = 1
+    minor: int = 0
+    revision: int = 0
+
+    def encoded(self) -> bytes:
+        """Its eight bytes."""
+        return _MAGIC + bytes(self)
+
+
+AMQP_HEADER = ProtocolHeader(0)
+SASL_HEADER = ProtocolHeader(3)
+
+
+class Frame(NamedTuple):
+    """A whole frame, where it lies.
+
+    Attributes:
+        kind: AMQP_FRAME or SASL_FRAME, or a number that nobody knows.
+        channel: As the header says; nothing in a SASL frame.
+        encoded: Bytes that hold the frame.
+        start: Where its body starts.
+        end: Where it ends; an empty frame has no body.
+    """
+
+    kind: int
+    channel: int
+    encoded: bytes
+    start: int
+    end: int
+
+
+class FrameDecoder:
+    """Bytes in, protocol headers and frames out; the caller says which it expects.
+
+    Attributes:
+        max_frame_bytes: What a larger frame is refused by.
+    """
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._encoded = b""
+        self._at = 0
+        self._gathered = bytearray()
+        self._needed = 0
+
+    @property
+    def is_within(self) -> bool:
+        """True while part of a header or a frame is there, and the rest is not."""
+        return bool(self._gathered) or self._at < len(self._encoded)
+
+    def feed(self, received: bytes) -> None:
+        """Take bytes as they came: whole frames, parts, anything."""
+        if self._at < len(self._encoded):  # the caller stopped before the last frame
+            self._wait_for(0)
+        if not self._gathered:
+            self._encoded, self._at = bytes(received), 0
+            return
+        self._gathered += received
+        if len(self._gathered) >= self._needed:
+            self._encoded, self._at = bytes(self._gathered), 0
+            self._gathered.clear()
+
+    def next_header(self) -> ProtocolHeader | None:
+        """The protocol header that comes next; None while it is not complete.
+
+        Raises:
+            ProtocolViolation: These bytes are no header, seen at the first of them that is not.
+        """
+        if self._gathered:
+            start = bytes(self._gathered[:4])
+        else:
+            start = self._encoded[self._at : self._at + 4]
+        if start != _MAGIC[: len(start)]:
+            raise ProtocolViolation(Condition.FRAMING_ERROR, "not AMQP: no protocol header")
+        if len(self._encoded) - self._at < HEADER_BYTES:
+            self._wait_for(HEADER_BYTES)
+            return None
+        self._at += HEADER_BYTES
+        return ProtocolHeader(*self._encoded[self._at - 4 : self._at])
+
+    def next_frame(self) -> Frame | None:
+        """The next whole frame; None while there is none.
+
+        Raises:
+            ProtocolViolation: Its header is impossible, or it is larger than `max_frame_bytes`.
+        """
+        encoded, at = self._encoded, self._at
+        if len(encoded) - at < HEADER_BYTES:
+            self._wait_for(HEADER_BYTES)
+            return None
+        size, doff, kind, channel = _HEADER.unpack_from(encoded, at)
+        if size > self.max_frame_bytes:
+            message = f"a frame of {size} bytes, where {self.max_frame_bytes} is most"
+            raise ProtocolViolation(Condition.FRAMING_ERROR, message)
+        if doff < 2 or 4 * doff > size:
+            message = f"a frame of {size} bytes whose body starts at {4 * doff}"
+            raise ProtocolViolation(Condition.FRAMING_ERROR, message)
+        if len(encoded) - at < size:
+            self._wait_for(size)
+            return None
+        self._at = at + size
+        return Frame(kind, channel, encoded, at + 4 * doff, at + size)
+
+    def _wait_for(self, size: int) -> None:
+        """Gather until so many bytes are there."""
+        if self._gathered:
+            return
+        self._gathered += memoryview(self._encoded)[self._at :]
+        self._encoded, self._at = b"", 0
+        self._needed = size
+
+
+def encoded_frame(performative: Composite, channel: int = 0, kind: int = AMQP_FRAME) -> bytes:
+    """A frame without payload.
+
+    Raises:
+        InvalidCommand: A field of the performative does not fit.
+    """
+    body = encoded_composite(performative)
+    return _HEADER.pack(HEADER_BYTES + len(body), 2, kind, channel) + body
+
+
+def transfer_frame(channel: int, transfer: Transfer, payload_bytes: int) -> bytes:
+    """The frame of a transfer up to its payload, which follows.
+
+    Most transfers say their first six fields and no more; those are written in one go, in a
+    third of the time of `encoded_composite` and to the same meaning.
+    """
+    tag, delivery_id = transfer.delivery_tag, transfer.delivery_id
+    if tag is None or delivery_id is None or len(tag) > 32 or _says_more(transfer):
+        body = encoded_composite(transfer)
+        head = _HEADER.pack(HEADER_BYTES + len(body) + payload_bytes, 2, AMQP_FRAME, channel)
+        return head + body
+    size = _TRANSFER_BYTES + len(tag)
+    head = _TRANSFER_START.pack(
+        *(size + payload_bytes, 2, AMQP_FRAME, channel),
+        *(0, 0x53, Transfer.CODE, 0xC0, size - 13, 6),
+        *(0x70, transfer.handle, 0x70, delivery_id, 0xA0, len(tag)),
+    )
+    settled = 0x41 if transfer.settled else 0x42
+    more = 0x41 if transfer.more else 0x42
+    return head + tag + _TRANSFER_END.pack(0x70, transfer.message_format or 0, settled, more)
+
+
+def _says_more(transfer: Transfer) -> bool:
+    """True if a field after the first six is said."""
+    return (
+        transfer.state is not None
+        or transfer.rcv_settle_mode is not None
+        or transfer.resume
+        or transfer.aborted
+        or transfer.batchable
+    )
+
+
+_TRANSFER_START = struct.Struct(">IBBH BBBB BB BI BI BB")
+_TRANSFER_END = struct.Struct(">BI BB")
+_TRANSFER_BYTES = _TRANSFER_START.size + _TRANSFER_END.size

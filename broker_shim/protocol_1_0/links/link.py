@@ -1,0 +1,207 @@
+"""One end of a link, whichever way it goes: attach, detach, and what is unsettled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker_shim.amqp_1_0.composites import Attach, Detach, Error
+from broker_shim.amqp_1_0.definitions import (
+    ReceiverSettleMode,
+    Role,
+    SenderSettleMode,
+)
+from broker_shim.protocol_1_0.codec.errors import InvalidCommand, Scope
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.unsettled_maps import fitting
+from broker_shim.protocol_1_0.transitions import (
+    ENDPOINT,
+    EndpointState,
+    EndpointStep,
+    after_received,
+    after_sent,
+)
+
+if TYPE_CHECKING:
+    from broker_shim.protocol_1_0.port import SessionPort
+
+
+class Link:
+    """Our end; `ReceiverLink` and `SenderLink` are the two kinds.
+
+    Attributes:
+        port: Of the session that it is attached to.
+        remote: The peer's attach.
+        handle: Ours.
+        snd_settle_mode: As we answered.
+        rcv_settle_mode: As we answered.
+        unsettled: Tag → delivery; kept after a detach, for whoever resumes the link.
+        earlier: Tag → our state of what earlier attachments left unsettled and neither side has
+            resumed or settled on this one.
+        is_incomplete: True if either attach did not name all that its side holds: nothing but
+            resumed deliveries may go until the link was attached again (2.7.3).
+        is_closed_here: True once we ended it for good, before the peer did.
+    """
+
+    is_receiver: bool
+
+    def __init__(self, port: SessionPort, remote: Attach) -> None:
+        self.port = port
+        self.remote = remote
+        self.handle = port.handles.take()
+        self.snd_settle_mode = SenderSettleMode(remote.snd_settle_mode)
+        self.rcv_settle_mode = ReceiverSettleMode(remote.rcv_settle_mode)
+        self.unsettled: dict[bytes, Delivery] = {}
+        self.earlier: dict[bytes, Any] = {}
+        self.is_incomplete = remote.incomplete_unsettled
+        self._state = EndpointState.BEGUN
+        self.is_closed_here = False
+        self._is_answered = False
+        self._errant_left = 0
+
+    @property
+    def name(self) -> str:
+        """As the peer calls it."""
+        return self.remote.name
+
+    @property
+    def is_gone(self) -> bool:
+        """True once either side detached, or the session ended: nothing more is sent on it."""
+        state = self._state  # asked several times for each message
+        return not (self.port.is_open and (state is _ACTIVE or state is _BEGUN))
+
+    @property
+    def is_answered(self) -> bool:
+        """True once the peer's attach was answered."""
+        return self._is_answered
+
+    @property
+    def is_over(self) -> bool:
+        """True once both sides detached."""
+        return self._state is EndpointState.ENDED
+
+    def attach(
+        self,
+        *,
+        source: Any = None,
+        target: Any = None,
+        snd_settle_mode: SenderSettleMode | None = None,
+        rcv_settle_mode: ReceiverSettleMode | None = None,
+        unsettled: Mapping[bytes, Any] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Answer the peer's attach with what is granted.
+
+        Args:
+            source: A `Source`, or None.
+            target: A `Target` or a `Coordinator`, or None.
+            snd_settle_mode: None grants what was asked.
+            rcv_settle_mode: None grants what was asked.
+            unsettled: What we hold of earlier attachments: tag → our state. As much of it is told
+                as fits the peer's frames; the rest makes the link `is_incomplete`.
+            fields: More fields of `Attach`: max_message_size, offered_capabilities ...
+
+        Raises:
+            InvalidCommand: It is answered already, or gone; a field does not fit.
+        """
+        state = self._after(EndpointStep.ANSWER_SENT)
+        if snd_settle_mode is not None:
+            self.snd_settle_mode = snd_settle_mode
+        if rcv_settle_mode is not None:
+            self.rcv_settle_mode = rcv_settle_mode
+        self._answer(source, target, fields, unsettled or {})
+        self._state = state
+        self.earlier = dict(unsettled or {})
+
+    def refuse(self, error: Error) -> None:
+        """Answer the peer's attach without a terminus, then detach with the reason (2.6.3).
+
+        Raises:
+            InvalidCommand: It is answered already, or gone.
+        """
+        self.attach()
+        self.detach(closed=True, error=error)
+
+    def detach(self, *, closed: bool = True, error: Error | None = None) -> None:
+        """Leave the session, for good if `closed`; or answer the peer's detach.
+
+        Raises:
+            InvalidCommand: It was not attached, or is detached already.
+        """
+        state = self._after(EndpointStep.END_SENT)
+        if not self._is_answered:  # the peer attached and detached before we answered
+            self._answer(None, None, {}, {})
+        self.is_closed_here = closed and state is EndpointState.END_SENT
+        self.port.emit(Detach(self.handle, closed=closed, error=error))
+        self._state = state
+        self._ended()
+        self.port.handles.give_back(self.handle)
+
+    def fail(self, error: Error) -> None:
+        """The peer broke the protocol on this link: detach it with the reason."""
+        if self._state is EndpointState.BEGUN:
+            self.refuse(error)
+        else:
+            self.detach(closed=True, error=error)
+
+    def received_detach(self) -> None:
+        """The peer detached.
+
+        Raises:
+            ProtocolViolation: It had detached before.
+        """
+        step = EndpointStep.END_RECEIVED
+        self._state = after_received(ENDPOINT, self._state, step, Scope.SESSION)
+        self._ended()
+
+    def is_errant(self) -> bool:
+        """Whether a transfer on a link that we detached is one too many.
+
+        What the peer sent before it saw our detach is read past. It cannot be more frames than
+        the session's window had left when we detached, as news of a wider window come after the
+        detach; a frame beyond that is sent against better knowledge (2.6.5, errant-link).
+        """
+        self._errant_left -= 1
+        return self._errant_left < 0
+
+    def _after(self, step: EndpointStep) -> EndpointState:
+        """The state after a step of ours.
+
+        Raises:
+            InvalidCommand: It cannot be taken now.
+        """
+        if not self.port.is_open:
+            raise InvalidCommand("the link's session has ended")
+        if not self.port.is_answered:
+            raise InvalidCommand("begin the session first")
+        if step is _USED and self._state is _ACTIVE:
+            return _ACTIVE  # as the table says: the short way
+        return after_sent(ENDPOINT, self._state, step)
+
+    def _ended(self) -> None:
+        self._errant_left = self.port.incoming.left
+        self.port.forget_link(self)
+
+    def _answer(
+        self, source: Any, target: Any, fields: dict[str, Any], unsettled: Mapping[bytes, Any]
+    ) -> None:
+        attach = Attach(
+            self.remote.name,
+            self.handle,
+            bool(Role.RECEIVER if self.is_receiver else Role.SENDER),
+            self.snd_settle_mode,
+            self.rcv_settle_mode,
+            source,
+            target,
+            initial_delivery_count=None if self.is_receiver else 0,
+            **fields,
+        )
+        if unsettled or self.remote.unsettled is not None:  # null says that nothing is resumed
+            attach.unsettled = fitting(attach, unsettled, self.port.max_frame_bytes)
+            attach.incomplete_unsettled = len(attach.unsettled) < len(unsettled)
+            self.is_incomplete |= attach.incomplete_unsettled
+        self.port.emit(attach)
+        self._is_answered = True
+
+
+_BEGUN, _ACTIVE, _USED = EndpointState.BEGUN, EndpointState.ACTIVE, EndpointStep.USED

@@ -1,0 +1,66 @@
+"""Deliveries of one direction of a session that are not settled, by number. Pure.
+
+Ids rise and wrap around at 2³²; here they are kept unwrapped, in a row that is searched by halves.
+So a range costs what is in it, not what is unsettled nor what it spans. What was settled is taken
+out of the row when somebody comes by, or when it is half of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.serial import WRAP, distance
+
+_LEAST_ROW = 64
+_HALF = WRAP >> 1
+
+
+class Unsettled:
+    """See above."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Delivery] = {}
+        self._row: list[int] = []
+        self._last = 0
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._known)
+
+    def add(self, delivery_id: int, delivery: Delivery) -> None:
+        """One more; its id comes after those of all before it."""
+        self._last = last = self._last + (delivery_id - self._last + _HALF) % WRAP - _HALF
+        self._row.append(last)
+        self._known[delivery_id] = delivery
+
+    def discard(self, delivery_id: int) -> None:
+        """It is settled, or its link is gone; one that is not there changes nothing."""
+        if self._known.pop(delivery_id, None) is None:
+            return
+        if len(self._row) > 2 * len(self._known) + _LEAST_ROW:
+            self._row = [each for each in self._row if each % WRAP in self._known]
+
+    def between(self, first: int, last: int, most: int) -> tuple[list[Delivery], int | None]:
+        """The first `most` of a range, and the id where the rest of it begins, if there is any."""
+        start = self._last + distance(self._last % WRAP, first)
+        at = bisect_left(self._row, start)
+        end = bisect_right(self._row, start + distance(first, last))
+        found: list[Delivery] = []
+        there: list[int] = []
+        seen = at
+        while seen < end and len(found) < most:
+            delivery = self._known.get(self._row[seen] % WRAP)
+            if delivery is not None:
+                found.append(delivery)
+                there.append(self._row[seen])
+            seen += 1
+        rest = self._row[seen] % WRAP if seen < end else None
+        if len(there) < seen - at:
+            self._row[at:seen] = there
+        return found, rest
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        self._known.clear()
+        self._row.clear()

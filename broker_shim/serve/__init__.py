@@ -1,0 +1,12 @@
+"""The composition root: `sparkstore serve` makes a store, a broker, its listeners, and runs them.
+
+Options and settings come in; sockets, a control socket, metrics and an exit code come out. Only
+here are real things made and joined: `stores` chooses a store by its tier, `entrance` who may
+connect, `recovery` brings a broker to where it was, `control` serves administrators, `monitor` and
+`reporting` whoever watches, `systemd` the service manager. `command` has them in the order of their
+lives.
+"""
+
+from sparkstore.log.tuning import tune_allocator
+
+tune_allocator()  # here, as it must come before the first import of pyarrow, anywhere below

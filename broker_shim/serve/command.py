@@ -1,0 +1,290 @@
+"""`sparkstore serve`: the composition root of the embedded broker."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest, Locked, StoreError
+from broker_shim.listener_1_0.listener import Listener
+from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.serve.bind_address import listening_socket, parse_loopback
+from broker_shim.serve.control import ControlServer
+from broker_shim.serve.entrance import Entrance, entrance_of
+from broker_shim.serve.options import parser, settings_of
+from broker_shim.serve.recovery import recover
+from broker_shim.serve.reporting import Reporter, reporter_of
+from broker_shim.serve.stores import Stores, open_stores
+from broker_shim.serve.systemd import ALIVE, READY, STOPPING, notify
+from broker_shim.service.options import Doors, doors_of
+from broker_shim.store.interface import MessageStore
+from sparkstore.cli.output import one_line
+from sparkstore.config import StoreConfig
+from sparkstore.control.audit import write_audit
+from sparkstore.log.tuning import tune_process
+from sparkstore.tables.root import open_root
+
+if TYPE_CHECKING:
+    from broker_shim.service.service import Service
+
+_log = logging.getLogger("sparkstore.serve")
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+_PROBE_S, _REPORT_S = 1.0, 5.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the broker until it is told to stop; its exit code."""
+    options = parser().parse_args(argv)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        settings, config = settings_of(options)
+        doors = doors_of(options)
+        if doors is not None and doors.listen is not None:
+            parse_loopback(doors.listen, "--store-listen")
+        entrance = entrance_of(options)
+        reporter = reporter_of(options)
+    except InvalidRequest as reason:
+        return _complain(str(reason), EXIT_USAGE)
+    try:
+        if doors is None:
+            entrance.take_port()
+        return _open(options, settings, config, entrance, doors, reporter)
+    except InvalidRequest as reason:  # another process has the port, now
+        return _complain(str(reason), EXIT_FAILED)
+    except KeyboardInterrupt:  # while it started: later SIGINT is a clean stop
+        return _complain("interrupted before it served", EXIT_INTERRUPTED)
+    finally:
+        reporter.close()
+        entrance.close()
+
+
+def _open(
+    options: argparse.Namespace,
+    settings: BrokerSettings,
+    config: StoreConfig,
+    entrance: Entrance,
+    doors: Doors | None,
+    reporter: Reporter,
+) -> int:
+    """Open the store and serve it; the exit code."""
+    try:
+        stores = open_stores(options, config)
+    except InvalidRequest as reason:
+        return _complain(str(reason), EXIT_USAGE)
+    except Locked as reason:
+        return _complain(str(reason), EXIT_TRY_LATER)
+    except StoreError as reason:
+        return _complain(str(reason), EXIT_FAILED)
+    if doors is not None:
+        return _serve_members(stores.messages, doors, config, options, reporter)
+    if options.accept_durable:
+        _log.warning("--accept-durable: durable messages are taken, and lost with this process")
+    return serve(stores, settings, entrance, options, reporter)
+
+
+def serve(
+    stores: Stores,
+    settings: BrokerSettings,
+    entrance: Entrance,
+    options: argparse.Namespace,
+    reporter: Reporter,
+) -> int:
+    """Serve stores, which are closed at the end; the exit code."""
+    loop = Loop(inbox := Inbox())
+    listener = Listener(loop)
+    failures: list[StoreError] = []
+
+    def fatal(error: StoreError) -> None:
+        failures.append(error)
+        listener.end("the broker's store has ended: connect again after its restart")
+
+    entrance.guard.counts = metrics = Metrics()
+    calls = StoreCalls(store := stores.messages, inbox, fatal)
+    broker = Broker(calls, settings, metrics, loop.later, HEADERS, stores.registry())
+    try:
+        recover(store, broker)
+        url = entrance.open()
+    except (InvalidRequest, StoreError, TimeoutError) as reason:
+        loop.close()
+        stores.close()
+        return _complain(str(reason), EXIT_FAILED)
+    tune_process()
+    listener.listen(broker, entrance.take_port(), entrance.guard)
+    _handle_signals(loop, listener, metrics, lambda: _reload(entrance, listener, options))
+    _show(reporter, loop, listener, broker, store)
+    _probe(loop, calls)
+    control = _control(options, loop, broker, listener)
+    keeps = {"keeps": store.durability.word}
+    announce([url], entrance.in_force | keeps, options, reporter.url)
+    listener.run()
+    reporter.stopping()
+    if control is not None:
+        control.close()
+    listener.close()
+    return end(stores, failures, metrics)
+
+
+def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
+    """Close what was served, and tell how it ended; the exit code."""
+    notify(STOPPING)
+    for number in (signal.SIGTERM, signal.SIGINT):  # asked once more: it is ending
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        stores.close()
+    except StoreError as error:
+        failures.append(error)
+    if failures:
+        reason = failures[0]
+        return _complain(f"stopped: {type(reason).__name__}: {reason}", EXIT_FAILED)
+    _log.info("stopped cleanly; %s", metrics.line())
+    return EXIT_OK
+
+
+def _control(
+    options: argparse.Namespace, loop: Loop, broker: Broker, listener: Listener
+) -> ControlServer | None:
+    """Listen for administrators; AMQP is served even if that is not possible."""
+    if not options.root:
+        return None
+    try:
+        root = open_root(options.root)
+        root_id = root.identity.root_id
+        return ControlServer(loop, broker, root.path, root_id, connections=listener.connections)
+    except (OSError, StoreError) as reason:
+        _log.warning("no control socket, so no administration while this runs: %s", reason)
+        return None
+
+
+def _handle_signals(
+    loop: Loop, listener: Listener, metrics: Metrics, reload: Callable[[], None]
+) -> None:
+    def stop(number: signal.Signals) -> None:
+        _log.info("%s: stopping", number.name)
+        listener.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.asyncio.add_signal_handler(number, stop, number)
+    loop.asyncio.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", metrics.line()))
+    loop.asyncio.add_signal_handler(signal.SIGHUP, reload)
+
+
+def _reload(entrance: Entrance, listener: Listener, options: argparse.Namespace) -> None:
+    entrance.reload(options)
+    listener.end_unknown()
+
+
+def _show(
+    reporter: Reporter, loop: Loop, listener: Listener, broker: Broker, store: MessageStore
+) -> None:
+    """Show what the broker counts to whoever may ask, and write it every so often."""
+    if not reporter.is_asked_for:
+        return
+    from broker_shim.serve.metric_families import broker_families, trouble_of  # noqa: PLC0415
+
+    def trouble() -> str | None:
+        return "stopping" if broker.is_stopping else trouble_of(store)
+
+    def write() -> None:
+        reporter.write()
+        loop.later(_REPORT_S, write)
+
+    reporter.serving(
+        lambda: broker_families(broker, store, listener.connection_count), trouble, loop.post
+    )
+    write()
+
+
+def _probe(loop: Loop, calls: StoreCalls) -> None:
+    """A store that was fenced while nothing is sent must end the broker all the same."""
+    calls.probe()
+    notify(ALIVE)
+    loop.later(_PROBE_S, lambda: _probe(loop, calls))
+
+
+def announce(
+    urls: Sequence[str],
+    in_force: Mapping[str, str],
+    options: argparse.Namespace,
+    metrics_url: str = "",
+) -> None:
+    """Say that it serves, where, and what is in force: a broker open by mistake shows it."""
+    if metrics_url:
+        in_force = {**in_force, "metrics": metrics_url}
+    if options.json:
+        told = {"ready": urls[0], "root": options.root, "store": [*urls[1:]], **in_force}
+        line = json.dumps(told)
+    else:
+        line = f"READY {urls[0]} root={options.root or '(memory)'}"
+        line += "".join(f" store={url}" for url in urls[1:])
+        line += "".join(f" {name}={value}" for name, value in in_force.items())
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    notify(READY, f"STATUS=serving {' '.join(urls)}")
+
+
+def _service(store: MessageStore, doors: Doors, max_message_bytes: int) -> Service:
+    """Serve the store to members. Imported here: few want it."""
+    from broker_shim.service.service import Service  # noqa: PLC0415
+    from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
+
+    assert isinstance(store, DeltaMessageStore)
+    opened = doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
+    return Service(store, opened, max_message_bytes, write_audit)
+
+
+def _serve_members(
+    store: MessageStore,
+    doors: Doors,
+    config: StoreConfig,
+    options: argparse.Namespace,
+    reporter: Reporter,
+) -> int:
+    """Serve a store to members alone; it is closed at the end; the exit code."""
+    from broker_shim.service.standalone import serve_alone  # noqa: PLC0415
+
+    try:
+        service = _service(store, doors, config.max_message_bytes)
+    except (OSError, StoreError) as reason:
+        store.close()
+        return _complain(str(reason), EXIT_FAILED)
+    tune_process()
+    if reporter.is_asked_for:
+        from broker_shim.serve.metric_families import (  # noqa: PLC0415
+            service_families,
+            trouble_of,
+        )
+
+        reporter.serving(lambda: service_families(service), lambda: trouble_of(store))
+    in_force = {"keeps": store.durability.word}
+    failure = serve_alone(
+        service, reporter.write, lambda: announce(service.urls, in_force, options, reporter.url)
+    )
+    if failure is not None:
+        return _complain(f"stopped: {type(failure).__name__}: {failure}", EXIT_FAILED)
+    return EXIT_OK
+
+
+def _complain(line: str, code: int) -> int:
+    sys.stderr.write(f"sparkstore serve: {one_line(line)}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""The control socket of a running broker: what `sparkstore.control.client` asks, on the loop.
+
+Any number of clients may be connected; one request is carried out at a time, in the order in which
+they came: bulk operations and AMQP take turns on the loop, of `bulk.MAX_IDS` messages at most.
+A client that asks for what cannot be is told so; one that does not greet is let go of, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.serve.control_orders import Asker, ControlOrders
+from broker_shim.service.socket import is_our_user, process_of
+from sparkstore.control import wire
+from sparkstore.control.audit import Audit, AuditEvent, write_audit
+from sparkstore.control.client import SocketAddress
+from sparkstore.operations.bulk import Answer
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 18
+_BATCH_BYTES = 4 << 20
+"""Content in one request of a replay, however small a message must be here."""
+_LINE_SLACK_BYTES = 1 << 20
+_MAX_CLIENTS = 32
+
+
+class ControlServer:
+    """Listens beside the broker's AMQP socket, until `close`."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        broker: Broker,
+        folder: Path,
+        root_id: str,
+        audit: Audit = write_audit,
+        connections: Callable[[], Iterable[Connection]] = tuple,
+    ) -> None:
+        """Bind `<root>/control.sock`; what a killed broker left there is replaced.
+
+        The caller has the writer's lock, so no live broker can be listening on it.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        self._loop, self._broker = loop, broker
+        self._path, self._root_id = folder / wire.SOCKET_NAME, root_id
+        self._clients: set[_Client] = set()
+        self._requests: deque[tuple[_Client, Callable[[_Client], None]]] = deque()
+        self._is_busy = False
+        self._audit = audit
+        self._orders = ControlOrders(broker, audit, connections)
+        self._path.unlink(missing_ok=True)
+        self._listening = socket.socket(socket.AF_UNIX)
+        try:
+            os.fchmod(self._listening.fileno(), 0o600)  # before the file is there: no gap
+            with SocketAddress(folder) as address:
+                self._listening.bind(address)
+            self._listening.listen(_MAX_CLIENTS)
+        except OSError:
+            self._listening.close()
+            raise
+        self._listening.setblocking(False)  # noqa: FBT003  # the library's signature
+        loop.on_readable(self._listening, self._accept)
+
+    def close(self) -> None:
+        """Stop listening, before the writer's lock is let go of: whoever finds nobody takes it."""
+        self._path.unlink(missing_ok=True)
+        for client in list(self._clients):
+            self._drop(client)
+        self._loop.forget(self._listening)
+        self._listening.close()
+
+    def _accept(self) -> None:
+        try:
+            accepted, _address = self._listening.accept()
+        except OSError:
+            return
+        accepted.setblocking(False)  # noqa: FBT003
+        if len(self._clients) >= _MAX_CLIENTS or not is_our_user(accepted):
+            accepted.close()
+            return
+        client = _Client(accepted)
+        self._clients.add(client)
+        self._loop.on_readable(accepted, partial(self._contain, self._read, client))
+
+    def _contain(self, step: Callable[[_Client], None], client: _Client) -> None:
+        """A fault in one client's connection ends it, and nothing else."""
+        try:
+            step(client)
+        except Exception:  # noqa: BLE001
+            _log.exception("a control connection failed and is ended")
+            self._drop(client)
+
+    def _read(self, client: _Client) -> None:
+        try:
+            received = client.peer.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        if not received:
+            self._drop(client)
+            return
+        client.received += received
+        limit = 2 * max(self._broker.settings.max_message_bytes, _BATCH_BYTES) + _LINE_SLACK_BYTES
+        for line in client.lines():
+            self._take(client, line)
+        if len(client.received) > limit:
+            self._drop(client)
+
+    def _take(self, client: _Client, line: bytes) -> None:
+        if client not in self._clients:
+            return
+        try:
+            content = wire.content_of(line)
+            if not client.has_greeted:
+                wire.check_hello(content, self._root_id)
+                client.has_greeted = True
+                self._say(client, wire.line(wire.hello(self._root_id)))
+                return
+            call = self._call(content)
+        except StoreError as refusal:
+            self._say(client, wire.error_line(refusal))
+            if not client.has_greeted:
+                self._drop(client)
+            return
+        self._requests.append((client, call))
+        self._next()
+
+    def _call(self, content: dict[str, Any]) -> Callable[[_Client], None]:
+        """What a line asks for, to be started in its turn."""
+        if self._broker.is_stopping:
+            raise Unavailable("the broker is stopping: run it again")
+        if "put" in content:
+            queue, messages = wire.put_of(content)
+            limit = self._broker.settings.max_message_bytes
+            if any(len(message.body) > limit for message in messages):
+                refusal = f"a message is longer than {limit} bytes"
+                raise InvalidRequest(refusal)
+            return lambda client: self._broker.bulk.put(
+                queue, messages, self._audited(client, "put", queue, len(messages))
+            )
+        order = self._orders.call(content)
+        if order is not None:
+            return lambda client: order(self._asker(client))
+        if wire.NOT_DURABLE in content:
+            return self._tell_not_durable
+        if "holders" in content:
+            return partial(self._tell_holders, wire.holders_limit(content))
+        request = wire.request_of(content)
+        asked = (request.action, request.queue, len(request.message_ids), request.to)
+        return lambda client: self._broker.bulk.run(request, self._audited(client, *asked))
+
+    def _next(self) -> None:
+        while self._requests and not self._is_busy:
+            client, call = self._requests.popleft()
+            self._is_busy = True
+            try:
+                call(client)
+            except Exception:  # noqa: BLE001  # else nobody's request would have its turn again
+                _log.exception("a request on the control socket failed")
+                refusal = Unavailable("the broker failed on this request: see its log")
+                self._answer(client, refusal, Answer())
+
+    def _tell_not_durable(self, client: _Client) -> None:
+        self._is_busy = False
+        queues = self._broker.queues.values()
+        counts = {queue.name: queue.not_durable for queue in queues if queue.not_durable}
+        self._say(client, wire.line({wire.NOT_DURABLE: counts}))
+
+    def _tell_holders(self, limit: int, client: _Client) -> None:
+        self._is_busy = False
+        self._say(client, wire.held_line(_held(self._broker, limit)))
+
+    def _asker(self, client: _Client) -> Asker:
+        def answer(line: bytes) -> None:
+            self._is_busy = False
+            self._say(client, line)
+            self._loop.wake()  # what was ended is told so, and what changed is dispatched
+            self._next()
+
+        return Asker(
+            client.name, partial(self._say, client), answer, lambda: client in self._clients
+        )
+
+    def _audited(
+        self, client: _Client, act: str, queue: str, count: int, to: str | None = None
+    ) -> Callable[[StoreError | None, Answer], None]:
+        """What answers a client, and writes down what it did; who may connect may do everything."""
+
+        def answer(error: StoreError | None, answer: Answer) -> None:
+            self._audit(
+                AuditEvent.ADMINISTRATION,
+                peer=client.name,
+                act=act,
+                queue=queue,
+                to=to,
+                messages=count,
+                done=None if error else answer.done,
+                error=error,
+            )
+            self._answer(client, error, answer)
+
+        return answer
+
+    def _answer(self, client: _Client, error: StoreError | None, answer: Answer) -> None:
+        self._is_busy = False
+        self._say(client, wire.answer_line(answer) if error is None else wire.error_line(error))
+        self._next()
+
+    def _say(self, client: _Client, line: bytes) -> None:
+        if client in self._clients:
+            client.to_send += line
+            self._write(client)
+
+    def _write(self, client: _Client) -> None:
+        try:
+            sent = client.peer.send(client.to_send)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._drop(client)
+            return
+        del client.to_send[:sent]
+        if bool(client.to_send) != client.is_watched:
+            client.is_watched = bool(client.to_send)
+            more = partial(self._contain, self._write, client) if client.to_send else None
+            self._loop.on_writable(client.peer, more)
+
+    def _drop(self, client: _Client) -> None:
+        """Forget a client; what it asked for and the store has, is done all the same."""
+        if client in self._clients:
+            self._clients.discard(client)
+            self._requests = deque(each for each in self._requests if each[0] is not client)
+            self._loop.forget(client.peer)
+            client.peer.close()
+
+
+def _held(broker: Broker, limit: int) -> wire.HeldMessages:
+    """Messages that somebody holds, each with its queues and holders, for debugging."""
+    held = broker.calls.messages.holders()
+    shown = [
+        wire.Held(name, message_id, holders)
+        for message_id, holders in islice(held.items(), limit)
+        for name, queue in broker.queues.items()
+        if message_id in queue
+    ]
+    return wire.HeldMessages(shown, max(0, len(held) - limit))
+
+
+class _Client:
+    """A connection: what came of its next line, and what is to be written."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.peer = peer
+        self.name = process_of(peer)
+        self.received = bytearray()
+        self.to_send = bytearray()
+        self.is_watched = False
+        self.has_greeted = False
+        self._searched_bytes = 0
+
+    def lines(self) -> list[bytes]:
+        """The lines that have come whole, once."""
+        if self.received.find(b"\n", self._searched_bytes) < 0:
+            self._searched_bytes = len(self.received)
+            return []
+        *lines, rest = bytes(self.received).split(b"\n")
+        self.received = bytearray(rest)
+        self._searched_bytes = len(rest)
+        return lines

@@ -1,0 +1,132 @@
+"""What an administrator asks over the control socket: orders, purges, who is connected.
+
+Who may connect to the socket may do everything; what changes something is written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_shim.errors import InvalidRequest, StoreError
+from sparkstore.control import administration_wire as wire
+from sparkstore.control.audit import Audit, AuditEvent, audit_order
+from sparkstore.control.wire import answer_line, error_line, line
+from sparkstore.operations.administration import Order
+from sparkstore.operations.bulk import Answer
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+    from broker_shim.listener_1_0.connection import Connection
+
+_CLOSED_BY = "an administrator ended the connection"
+
+
+class Asker(NamedTuple):
+    """Who asks.
+
+    Attributes:
+        name: Its process and user.
+        say: Send it a line; more follow.
+        answer: Send it the last line.
+        is_there: False once it went away.
+    """
+
+    name: str
+    say: Callable[[bytes], None]
+    answer: Callable[[bytes], None]
+    is_there: Callable[[], bool]
+
+
+Call = Callable[[Asker], None]
+
+
+class ControlOrders:
+    """See above. On the loop's thread only."""
+
+    def __init__(
+        self, broker: Broker, audit: Audit, connections: Callable[[], Iterable[Connection]]
+    ) -> None:
+        self._broker, self._audit, self._connections = broker, audit, connections
+
+    def call(self, content: dict[str, Any]) -> Call | None:
+        """What a line asks for; None if it is for somebody else.
+
+        Raises:
+            InvalidRequest: It is not well formed.
+        """
+        if "order" in content:
+            return partial(self._order, wire.order_of(content))
+        if "purge" in content:
+            return partial(self._purge, wire.text_of(content, "purge"))
+        if "connections" in content:
+            return self._tell_connections
+        if "close" in content:
+            return partial(self._close, wire.number_of(content, "close"))
+        return None
+
+    def _order(self, order: Order, asker: Asker) -> None:
+        def told(error: StoreError | None, told: dict[str, Any]) -> None:
+            audit_order(self._audit, asker.name, order, told, error)
+            asker.answer(wire.told_line(told) if error is None else error_line(error))
+
+        self._broker.administering.order(order, told)
+
+    def _purge(self, queue: str, asker: Asker) -> None:
+        def show(so_far: Answer) -> bool:
+            if sum(so_far):
+                asker.say(wire.so_far_line(so_far))
+            return asker.is_there()
+
+        def purged(error: StoreError | None, total: Answer) -> None:
+            self._audit(
+                AuditEvent.ADMINISTRATION,
+                peer=asker.name,
+                act="purge-queue",
+                queue=queue,
+                done=total.done,
+                error=error,
+            )
+            asker.answer(answer_line(total) if error is None else error_line(error))
+
+        self._broker.administering.purge(queue, show, purged)
+
+    def _tell_connections(self, asker: Asker) -> None:
+        found = sorted(self._connections(), key=lambda each: each.number)
+        asker.answer(line({"connections": [_told(each) for each in found]}))
+
+    def _close(self, number: int, asker: Asker) -> None:
+        found = next((each for each in self._connections() if each.number == number), None)
+        error = None
+        if found is None:
+            text = f"there is no connection {number}: see sparkstore connections"
+            error = InvalidRequest(text)
+        told = {} if found is None else _told(found)
+        if found is not None:
+            found.close_forced(_CLOSED_BY)
+        self._audit(
+            AuditEvent.ADMINISTRATION,
+            peer=asker.name,
+            act="close-connection",
+            connection=number,
+            user=told.get("user"),
+            remote=told.get("peer"),
+            error=error,
+        )
+        closed = {"act": "close-connection", **told, "changed": True}
+        asker.answer(wire.told_line(closed) if error is None else error_line(error))
+
+
+def _told(connection: Connection) -> dict[str, Any]:
+    remote = connection.access.remote
+    return {
+        "connection": connection.number,
+        "peer": f"{remote.host}:{remote.port}",
+        "user": connection.login.principal.name,
+        "tls": remote.tls,
+        "container": connection.container_id,
+        "links": connection.link_count,
+        "connected_at": connection.began_at_us,
+        "open": connection.is_open and not connection.is_closed,
+    }

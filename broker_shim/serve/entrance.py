@@ -1,0 +1,147 @@
+"""Where clients come in, and who guards it: what the command line makes of it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.guard import Guard
+from broker_shim.security.options import security_of
+from broker_shim.security.settings import SecuritySettings, offered_mechanisms
+from broker_shim.security.tls import complaints
+from broker_shim.serve.bind_address import BACKLOG, ListenAddress, bound_socket, parse_listen
+from broker_shim.serve.options import LISTEN, LISTEN_TLS
+from sparkstore.control.audit import AuditEvent, add_audit_file, remove_audit_file
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Entrance:
+    """Checked; nothing listens before `open`.
+
+    Attributes:
+        address: Where to listen.
+        listening: What has the port, once it was taken; it belongs to whoever serves it.
+        guard: Who is asked.
+        audit: Where audit lines go beside the log; None: nowhere.
+        url: What clients connect to; empty until it is open.
+        in_force: What guards it, to be told at the start, in a word each.
+    """
+
+    address: ListenAddress
+    guard: Guard
+    audit: logging.Handler | None = None
+    url: str = ""
+    in_force: dict[str, str] = field(default_factory=dict)
+    listening: socket.socket | None = None
+
+    def take_port(self) -> socket.socket:
+        """Take the port, before anything is opened or made that would be for nothing without it.
+
+        Raises:
+            InvalidRequest: Another process has it, or it is not allowed.
+        """
+        if self.listening is None:
+            try:
+                self.listening = bound_socket(self.address)
+            except OSError as reason:
+                raise _port_refused(reason.strerror) from reason
+        return self.listening
+
+    def open(self) -> str:
+        """Clients may come; the URL.
+
+        Raises:
+            InvalidRequest: As `take_port`; also if another took the port since, and listens there.
+        """
+        listening = self.take_port()
+        try:
+            listening.listen(BACKLOG)
+        except OSError as reason:
+            told = f"{self.address.url_host}:{self.address.port}: {reason.strerror}"
+            raise _port_refused(told) from reason
+        port = listening.getsockname()[1]
+        scheme = "amqp" if self.guard.context is None else "amqps"
+        self.url = f"{scheme}://{self.address.url_host}:{port}"
+        self.guard.audit(AuditEvent.STARTED, listen=self.url)
+        return self.url
+
+    def reload(self, options: argparse.Namespace) -> None:
+        """Take certificates and permissions anew (SIGHUP); a slip in a file changes nothing."""
+        try:
+            self.guard.reload(settings := security_of(options))
+        except InvalidRequest as reason:
+            text = "SIGHUP: %s; certificates and permissions are as they were"
+            _log.error(text, reason)  # the reason is one line
+        else:
+            _log.info("SIGHUP: certificates and permissions were read again")
+            _warn_of_certificates(settings)
+
+    def close(self) -> None:
+        """No more clients, and no more audit lines to the file."""
+        if self.listening is not None:
+            self.listening.close()
+        self.guard.tell()
+        if self.url:
+            self.guard.audit(AuditEvent.STOPPED, listen=self.url)
+        if self.audit is not None:
+            remove_audit_file(self.audit)
+
+
+def _port_refused(reason: str | None) -> InvalidRequest:
+    return InvalidRequest(f"--listen {reason}: give another port, or stop what has this one")
+
+
+def entrance_of(options: argparse.Namespace) -> Entrance:
+    """What the options and `[security]` say.
+
+    Raises:
+        InvalidRequest: It would be open to everybody or to nobody, or a file cannot be used.
+    """
+    settings = security_of(options)
+    listen = options.listen or (LISTEN_TLS if settings.tls_cert else LISTEN)
+    address = parse_listen(listen)
+    mechanisms = offered_mechanisms(
+        settings, listen, is_loopback=address.is_loopback, is_insecure=options.insecure
+    )
+    guard = Guard(settings, mechanisms)
+    if not address.is_loopback:
+        _warn(settings, listen, mechanisms)
+    _warn_of_certificates(settings)
+    audit = add_audit_file(Path(settings.audit_file)) if settings.audit_file else None
+    return Entrance(address, guard, audit, in_force=_in_force(settings, guard, mechanisms))
+
+
+def _in_force(
+    settings: SecuritySettings, guard: Guard, mechanisms: tuple[str, ...]
+) -> dict[str, str]:
+    """What is in force: who reads this sees at once that something is not."""
+    tls = "no" if not settings.tls_cert else "clients" if settings.tls_client_ca else "yes"
+    return {
+        "mechanisms": ",".join(mechanisms),
+        "users": str(len(guard.users)) if settings.users else "no",
+        "permissions": str(len(settings.permissions)) if settings.permissions else "no",
+        "tls": tls,
+    }
+
+
+def _warn_of_certificates(settings: SecuritySettings) -> None:
+    if settings.tls is not None:
+        for complaint in complaints(settings.tls, datetime.now(UTC)):
+            _log.warning("%s: clients that check it are not served", complaint)
+
+
+def _warn(settings: SecuritySettings, listen: str, mechanisms: tuple[str, ...]) -> None:
+    """Say loudly what others can do; they got here by `--insecure`, or by asking for ANONYMOUS."""
+    if not settings.tls_cert:
+        text = "INSECURE: %s has no TLS: messages, and passwords by PLAIN, can be read on the way"
+        _log.warning(text, listen)
+    if "ANONYMOUS" in mechanisms:
+        text = "INSECURE: whoever reaches %s may connect without a name, and do %s"
+        _log.warning(text, listen, "as permissions say" if settings.permissions else "everything")

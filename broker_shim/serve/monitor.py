@@ -1,0 +1,160 @@
+"""What a monitor asks of a running process over HTTP: its metrics, and whether it is well.
+
+    GET /metrics   200, Prometheus' text format
+    GET /healthz   200 while the process can answer; 503 if it does not come round: restart it
+    GET /readyz    200 while it serves; 503 and one line why not: it starts, stops, has no room
+
+The port is open before the store is, so that a long recovery is seen as one. Answers are put
+together on the thread that owns what they tell (`ask`), never on the threads here, of which there
+are `MOST_REQUESTS` at a time; who says nothing for `PATIENCE_S` is let go of.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswer
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import ThreadingMixIn
+from typing import Any, TypeVar
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from broker_shim.serve.bind_address import ListenAddress, listening_socket
+from broker_shim.serve.reporting import Families, Post, Trouble
+from sparkstore.metrics.exposition import encoded
+
+_log = logging.getLogger(__name__)
+
+MOST_REQUESTS = 16
+PATIENCE_S = 5.0
+_TEXT = "text/plain; charset=utf-8"
+
+T = TypeVar("T")
+
+
+class Subject:
+    """What is watched: told by the process as it starts, serves and stops; asked by requests."""
+
+    def __init__(self) -> None:
+        self.now(lambda: (), lambda: "the store is being opened", None)
+
+    def now(self, families: Families, trouble: Trouble, post: Post | None) -> None:
+        """From now on this is so; see `reporting.Reporter.serving`."""
+        self._told = families, trouble, post
+
+    def metrics(self) -> bytes:
+        """All metrics as text. Raises NoAnswer if their owner does not come round."""
+        families, _, post = self._told
+        return _ask(lambda: encoded(families(), of_process=True), post)
+
+    def health(self) -> None:
+        """Return if the owner comes round; raises NoAnswer else."""
+        _ask(lambda: None, self._told[2])
+
+    def readiness(self) -> str | None:
+        """Why nothing is served now; None while all is well. Raises NoAnswer likewise."""
+        _, trouble, post = self._told
+        return _ask(trouble, post)
+
+
+def _ask(call: Callable[[], T], post: Post | None) -> T:
+    if post is None:
+        return call()
+    answer: Future[T] = Future()
+
+    def make() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as reason:  # noqa: BLE001  # told to whoever asked
+            answer.set_exception(reason)
+
+    post(make)
+    return answer.result(PATIENCE_S)
+
+
+class Monitor(ThreadingMixIn, HTTPServer):
+    """Serves a subject until `close`, on threads of its own."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: ListenAddress, subject: Subject) -> None:
+        """Listen at once.
+
+        Raises:
+            OSError: The port is taken, or not allowed.
+        """
+        self.address_family = address.family
+        self.subject = subject
+        self._places = threading.BoundedSemaphore(MOST_REQUESTS)
+        super().__init__((address.host, address.port), _Request, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening_socket(address)
+        self.url = f"http://{address.url_host}:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.serve_forever, name="monitor", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more; what is being answered ends by itself."""
+        self.shutdown()
+        self.server_close()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
+        """Whether there is a place for one more; `process_request_thread` gives it back."""
+        return self._places.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer one, on a thread of its own."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """A peer that hangs up, or says nothing for too long, is no fault of ours."""
+        _log.debug("a request of a monitor was not answered", exc_info=True)
+
+
+class _Request(BaseHTTPRequestHandler):
+    """One request; the answer ends the connection."""
+
+    timeout = PATIENCE_S
+    server: Monitor
+    server_version = "sparkstore"
+    sys_version = ""
+
+    def do_GET(self) -> None:  # the library's name
+        """See the module."""
+        subject = self.server.subject
+        try:
+            if self.path == "/metrics":
+                self._answer(HTTPStatus.OK, subject.metrics(), CONTENT_TYPE_LATEST)
+            elif self.path == "/healthz":
+                subject.health()
+                self._answer(HTTPStatus.OK, b"ok\n")
+            elif self.path == "/readyz":
+                why = subject.readiness()
+                status = HTTPStatus.OK if why is None else HTTPStatus.SERVICE_UNAVAILABLE
+                self._answer(status, f"{why or 'ok'}\n".encode(errors="backslashreplace"))
+            else:
+                found = b"ask for /metrics, /healthz or /readyz\n"
+                self._answer(HTTPStatus.NOT_FOUND, found)
+        except NoAnswer:
+            text = f"the process has not come round for {PATIENCE_S:.0f} s\n"
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, text.encode())
+
+    do_HEAD = do_GET  # noqa: N815  # likewise
+
+    def log_message(self, *_: Any) -> None:
+        """A monitor asks every few seconds: nobody wants to read that."""
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str = _TEXT) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)

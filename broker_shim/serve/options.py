@@ -1,0 +1,191 @@
+"""The command line of `sparkstore serve`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from broker_shim.addressing.bindings import Routing
+from broker_shim.broker.settings import (
+    AddressSettings,
+    BrokerSettings,
+    DurableMessages,
+    read_settings,
+)
+from broker_shim.errors import InvalidRequest
+from broker_shim.security import options as security_options
+from broker_shim.serve.stores import check_choice
+from broker_shim.service import options as service_options
+from broker_shim.store.interface import BindingKey, Exchange, Queue
+from sparkstore.config import StoreConfig, read_config
+from sparkstore.core.queue_names import canonical
+
+EXAMPLES = """\
+examples:
+  sparkstore serve /var/lib/orders
+  sparkstore serve /var/lib/orders --queue orders --bind 'amq.topic:order.#:orders'
+  sparkstore serve --memory --listen 127.0.0.1:0     for what is not durable, or --accept-durable
+  sparkstore serve /var/lib/orders --metrics-listen 127.0.0.1:9672
+                                                 curl http://127.0.0.1:9672/metrics, /readyz
+  sparkstore serve --configuration /var/lib/wiring   messages in memory; queues and links survive
+  sparkstore serve /var/lib/orders --no-amqp     the store service alone, for Broker-J
+  sparkstore serve /var/lib/orders --listen 0.0.0.0:5671 --tls-cert cert.pem --tls-key key.pem \
+      --users users.json                         for other machines; users by `sparkstore passwd`
+
+addresses a client may use:
+  orders                the queue; created when a client attaches to it (auto_create)
+  prices::alice         the queue alice on the address prices; created likewise
+  prices                multicast: every queue on it, or a subscription; else one of its queues
+  amq.topic/order.new   an exchange and a routing key
+  amq.topic             an exchange; the subject of each message is its routing key
+exchanges that are always there: amq.direct, amq.fanout, amq.topic
+A message that routes to no queue is rejected with amqp:not-found.
+
+exit codes: 0 stopped cleanly, 1 the store failed or another writer took over, 2 wrong call,
+75 another process has the root open
+"""
+LISTEN, LISTEN_TLS = "127.0.0.1:5672", "127.0.0.1:5671"
+
+
+def parser() -> argparse.ArgumentParser:
+    """What `sparkstore serve` takes."""
+    found = argparse.ArgumentParser(
+        prog="sparkstore serve",
+        description="Serve a root to AMQP 1.0 clients.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_options(found.add_argument)
+    _add_wiring(found.add_argument)
+    security_options.add_options(found.add_argument)
+    service_options.add_options(found.add_argument)
+    return found
+
+
+def _add_options(add: Callable[..., object]) -> None:
+    add("root", nargs="?", help="folder of the store; created if it is absent or empty")
+    add(
+        "--listen",
+        metavar="HOST:PORT",
+        help=f"port 0 takes a free one (default: {LISTEN}, with TLS {LISTEN_TLS}); an address that"
+        " other machines reach needs --tls-cert and --users, or --insecure",
+    )
+    add(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="sparkstore.toml: [store], [broker] and [security]",
+    )
+    add(
+        "--configuration",
+        type=Path,
+        metavar="FOLDER",
+        help="keep queues, exchanges, bindings and links in JSON files there, but no message",
+    )
+    add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
+    add(
+        "--accept-durable",
+        action="store_true",
+        help="with --memory or --configuration: take durable messages, too, though they are lost"
+        " with the process; without it they are rejected",
+    )
+    add(
+        "--metrics-file",
+        type=Path,
+        metavar="FILE",
+        help="write metrics there every 5 s, as a textfile of Prometheus",
+    )
+    add(
+        "--metrics-listen",
+        metavar="HOST:PORT",
+        help="answer http://HOST:PORT/metrics, /healthz and /readyz, for example 127.0.0.1:9672",
+    )
+    add("--json", action="store_true", help="print the READY line as JSON")
+    add("--verbose", action="store_true", help="log more")
+
+
+def _add_wiring(add: Callable[..., object]) -> None:
+    add(
+        "--queue",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="create this queue: NAME or ADDRESS::NAME",
+    )
+    add(
+        "--multicast",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="what is sent to this address goes to all its queues; a pattern such as prices.#",
+    )
+    add(
+        "--exchange",
+        action="append",
+        default=[],
+        metavar="NAME:TYPE",
+        help="create this exchange: direct, fanout or topic",
+    )
+    add(
+        "--bind",
+        action="append",
+        default=[],
+        metavar="EXCHANGE:KEY:QUEUE",
+        help="bind this queue; give it with --queue if it is new",
+    )
+
+
+def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfig]:
+    """Settings of broker and store.
+
+    Raises:
+        InvalidRequest: No store or two, a file that cannot be used, an argument that is none.
+    """
+    check_choice(options)
+    settings, config = BrokerSettings(), StoreConfig()
+    if options.config is not None:
+        settings, config = read_settings(options.config), read_config(options.config)
+    exchanges = []
+    for text in options.exchange:
+        name, kind = _split(text, "--exchange NAME:TYPE", 2)
+        exchanges.append(Exchange(_named(name, "--exchange NAME:TYPE"), kind))
+    bindings = []
+    for text in options.bind:
+        exchange, key, queue = _split(text, "--bind EXCHANGE:KEY:QUEUE", 3)
+        queue = _named(queue, "--bind EXCHANGE:KEY:QUEUE")
+        bindings.append(BindingKey(exchange, queue, key))
+    queues = [Queue(canonical(_named(name, "--queue NAME"))) for name in options.queue]
+    addresses = [
+        AddressSettings(_named(match, "--multicast ADDRESS"), Routing.MULTICAST)
+        for match in options.multicast
+    ]
+    settings = settings.with_wiring(queues, exchanges, bindings, addresses)
+    return replace(
+        settings,
+        max_message_bytes=config.max_message_bytes,
+        durable_messages=_durable_messages(options),
+    ), config
+
+
+def _durable_messages(options: argparse.Namespace) -> DurableMessages:
+    if options.root:
+        return DurableMessages.KEPT
+    return DurableMessages.IN_MEMORY if options.accept_durable else DurableMessages.REJECTED
+
+
+def _named(name: str, form: str) -> str:
+    if not name:
+        message = f"{form}: a name is needed"
+        raise InvalidRequest(message)
+    return name
+
+
+def _split(text: str, form: str, count: int) -> list[str]:
+    """The parts of an argument; a colon too many belongs to the last part."""
+    parts = text.split(":", count - 1)
+    if len(parts) != count:
+        message = f"{text!r}: write it as {form}"
+        raise InvalidRequest(message)
+    return parts

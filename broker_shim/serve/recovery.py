@@ -1,0 +1,172 @@
+"""The broker at its start: what survived, what is given back, what is configured."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from broker_shim.broker.routing import DEFAULT_EXCHANGES
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.links import LinkKey, holder_of
+from broker_shim.listener_1_0.attach.link_recovery import recover_own_queues, wait_for
+from broker_shim.listener_1_0.links import Held, now_ms
+from broker_shim.listener_1_0.sending.resumption import tag_of
+from broker_shim.store.interface import Entry, Exchange, MessageStore, Queue
+from sparkstore.core.queue_names import shown
+from sparkstore.operations.administration import DURABILITIES
+from sparkstore.operations.queue_alteration import Standing, check_alteration, definition
+
+_log = logging.getLogger(__name__)
+
+
+def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) -> None:
+    """Take over what survived, release what connections of the last run held, create wiring.
+
+    Blocks: for the start only, before the loop runs. What was acquired belonged to connections
+    that are gone, so it is released and counts as a failed delivery: they may have seen it. But
+    what a link of tier 2 acquired it holds until it is attached again.
+
+    Raises:
+        StoreError: The store refused; what the settings say of a queue or an exchange cannot be
+            made of what is there, and the message names the command that helps.
+    """
+    recovered = store.recover()
+    termini = broker.links.registry.recover(now_ms(), _log_failure)
+    keepers = {
+        holder_of(each.key): each.key
+        for each in termini
+        if each.durability is TerminusDurability.UNSETTLED_STATE
+    }
+    acquired: list[_Acquired] = []
+    for kept in recovered.queues:
+        entries = recovered.entries.get(kept.name, {})
+        dispatch = broker.serve(kept)
+        dispatch.recovered(_survivors(kept.name, entries, keepers, acquired))
+    for exchange in recovered.exchanges:
+        broker.router.add_exchange(exchange.name, exchange.type)
+    for key in recovered.bindings:
+        broker.router.bind(key.exchange, key.binding_key, key.queue)
+    _release(store, [each for each in acquired if each.holder not in keepers], timeout_s)
+    _hold(broker, [each for each in acquired if each.holder in keepers], keepers)
+    _create(store, broker, timeout_s)
+    recover_own_queues(store, broker, termini, timeout_s)
+    for queue in [*broker.queues.values()]:
+        broker.bulk.end_failed(queue)
+        if queue.last_values is not None:
+            broker.replacing.arrived(queue, list(recovered.entries.get(queue.name, {})))
+            broker.wanted(queue.name)
+    broker.links.expire()
+    count = sum(len(queue) for queue in broker.queues.values())
+    text = "recovered %d messages on %d queues, %d links"
+    _log.info(text, count, len(broker.queues), len(termini))
+
+
+class _Acquired(NamedTuple):
+    """A message that was held when the last run ended."""
+
+    message_id: int
+    queue: str
+    holder: str
+
+
+def _survivors(
+    queue: str,
+    entries: Mapping[int, Entry],
+    keepers: Container[str],
+    acquired: list[_Acquired],
+) -> Iterator[tuple[int, int, int]]:
+    """(message id, priority, delivery count) of each; those that were held are noted."""
+    for message_id, entry in entries.items():
+        holder, failures = entry.acquired_by, entry.delivery_count
+        if holder is not None:
+            acquired.append(_Acquired(message_id, queue, holder))
+            failures += holder not in keepers
+        yield message_id, entry.priority, failures
+
+
+def _hold(broker: Broker, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkKey]) -> None:
+    """What a link of tier 2 had acquired it holds: nobody else gets it."""
+    for message_id, queue, holder in acquired:
+        broker.queues[queue].withdraw([message_id])
+        held = broker.links.held.setdefault(keepers[holder], {})
+        held[tag_of(message_id)] = Held(message_id, queue)
+
+
+def _release(store: MessageStore, acquired: list[_Acquired], timeout_s: float) -> None:
+    wait_for(
+        (
+            partial(store.release, message_id, queue, holder, delivery_failed=True)
+            for message_id, queue, holder in acquired
+        ),
+        timeout_s,
+    )
+    if acquired:
+        holders = len({holder for _id, _queue, holder in acquired})
+        _log.info("released %d messages that %d lost links held", len(acquired), holders)
+
+
+def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
+    settings = broker.settings
+    exchanges = [Exchange(name, kind) for name, kind in DEFAULT_EXCHANGES.items()]
+    exchanges += settings.exchanges
+    _check_exchanges(broker, exchanges)
+    altered = [each for each in settings.queues if _is_to_alter(broker, each)]
+    for exchange in exchanges:
+        broker.router.add_exchange(exchange.name, exchange.type)
+    wait_for((partial(store.create, exchange) for exchange in exchanges), timeout_s)
+    new = [queue for queue in settings.queues if queue.name not in broker.queues]
+    wait_for((partial(store.create, queue) for queue in new), timeout_s)
+    for queue in new:
+        broker.serve(queue)
+    wait_for((partial(store.alter, queue) for queue in altered), timeout_s)
+    for queue in altered:
+        broker.redefine(queue)
+        _log.info("queue %r altered, as the settings say: %s", queue.name, dict(queue.arguments))
+    bindings = [broker.destinations.bound(key) for key in settings.bindings]
+    wait_for((partial(store.bind, key, {}) for key in bindings), timeout_s)
+    for key in bindings:
+        broker.router.bind(key.exchange, key.binding_key, key.queue)
+
+
+def _check_exchanges(broker: Broker, exchanges: Iterable[Exchange]) -> None:
+    for each in exchanges:
+        there = broker.router.type_of(each.name)
+        if there not in {None, each.type}:
+            name = shown(each.name)
+            message = f"exchange {name} is there with type {there}, the settings say {each.type}:"
+            message += f" change them, or delete it first: sparkstore exchange delete ROOT {name}"
+            raise InvalidRequest(message)
+
+
+def _is_to_alter(broker: Broker, queue: Queue) -> bool:
+    """True if the settings give a queue that is there other arguments, and it may have them.
+
+    Settings that give none leave a queue with those it has: `--queue orders` names it, no more.
+
+    Raises:
+        InvalidRequest: It may not have them now.
+    """
+    there = broker.definitions.get(queue.name)
+    if there is None:
+        return False
+    name = shown(queue.name)
+    if there.durability is not queue.durability:
+        tiers = [DURABILITIES[each.durability] for each in (there, queue)]
+        message = f"queue {name} is there with durability {tiers[0]}, the settings say {tiers[1]}:"
+        message += f" change them, or delete it first: sparkstore queue delete ROOT {name}"
+        raise InvalidRequest(message)
+    if not queue.arguments or queue.arguments == there.arguments:
+        return False
+    detail, wanted = (definition(each.arguments, int(each.durability)) for each in (there, queue))
+    depth = len(broker.queues[queue.name])
+    check_alteration(queue.name, detail, wanted, Standing(depth))
+    return True
+
+
+def _log_failure(error: StoreError | None) -> None:
+    if error is not None:
+        _log.warning("the store does not know that a link is not attached: %s", error)

@@ -1,0 +1,313 @@
+"""What one record, or several together, mean to the ledger: steps, or a refusal. Pure.
+
+Nothing is changed here but an open transaction; the caller makes the steps true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.service.decisions.arrivals import (
+    Fields,
+    annotations_of,
+    binding_of,
+    check_record,
+    definition_of,
+    message_of,
+    object_of,
+    record_of,
+)
+from broker_shim.service.decisions.configuration import configuration
+from broker_shim.service.decisions.links import holder_of, link_steps, settle_later, unsettled_later
+from broker_shim.service.decisions.staged_content import Staged, check_id
+from broker_shim.store.interface import Message, Queue
+from broker_shim.store.state_machine import transactions
+from broker_shim.store.state_machine.staging import check_size
+from broker_shim.store.state_machine.state_machine import Ledger
+from broker_shim.store.state_machine.transaction import Step, Transaction
+from sparkstore.core.link_records import LINK_KINDS
+from sparkstore.core.records import Kind, Record
+
+_WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
+_DETAIL = Record._fields.index("detail")
+_CONFIGURATION = {Kind.CONFIGURED, Kind.UNCONFIGURED}
+
+
+@dataclass(slots=True)
+class Open:
+    """A member's transaction: the ledger's, the messages that it brings, the last ADD to it."""
+
+    transaction: Transaction
+    messages: dict[int, Message] = field(default_factory=dict)
+    last_request: int = 0
+
+
+class Decisions:
+    """Those of one member's incarnation.
+
+    Attributes:
+        staged: Content that came in pieces.
+    """
+
+    def __init__(self, ledger: Ledger, member: str, max_message_bytes: int) -> None:
+        self._ledger = ledger
+        self._prefix = f"{member}/"
+        self._max_message_bytes = max_message_bytes
+        self.staged = Staged(ledger, max_message_bytes)
+
+    def enqueued(self, fields: Fields, asked: tuple[str, int]) -> Step:
+        """A single enqueue: the hottest call. Its record names who `asked`: member, request."""
+        message = self._message(fields, {})
+        try:
+            told = annotations_of(fields[_DETAIL])
+            return self._ledger.enqueue(message, fields[2], asked=asked, annotations=told)
+        except StoreError:
+            self._ledger.dismiss(message.message_id)
+            raise
+
+    def one(self, fields: Fields) -> list[Step]:
+        """A record by itself; each of `_ONE` says what it completes with in `MessageStore`."""
+        record = record_of(fields)
+        decide = _ONE.get(record.kind)
+        return self.staged.piece(fields) if decide is None else decide(self, record)
+
+    def several(self, taken: tuple[Fields, ...], begin: Callable[[], Transaction]) -> list[Step]:
+        """Records that become true together.
+
+        At most one is about wiring, and none about entries then: each is decided on what was
+        there before, so two could contradict one another.
+
+        Raises:
+            InvalidRequest, NotAcquired: One of them cannot be; nothing of them may be applied.
+        """
+        kinds = [check_record(fields)[0] for fields in taken]
+        wiring_count = sum(kind in _WIRING for kind in kinds)
+        entry_count = sum(kind not in _WIRING and kind not in _CONFIGURATION for kind in kinds)
+        if wiring_count > 1 or (wiring_count and entry_count):
+            raise InvalidRequest("together with a wiring record there may be only configuration")
+        opened, staged = Open(begin()), {**self.staged.bytes_of} if Kind.CONTENT in kinds else None
+        try:
+            others = self._together(taken, opened)
+            return [*others[0], *self.end(opened, commit=True), *others[1]]
+        except StoreError:
+            if opened.transaction.is_open:
+                self.end(opened, commit=False)
+            if staged is not None:
+                self.staged.bytes_of = staged  # its pieces are not in the log
+            raise
+
+    def _together(self, taken: tuple[Fields, ...], opened: Open) -> tuple[list[Step], list[Step]]:
+        """Take entry records into a transaction; steps for what comes before, and after, it."""
+        content: list[Step] = []
+        others: list[Step] = []
+        there: dict[tuple[str, str], bool] = {}
+        aborted: set[int] = set()
+        for fields in taken:
+            kind = fields[0]
+            if kind == Kind.CONTENT:
+                content += self.staged.piece(fields)
+            elif kind in _CONFIGURATION:
+                others += configuration(self._ledger, record_of(fields), there)
+            elif kind in _WIRING:
+                others += self.one(fields)
+            elif kind == Kind.STAGING_ABORTED:
+                others += self._aborted_once(fields, aborted, opened)
+            else:
+                self.added(opened, fields)
+        return content, others
+
+    def _aborted_once(self, fields: Fields, aborted: set[int], opened: Open) -> list[Step]:
+        message_id = fields[3]
+        if message_id in aborted or message_id in opened.messages:
+            refusal = f"message {message_id} cannot be staged no more and something else, too"
+            raise InvalidRequest(refusal)
+        aborted.add(message_id)
+        return self.one(fields)
+
+    def added(self, opened: Open, fields: Fields) -> None:
+        """Take a record into a transaction; if it is refused, so will be the commit.
+
+        Raises:
+            InvalidRequest, NotAcquired: As `MessageStore`.
+        """
+        try:
+            check_record(fields)
+            if fields[0] == Kind.ENQUEUED:
+                message = self._message(fields, opened.messages)
+                opened.messages.setdefault(message.message_id, message)
+                told = annotations_of(fields[_DETAIL])
+                transactions.enqueue(self._ledger, opened.transaction, message, fields[2], told)
+                return
+            record = record_of(fields)
+            if record.kind not in _LATER:
+                message_ = f"a record of kind {record.kind.column} cannot be in a transaction"
+                raise InvalidRequest(message_)
+            _LATER[record.kind](self, opened.transaction, record)
+        except StoreError:
+            opened.transaction.is_refused = True
+            raise
+
+    def end(self, opened: Open, *, commit: bool, objects: tuple[Fields, ...] = ()) -> list[Step]:
+        """End a transaction; its steps, and those of the configured objects that change with it.
+
+        Raises:
+            InvalidRequest: See `MessageStore.commit`, or one of `objects` cannot be; it is
+                aborted.
+        """
+        try:
+            others = self._objects(objects) if commit else []
+        except StoreError:
+            self.end(opened, commit=False)
+            raise
+        try:
+            if commit:
+                for message_id in opened.messages:
+                    self._ledger.admit(message_id)
+                return [*transactions.commit(self._ledger, opened.transaction), *others]
+            transactions.end(self._ledger, opened.transaction)
+            return []
+        finally:
+            for message_id in opened.messages:
+                self._ledger.dismiss(message_id)
+
+    def _objects(self, taken: tuple[Fields, ...]) -> list[Step]:
+        there: dict[tuple[str, str], bool] = {}
+        steps: list[Step] = []
+        for fields in taken:
+            record = record_of(check_record(fields))
+            if record.kind not in _CONFIGURATION:
+                message = f"a record of kind {record.kind.column} cannot come with END"
+                raise InvalidRequest(message)
+            steps += configuration(self._ledger, record, there)
+        return steps
+
+    def _message(self, fields: Fields, brought: Mapping[int, Message]) -> Message:
+        """The message of an `enqueued` record, whole if this record brings it."""
+        message = message_of(fields)
+        message_id, ledger = message.message_id, self._ledger
+        if message.header.protocol is None:
+            known = brought.get(message_id) or ledger.volatile.get(message_id)
+            if known is None and message_id not in ledger.state.messages:
+                refusal = f"message {message_id} left its last queue: make a new message"
+                raise InvalidRequest(refusal)
+            return known or message
+        check_size(message.header.body_bytes, self._max_message_bytes)
+        if message.is_staged and message_id not in ledger.state.messages:
+            self.staged.check_whole(message)
+        if not ledger.admit(message_id):
+            check_id(ledger, message_id)
+        return message
+
+    def _holder(self, record: Record) -> str:
+        return holder_of(self._ledger, self._prefix, record)
+
+    def _taker(self, record: Record) -> str | None:
+        return None if record.holder is None else self._holder(record)
+
+    def created(self, record: Record) -> list[Step]:
+        """See `MessageStore.create`."""
+        return self._ledger.create(definition_of(record))
+
+    def altered(self, record: Record) -> list[Step]:
+        """See `MessageStore.alter`."""
+        queue = definition_of(record)
+        if not isinstance(queue, Queue):
+            raise InvalidRequest("only a queue is altered, not an exchange")
+        return self._ledger.alter(queue)
+
+    def destroyed(self, record: Record) -> list[Step]:
+        """See `MessageStore.destroy`."""
+        return self._ledger.destroy(definition_of(record))
+
+    def bound(self, record: Record) -> list[Step]:
+        """See `MessageStore.bind`."""
+        arguments = object_of(record.detail or "{}").get("arguments", {})
+        if not isinstance(arguments, dict):
+            raise InvalidRequest("the arguments of a binding are an object")
+        return self._ledger.bind(binding_of(record), arguments)
+
+    def unbound(self, record: Record) -> list[Step]:
+        """See `MessageStore.unbind`."""
+        return self._ledger.unbind(binding_of(record))
+
+    def dequeued(self, record: Record) -> list[Step]:
+        """See `MessageStore.dequeue`."""
+        outcome = None if record.detail is None else object_of(record.detail)
+        target = (record.message_id or 0, record.queue or "")
+        return [self._ledger.dequeue(*target, self._taker(record), outcome)]
+
+    def acquired(self, record: Record) -> list[Step]:
+        """See `MessageStore.acquire`."""
+        target = (record.message_id or 0, record.queue or "")
+        return [self._ledger.acquire(*target, self._holder(record))]
+
+    def released(self, record: Record) -> list[Step]:
+        """See `MessageStore.release`."""
+        target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
+        holder, told = self._holder(record), annotations_of(record.detail)
+        step = self._ledger.release(*target, holder, delivery_failed=failed, annotations=told)
+        return [step]
+
+    def dequeue_later(self, transaction: Transaction, record: Record) -> None:
+        """A dequeue in a transaction."""
+        outcome = None if record.detail is None else object_of(record.detail)
+        target = (record.message_id or 0, record.queue or "")
+        transactions.dequeue(self._ledger, transaction, *target, self._taker(record), outcome)
+
+    def acquire_later(self, transaction: Transaction, record: Record) -> None:
+        """An acquire in a transaction."""
+        target = (record.message_id or 0, record.queue or "")
+        transactions.acquire(self._ledger, transaction, *target, self._holder(record))
+
+    def release_later(self, transaction: Transaction, record: Record) -> None:
+        """A release in a transaction."""
+        target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
+        holder, told = self._holder(record), annotations_of(record.detail)
+        release = partial(transactions.release, delivery_failed=failed, annotations=told)
+        release(self._ledger, transaction, *target, holder)
+
+    def staging_aborted(self, record: Record) -> list[Step]:
+        """Forget what was staged of a message with its header: it will not be enqueued."""
+        return self.staged.abort(record.message_id or 0)
+
+    def configured(self, record: Record) -> list[Step]:
+        """Put or remove a configured object."""
+        return configuration(self._ledger, record, {})
+
+    def linked(self, record: Record) -> list[Step]:
+        """See `LinkCalls`."""
+        return link_steps(self._ledger, record)
+
+    def unsettled_later(self, transaction: Transaction, record: Record) -> None:
+        """The state of a delivery, in a transaction."""
+        unsettled_later(self._ledger, transaction, record)
+
+    def settle_later(self, transaction: Transaction, record: Record) -> None:
+        """Deliveries are forgotten, in a transaction."""
+        settle_later(self._ledger, transaction, record)
+
+
+_ONE: Mapping[Kind, Callable[[Decisions, Record], list[Step]]] = {
+    Kind.CREATED: Decisions.created,
+    Kind.ALTERED: Decisions.altered,
+    Kind.DESTROYED: Decisions.destroyed,
+    Kind.BOUND: Decisions.bound,
+    Kind.UNBOUND: Decisions.unbound,
+    Kind.DEQUEUED: Decisions.dequeued,
+    Kind.ACQUIRED: Decisions.acquired,
+    Kind.RELEASED: Decisions.released,
+    Kind.CONFIGURED: Decisions.configured,
+    Kind.UNCONFIGURED: Decisions.configured,
+    Kind.STAGING_ABORTED: Decisions.staging_aborted,
+    **dict.fromkeys(LINK_KINDS, Decisions.linked),
+}
+_LATER: Mapping[Kind, Callable[[Decisions, Transaction, Record], None]] = {
+    Kind.DEQUEUED: Decisions.dequeue_later,
+    Kind.ACQUIRED: Decisions.acquire_later,
+    Kind.RELEASED: Decisions.release_later,
+    Kind.UNSETTLED: Decisions.unsettled_later,
+    Kind.SETTLED: Decisions.settle_later,
+}

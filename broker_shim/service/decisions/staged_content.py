@@ -1,0 +1,90 @@
+"""Content of one member that comes in pieces. Pure."""
+
+from __future__ import annotations
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.service.decisions.arrivals import Fields, check_record, message_of, record_of
+from broker_shim.store.interface import Message
+from broker_shim.store.state_machine.staging import PIECE_BYTES, check_size
+from broker_shim.store.state_machine.state_machine import Ledger
+from broker_shim.store.state_machine.transaction import Step
+from sparkstore.core import records
+from sparkstore.core.records import Kind, Record
+
+_BODY = Record._fields.index("body")
+
+
+class Staged:
+    """See above.
+
+    Attributes:
+        bytes_of: How much came, by message. It is of this run of the service: to another one the
+            member sends all pieces again, or the log has them with their header.
+    """
+
+    def __init__(self, ledger: Ledger, max_message_bytes: int) -> None:
+        self._ledger, self._max_message_bytes = ledger, max_message_bytes
+        self.bytes_of: dict[int, int] = {}
+
+    def piece(self, fields: Fields) -> list[Step]:
+        """A piece of content, in order; one that came before is taken as done.
+
+        Raises:
+            InvalidRequest: It is no piece, one before it is missing, or the content is too large.
+        """
+        record = record_of(check_record(fields))
+        message_id, start, body = (
+            record.message_id or 0,
+            record.body_offset or 0,
+            record.body or b"",
+        )
+        if record.kind is not Kind.CONTENT or len(body) > PIECE_BYTES:
+            message = f"PIECE takes one content record of at most {PIECE_BYTES} bytes"
+            raise InvalidRequest(message)
+        check_id(self._ledger, message_id)
+        if message_id in self._ledger.state.messages:
+            message = f"message {message_id} has its content already: make a new message"
+            raise InvalidRequest(message)
+        check_size(start + len(body), self._max_message_bytes)
+        there = self.bytes_of.get(message_id, 0)
+        if message_id in self.bytes_of and start + len(body) <= there:
+            return []
+        if start != there:
+            message = f"message {message_id}: a piece at {start} came, the next is that at {there}"
+            raise InvalidRequest(message)
+        self.bytes_of[message_id] = start + len(body)
+        header = None if record.message is None else message_of((*fields[:_BODY], None)).header
+        made = records.content_staged(self._ledger.now_us(), message_id, start, body)
+        return [Step(made._replace(message=header), is_kept=True)]
+
+    def check_whole(self, message: Message) -> None:
+        """Raises InvalidRequest if pieces of a message are missing."""
+        if (
+            message.message_id in self._ledger.state.staged
+            and message.message_id not in self.bytes_of
+        ):
+            return  # it came to another run of the service, with its header
+        there = self.bytes_of.get(message.message_id, 0)
+        if there != message.header.body_bytes:
+            refusal = (
+                f"of message {message.message_id} came {there} bytes in pieces, its header says"
+                f" {message.header.body_bytes}: send its pieces first"
+            )
+            raise InvalidRequest(refusal)
+
+    def abort(self, message_id: int) -> list[Step]:
+        """A message that was staged with its header will not be enqueued.
+
+        Raises:
+            InvalidRequest: It is not staged.
+        """
+        step = self._ledger.abort_staging(message_id)
+        self.bytes_of.pop(message_id, None)
+        return [step]
+
+
+def check_id(ledger: Ledger, message_id: int) -> None:
+    """Raises InvalidRequest if an id was never given out."""
+    if not ledger.is_reserved(message_id):
+        message = f"message id {message_id} was never given out: ask for ids by IDS"
+        raise InvalidRequest(message)

@@ -1,0 +1,160 @@
+"""Tier 1: queues, exchanges and bindings survive in one JSON file; messages live in memory.
+
+    {"format": "sparkstore wiring", "version": 1,
+     "queues":    [{"name": text, "definition": {"arguments": {…}, "durability": 0…2}}],
+     "exchanges": [{"name": text, "definition": {… as above, "type": text}}],
+     "bindings":  [{"exchange": text, "queue": text, "binding_key": text,
+                    "definition": {"arguments": {…}}}]}
+
+The file holds the whole wiring (see `json_file` for how it is written, and what if that fails).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import CorruptData, StoreError
+from broker_shim.store.json.file import ReplacedFile, lock_file
+from broker_shim.store.local import LocalMessageStore
+from broker_shim.store.memory import now_us
+from broker_shim.store.sink import NoContent
+from broker_shim.store.state_machine.definitions import as_json
+from broker_shim.store.state_machine.state_machine import Ledger
+from sparkstore.core import fold
+from sparkstore.core.records import BindingKey, Record
+
+FORMAT = "sparkstore wiring"
+VERSION = 1
+_LINKS = TerminusDurability.NONE
+"""Links are in memory only here: a broker keeps them in a file of their own."""
+
+
+class JsonMessageStore(LocalMessageStore):
+    """A `MessageStore` that keeps its wiring in the file at `path`, made by the first change.
+
+    Raises:
+        Locked: Another store has the file open; `<path>.lock` is how it knows.
+        InvalidRequest: There is no such folder.
+        CorruptData: The file cannot be read, or is from a newer version; it is left as it is.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        max_message_bytes: int = 128 << 20,
+        clock: Callable[[], int] = now_us,
+    ) -> None:
+        self._file_lock = lock_file(path)
+        try:
+            ledger = Ledger(read_wiring(path), TerminusDurability.CONFIGURATION, clock, _LINKS)
+            sink = JsonSink(path)
+        except BaseException:
+            self._file_lock.release()
+            raise
+        super().__init__(ledger, sink, max_message_bytes)
+
+    def close(self) -> None:
+        """See `MessageStore.close`."""
+        super().close()
+        self._file_lock.release()
+
+
+class JsonSink(NoContent):
+    """Keeps the fold of all wiring records it took in the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._state = read_wiring(path)
+        self._file = ReplacedFile(path, lambda: packed(self._state), "json-store")
+
+    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
+        """Complete when the file has them."""
+        with self._file.lock:
+            first = self._state.position + 1
+            for position, record in enumerate(records, first):
+                fold.apply(self._state, position, record)
+            self._file.turn(on_complete, is_change=bool(records))
+            return first
+
+    def finish(self, on_complete: OnComplete, error: StoreError | None) -> None:
+        """Fire it in its turn."""
+        with self._file.lock:
+            self._file.turn(on_complete, error, is_change=False)
+
+    def flush(self, on_complete: OnComplete) -> None:
+        """The file is where one looks."""
+        self.finish(on_complete, None)
+
+    def close(self) -> None:
+        """Fire what is open, then stop."""
+        self._file.close()
+
+
+def packed(state: fold.State) -> bytes:
+    """The wiring of a state as the file has it."""
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "queues": [_named(name, queue.detail) for name, queue in state.queues.items()],
+        "exchanges": [_named(name, detail) for name, detail in state.exchanges.items()],
+        "bindings": [
+            {**key._asdict(), "definition": json.loads(detail)}
+            for key, detail in state.bindings.items()
+        ],
+        "configured": [
+            {"category": category, "key": key, "object": json.loads(detail)}
+            for (category, key), detail in state.configured.items()
+        ],
+    }
+    return json.dumps(content, indent=1).encode()
+
+
+def read_wiring(path: Path) -> fold.State:
+    """The wiring in a file; none if there is no file.
+
+    Raises:
+        CorruptData: The file cannot be read, or is from a newer version.
+    """
+    if not path.exists():
+        return fold.State()
+    try:
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        version = _version_of(content)
+        state = _state_of(content) if version <= VERSION else fold.State()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as reason:
+        message = f"{path} cannot be read ({reason!r}): restore it from a backup, or move it away"
+        raise CorruptData(message) from reason
+    if version > VERSION:
+        message = f"{path} has version {version}, this sparkstore knows {VERSION}: install a newer"
+        raise CorruptData(message)
+    return state
+
+
+def _version_of(content: dict[str, Any]) -> int:
+    if content["format"] != FORMAT:
+        raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
+    return int(content["version"])
+
+
+def _named(name: str, detail: str) -> dict[str, Any]:
+    return {"name": name, "definition": json.loads(detail)}
+
+
+def _state_of(content: dict[str, Any]) -> fold.State:
+    state = fold.State()
+    for position, item in enumerate(content["queues"], 1):
+        state.queues[item["name"]] = fold.Queue(as_json(item["definition"]), position)
+    for item in content["exchanges"]:
+        state.exchanges[item["name"]] = as_json(item["definition"])
+    for item in content["bindings"]:
+        key = BindingKey(*(item[name] for name in BindingKey._fields))
+        state.bindings[key] = as_json(item["definition"])
+    for item in content.get("configured", []):  # a file of before has none
+        state.configured[item["category"], item["key"]] = as_json(item["object"])
+    wired = len(state.queues) + len(state.exchanges) + len(state.bindings)
+    state.position = wired + len(state.configured)
+    return state

@@ -1,0 +1,296 @@
+"""The connection of a remote store: one thread reads and connects again, one fires completions.
+
+Whoever calls sends, without waiting: what the socket does not take at once the reading thread
+sends as soon as it does. So a call never waits for the service, but for a read.
+
+Why nothing is acknowledged that is not durable, and nothing is done twice: `Requests` keeps each
+request until the service has said that it is decided; after a lost connection all that are left
+are sent again with their numbers, and the service decides each number once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
+from broker_shim.service import protocol as wire
+from broker_shim.store.completions import Completions
+from broker_shim.store.remote.greeting import (
+    FIRST_BACKOFF_S,
+    LAST_BACKOFF_S,
+    Address,
+    Greeted,
+    Greeting,
+    greet,
+    greet_patiently,
+)
+from broker_shim.store.remote.outbox import Sending, framed
+from broker_shim.store.remote.pending_reads import Answer, OnAnswer, Reads, answer_of, collect
+from broker_shim.store.remote.requests import Completed, Requests, Waiting
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 18
+_MAX_WAITING_BYTES = 256 << 20
+
+
+class RemoteConnection:
+    """See above. Any thread may call it.
+
+    Attributes:
+        requests: Those without an answer; only under `guard`.
+    """
+
+    def __init__(self, address: Address, greeting: Greeting, retry_s: float) -> None:
+        """Connect; raises Unavailable without an answer in `retry_s` s, or why it sent us away."""
+        greeted = greet_patiently(address, greeting, retry_s)
+        self._address, self._greeting, self._retry_s = address, greeting, retry_s
+        self.requests = Requests()
+        self.guard = threading.RLock()
+        self._frame = wire.frame_packer()
+        self._reads = Reads()
+        self._sending: Sending | None = None
+        self._decoder = wire.Decoder(1 << 24)
+        self._failure: StoreError | None = None
+        self._is_closing = False
+        self._has_ended = threading.Event()
+        self._is_idle = threading.Condition(self.guard)
+        self.completions = Completions()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._adopt(greeted)
+        self._thread = threading.Thread(target=self._run, name="remote store", daemon=True)
+        self._thread.start()
+
+    def ask(
+        self,
+        kind: int,
+        body: Sequence[Any],
+        on_complete: OnComplete,
+        refusal: StoreError | None = None,
+        keep_for: int = 0,
+        on_unwritable: Callable[[], None] | None = None,
+    ) -> None:
+        """Send a request; what cannot be sent is refused here, in its turn.
+
+        Args:
+            kind: Type of the frame.
+            body: Of the frame, without the number.
+            on_complete: Called on a thread of its own.
+            refusal: What it fails with; then nothing is asked of the service.
+            keep_for: The message whose content this is a piece of.
+            on_unwritable: Called, instead of refusing it, if a record of it cannot be written: as
+                in a store of this process the commit will be refused.
+
+        Raises:
+            Closed: The store is closed.
+        """
+        with self.guard:
+            self.check_open()
+            if self._failure is not None:
+                self.completions.put(on_complete, refusal or self._failure)
+                return
+            request = self.requests.next_request
+            if refusal is None and self.requests.waiting_bytes > _MAX_WAITING_BYTES:
+                refusal = Unavailable("too much waits for the store service: retry later")
+            frame = b""
+            if refusal is None:
+                frame, refusal = framed(self._frame, kind, (request, *body), on_unwritable)
+            if refusal is not None:
+                frame = self._frame(wire.DO, (request, ()))
+            elif keep_for:
+                self.requests.keep(keep_for, request, frame)
+            self.requests.add(Waiting(request, frame, on_complete, refusal, time.monotonic()))
+            self._pump()
+
+    def read(self, kind: int, *body: Any) -> list[tuple[Any, ...]]:
+        """Send a read and wait for its answers. Not from the reading thread.
+
+        Raises:
+            StoreError: What the service answered; Unavailable if it was gone for too long.
+        """
+        answers: SimpleQueue[Answer] = SimpleQueue()
+        self.start_read(answers.put, kind, *body)
+        return collect(answers)
+
+    def start_read(self, on_answer: OnAnswer, kind: int, *body: Any) -> None:
+        """Send a read; `on_answer` is called for each answer, on the reading thread."""
+        with self.guard:
+            self.check_open()
+            if self._failure is not None:
+                on_answer((True, (), self._failure))
+                return
+            read = self._reads.add(on_answer)
+            self.requests.add_read(read, self._frame(kind, (read, *body)))
+            self._pump()
+
+    def close(self) -> None:
+        """Wait until everything asked has its answer, then hang up."""
+        with self.guard:
+            if self._is_closing:
+                return
+            self._is_closing = True
+            self._is_idle.wait_for(lambda: not self.requests)
+            self._failure = self._failure or Closed("the store is closed: open a new one")
+            self._has_ended.set()
+            if self._sending is not None:
+                with suppress(OSError):
+                    self._sending.peer.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self.completions.close()
+        os.close(self._wake)
+
+    def check_open(self) -> None:
+        """Raises Closed after `close`."""
+        if self._is_closing:
+            raise Closed("the store is closed: open a new one")
+
+    def _adopt(self, greeted: Greeted) -> None:
+        """A new connection: all that has no answer is sent again."""
+        peer, decoder, welcome, frames = greeted
+        with self.guard:
+            self._settle(self.requests.welcome(welcome))
+            self._sending, self._decoder = Sending(peer), decoder
+            self._pump()
+        for frame in frames:
+            self._take(frame)
+
+    def _run(self) -> None:
+        while self._failure is None:
+            if self._sending is None:
+                self._connect_again()
+            else:
+                self._serve(self._sending)
+        with self.guard:
+            failure = self._failure
+            assert failure is not None
+            self._settle(self.requests.give_up(float("inf"), failure))
+            self._fail_reads(failure)
+            self._hang_up()
+
+    def _serve(self, sending: Sending) -> None:
+        """Read, and send what waits, until the connection is lost."""
+        poll, peer = select.poll(), sending.peer
+        poll.register(self._wake, select.POLLIN)
+        while self._sending is sending:
+            poll.register(peer, select.POLLIN | (select.POLLOUT if sending.is_blocked else 0))
+            ready = dict(poll.poll())
+            if self._wake in ready:
+                with suppress(BlockingIOError):
+                    os.eventfd_read(self._wake)
+            with self.guard:
+                sending.pump(self.requests)
+            if ready.get(peer.fileno(), 0) & ~select.POLLOUT:
+                self._receive(peer)
+
+    def _receive(self, peer: socket.socket) -> None:
+        try:
+            received = peer.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+            frames = self._decoder.feed(received)
+        except BlockingIOError:
+            return
+        except (OSError, InvalidRequest) as reason:
+            self._lose(str(reason))
+            return
+        if not received:
+            self._lose("the service hung up")
+        for frame in frames:
+            self._take(frame)
+
+    def _take(self, frame: wire.Frame) -> None:
+        kind, body = frame
+        if kind == wire.DONE:
+            with self.guard:
+                self._settle(self.requests.done(*body))
+                self._pump()
+        elif kind in {wire.ANSWER, wire.FAILED}:
+            self._answered(body[0], answer_of(frame))
+        elif kind == wire.GOODBYE:
+            error = wire.error_of(*body)
+            if not isinstance(error, Unavailable):
+                self._fail(error)
+            self._lose(str(error))
+
+    def _answered(self, read: int, answer: Answer) -> None:
+        with self.guard:
+            on_answer = self._reads.find(read, is_last=answer[0])
+            if answer[0]:
+                self.requests.end_read(read)
+        if on_answer is not None:
+            on_answer(answer)
+
+    def _settle(self, completed: Completed) -> None:
+        for one in completed:
+            self.completions.put(*one)
+        if not self.requests:
+            self._is_idle.notify_all()
+
+    def _pump(self) -> None:
+        """Under the guard, by callers: if the socket takes no more, the reading thread goes on."""
+        sending = self._sending
+        if sending is not None and not sending.is_blocked:
+            sending.pump(self.requests)
+            self._notify_if_blocked(sending)
+
+    def _notify_if_blocked(self, sending: Sending) -> None:
+        if sending.is_blocked:
+            self._notify()
+
+    def _lose(self, reason: str) -> None:
+        with self.guard:
+            if self._sending is not None and not self._is_closing:
+                _log.warning("lost the store service at %s: %s", self._address, reason)
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._sending is not None:
+            self._sending.peer.close()
+            self._sending = None
+
+    def _connect_again(self) -> None:
+        lost_s, backoff_s = time.monotonic(), FIRST_BACKOFF_S
+        while self._failure is None:
+            try:
+                self._adopt(greet(self._address, self._greeting))
+            except Unavailable as reason:
+                self._give_up(reason, lost_s)
+                self._has_ended.wait(backoff_s)
+                backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
+            except StoreError as error:
+                self._fail(error)
+            else:
+                _log.info("connected to the store service at %s again", self._address)
+                return
+
+    def _give_up(self, reason: Unavailable, lost_s: float) -> None:
+        """Fail what has waited for `retry_s`, counted from the loss at the earliest."""
+        before_s = time.monotonic() - self._retry_s
+        error = Unavailable(f"no store service for {self._retry_s:.0f} s: {reason}")
+        if lost_s <= before_s:
+            with self.guard:
+                self._settle(self.requests.give_up(before_s, error))
+                self._fail_reads(error)
+
+    def _fail(self, error: StoreError) -> None:
+        with self.guard:
+            if self._failure is None:
+                self._failure = error
+                _log.critical("the store service sent us away: %s", error)
+
+    def _fail_reads(self, error: StoreError) -> None:
+        for read, on_answer in self._reads.end_all().items():
+            self.requests.end_read(read)
+            on_answer((True, (), error))
+
+    def _notify(self) -> None:
+        with suppress(OSError):
+            os.eventfd_write(self._wake, 1)

@@ -1,0 +1,163 @@
+"""Messages of a remote store: their ids, and how their content gets to the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import Closed, InvalidRequest, StoreError
+from broker_shim.service import protocol as wire
+from broker_shim.store.content_writer import LocalContentWriter
+from broker_shim.store.interface import ContentWriter, Message, MessageHeader
+from broker_shim.store.remote.connection import RemoteConnection
+from broker_shim.store.state_machine.arguments import (
+    check_body,
+    check_completion,
+    check_header,
+    check_message,
+    check_pieces,
+)
+from broker_shim.store.state_machine.staging import PIECE_BYTES, check_size
+from sparkstore.core import records
+from sparkstore.core.records import Record
+
+_IDS = 1_000
+_MAX_BODY_BYTES = wire.MAX_FRAME_BYTES - (1 << 20)
+"""Of a message that is sent in one frame; the rest is for its header."""
+
+
+class RemoteMessages:
+    """See above. Any thread may call it.
+
+    A message is *fresh* until an enqueue of it is known to be durable: until then each enqueue
+    brings header and content, as the one before may have been refused.
+    """
+
+    def __init__(self, connection: RemoteConnection, max_message_bytes: int) -> None:
+        self._connection, self._max_message_bytes = connection, max_message_bytes
+        self._next_id = self._end_id = 0
+        self._fresh: dict[int, bool] = {}  # True once the content was given
+
+    def make(self, header: MessageHeader, body: bytes) -> Message:
+        """A new message. Waits for the service when its block of ids is used up."""
+        check_header(header)
+        check_body(body)
+        message_id = self._take_id()
+        self._fresh[message_id] = bool(body)
+        header = header._replace(header_bytes=len(header.header or b""), body_bytes=len(body))
+        return Message(message_id, header, body)
+
+    def content(self, message: Message) -> ContentWriter:
+        """See `MessageStore.content`."""
+        check_message(message)
+        refusals: list[StoreError] = []
+        with self._connection.guard:
+            self._connection.check_open()
+            self._begin_content(message)
+
+        def take(message: Message, offset: int, piece: bytes, on_complete: OnComplete) -> None:
+            self._send_piece(message.message_id, refusals, offset, piece, on_complete)
+
+        def end(message: Message, on_complete: OnComplete) -> None:
+            self._fresh[message.message_id] = True
+            self._connection.ask(
+                wire.DO, ((),), lambda error: on_complete(error or next(iter(refusals), None))
+            )
+
+        is_kept = message.header.durable
+        return LocalContentWriter(message, take if is_kept else None, end, self._max_message_bytes)
+
+    def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
+        """See `MessageStore.stage`."""
+        check_completion(on_complete)
+        try:
+            check_pieces(pieces)
+            content = self.content(message)
+            for piece in pieces:
+                content.add(piece, _nothing)
+        except Closed:
+            raise
+        except StoreError as refusal:
+            if isinstance(message, Message):
+                self._connection.requests.forget(message.message_id)
+            self._connection.ask(wire.DO, ((),), on_complete, refusal)
+            return message
+        return content.end(on_complete)
+
+    def enqueued(self, message: Message, queue: str) -> Record:
+        """The record that enqueues a message; content that is too large for a frame goes before.
+
+        Raises:
+            InvalidRequest: It is larger than `max_message_bytes`, or than can be kept in memory.
+            Closed: The store is closed.
+        """
+        message_id, header, body = message.message_id, message.header, message.body
+        check_size(header.body_bytes, self._max_message_bytes)
+        if message_id not in self._fresh:
+            return records.message_enqueued(0, queue, message_id, header.known(), None)
+        if message.is_staged:
+            return records.message_enqueued(0, queue, message_id, header, None)
+        if len(body) <= _MAX_BODY_BYTES:
+            return records.message_enqueued(0, queue, message_id, header, body)
+        if not header.durable:
+            refusal = f"a message of {len(body)} bytes must be durable to get to the store service"
+            raise InvalidRequest(refusal)
+        for at in range(0, len(body), PIECE_BYTES):
+            self._send_piece(message_id, [], at, body[at : at + PIECE_BYTES], _nothing)
+        return records.message_enqueued(0, queue, message_id, header, None)
+
+    def noting(self, message_id: int, on_complete: OnComplete) -> OnComplete:
+        """A completion of an enqueue, noted."""
+
+        def noted(error: StoreError | None) -> None:
+            if error is None:
+                self.note_enqueued(message_id)
+            on_complete(error)
+
+        return noted
+
+    def note_enqueued(self, message_id: int) -> None:
+        """The service has the content of a message durably."""
+        if self._fresh.pop(message_id, None):
+            with self._connection.guard:
+                self._connection.requests.forget(message_id)
+
+    def _take_id(self) -> int:
+        """Waiting for a block of ids is done outside the guard, which the answer needs."""
+        guard = self._connection.guard
+        while True:
+            with guard:
+                self._connection.check_open()
+                if self._next_id < self._end_id:
+                    self._next_id += 1
+                    return self._next_id - 1
+            first = self._connection.read(wire.IDS, _IDS)[0][0]
+            with guard:
+                if self._next_id >= self._end_id:
+                    self._next_id, self._end_id = first, first + _IDS
+
+    def _begin_content(self, message: Message) -> None:
+        if self._fresh.get(message.message_id, True):
+            refusal = f"message {message.message_id} has its content already: make a new message"
+            raise InvalidRequest(refusal)
+        del self._fresh[message.message_id]
+
+    def _send_piece(
+        self,
+        message_id: int,
+        refusals: list[StoreError],
+        body_offset: int,
+        piece: bytes,
+        on_complete: OnComplete,
+    ) -> None:
+        def noted(error: StoreError | None) -> None:
+            if error is not None:
+                refusals.append(error)
+            on_complete(error)
+
+        record = records.content_staged(0, message_id, body_offset, piece)
+        self._connection.ask(wire.PIECE, (record,), noted, keep_for=message_id)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """The end, or the enqueue, tells."""

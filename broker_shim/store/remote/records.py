@@ -1,0 +1,116 @@
+"""Records as a member sends them, of checked arguments: the service sets the time.
+
+Each raises InvalidRequest if an argument of the call cannot be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker_shim.store.interface import BindingKey, Exchange, Queue
+from broker_shim.store.state_machine import arguments as check
+from broker_shim.store.state_machine import definitions
+from broker_shim.store.state_machine.links import text_of
+from sparkstore.core import link_records
+from sparkstore.core.link_records import LinkKey
+from sparkstore.core.records import Kind, Record
+
+
+def created(kind: Kind, wiring: Queue | Exchange) -> Record:
+    """`created` or `altered`."""
+    return _definition(kind, wiring, definitions.detail_of(wiring))
+
+
+def altered(queue: Queue) -> Record:
+    """`altered`."""
+    check.check_queue_definition(queue)
+    return created(Kind.ALTERED, queue)
+
+
+def destroyed(wiring: Queue | Exchange) -> Record:
+    """`destroyed`."""
+    check.check_definition(wiring)
+    return _definition(Kind.DESTROYED, wiring, None)
+
+
+def bound(key: BindingKey, arguments: Mapping[str, Any]) -> Record:
+    """`bound`."""
+    check.check_binding_key(key)
+    check.check_arguments(arguments)
+    detail = definitions.as_json({"arguments": dict(arguments)})
+    return _binding(Kind.BOUND, key, detail)
+
+
+def unbound(key: BindingKey) -> Record:
+    """`unbound`."""
+    check.check_binding_key(key)
+    return _binding(Kind.UNBOUND, key, None)
+
+
+def configured(category: str, key: str, detail: Mapping[str, Any] | None) -> Record:
+    """`configured`, or `unconfigured` without a detail."""
+    check.check_name(category, "category")
+    check.check_name(key, "key")
+    kind = Kind.UNCONFIGURED if detail is None else Kind.CONFIGURED
+    told = None if detail is None else definitions.as_json(detail)
+    return Record(kind, 0, exchange=category, binding_key=key, detail=told)
+
+
+def dequeued(
+    message_id: int, queue: str, holder: str | None, outcome: Mapping[str, Any] | None
+) -> Record:
+    """`dequeued`."""
+    check.check_taken(message_id, queue, holder)
+    detail = None if outcome is None else definitions.as_json(outcome)
+    return Record(Kind.DEQUEUED, 0, queue, message_id, holder, detail=detail)
+
+
+def acquired(message_id: int, queue: str, holder: str) -> Record:
+    """`acquired`."""
+    check.check_entry(message_id, queue, holder)
+    return Record(Kind.ACQUIRED, 0, queue, message_id, holder)
+
+
+def released(message_id: int, queue: str, holder: str, *, delivery_failed: bool) -> Record:
+    """`released`."""
+    check.check_entry(message_id, queue, holder)
+    check.check_switch("delivery_failed", delivery_failed)
+    return Record(Kind.RELEASED, 0, queue, message_id, holder, int(delivery_failed))
+
+
+def attached(key: LinkKey, detail: Mapping[str, Any]) -> Record:
+    """`attached`."""
+    return link_records.attached(0, text_of(key), definitions.as_json(detail))
+
+
+def detached(key: LinkKey, *, closed: bool) -> Record:
+    """`detached`."""
+    check.check_switch("closed", closed)
+    return link_records.detached(0, text_of(key), closed=closed)
+
+
+def unsettled(key: LinkKey, tag: bytes, state: Mapping[str, Any] | None) -> Record:
+    """`unsettled`."""
+    check.check_tag(tag)
+    told = None if state is None else definitions.as_json(state)
+    return link_records.unsettled(0, text_of(key), tag, told)
+
+
+def settled(key: LinkKey, tags: Sequence[bytes]) -> Record:
+    """`settled`: of many deliveries in one record, which the service takes apart."""
+    check.check_tags(tags)
+    told = json.dumps([tag.hex() for tag in tags])
+    return Record(Kind.SETTLED, 0, holder=text_of(key), detail=told)
+
+
+def _definition(kind: Kind, wiring: Queue | Exchange, detail: str | None) -> Record:
+    if isinstance(wiring, Queue):
+        return Record(kind, 0, wiring.name, detail=detail)
+    return Record(kind, 0, exchange=wiring.name, detail=detail)
+
+
+def _binding(kind: Kind, key: BindingKey, detail: str | None) -> Record:
+    exchange, queue, binding_key = key
+    return Record(kind, 0, queue, exchange=exchange, binding_key=binding_key, detail=detail)

@@ -1,0 +1,120 @@
+"""Definitions of queues and exchanges as the JSON that records carry."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest
+from broker_shim.store.interface import Exchange, Queue, Recovered
+from broker_shim.store.state_machine.arguments import check_definition
+from broker_shim.store.state_machine.entries import LiveEntries
+from sparkstore.core.fold import Link, State
+from sparkstore.core.link_records import link_key
+from sparkstore.core.queue_arguments import check_arguments
+
+MAX_DEPTH = 100
+"""Of arrays and objects in one another."""
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+"""A text, in which brackets mean nothing, or a bracket."""
+_OPENING, _CLOSING = frozenset("[{"), frozenset("]}")
+
+
+def detail_of(wiring: Queue | Exchange) -> str:
+    """A definition as JSON, the same text for equal definitions.
+
+    Raises:
+        InvalidRequest: It is no definition; the arguments are not what JSON can hold, or not what a
+            queue can do.
+    """
+    check_definition(wiring)
+    if isinstance(wiring, Queue):
+        check_arguments(wiring.name, wiring.arguments)
+    content: dict[str, Any] = {
+        "arguments": dict(wiring.arguments),
+        "durability": int(wiring.durability),
+    }
+    if isinstance(wiring, Exchange):
+        content["type"] = wiring.type
+    return as_json(content)
+
+
+def as_json(content: object) -> str:
+    """A JSON object with sorted keys.
+
+    Raises:
+        InvalidRequest: It is no object, or holds something that JSON cannot.
+    """
+    if not isinstance(content, Mapping):
+        message = f"a JSON object is wanted, not {type(content).__name__}"
+        raise InvalidRequest(message)
+    try:
+        told = json.dumps(content, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as reason:
+        message = f"arguments must be what JSON can hold: {reason}"
+        raise InvalidRequest(message) from reason
+    check_depth(told)
+    return told
+
+
+def check_depth(told: str) -> None:
+    """Refuse JSON that is nested so deeply that a later reader might have no stack left for it.
+
+    Raises:
+        InvalidRequest: It is nested more than 100 deep.
+    """
+    if told.count("[") + told.count("{") <= MAX_DEPTH:
+        return
+    depth = deepest = 0
+    for mark in _MARKS.findall(told):
+        depth += (mark in _OPENING) - (mark in _CLOSING)
+        deepest = max(deepest, depth)
+    if deepest > MAX_DEPTH:
+        message = f"JSON is nested {deepest} deep: the limit is {MAX_DEPTH}"
+        raise InvalidRequest(message)
+
+
+def durability_of(detail: str) -> TerminusDurability:
+    """The durability that a definition asks for."""
+    return TerminusDurability(json.loads(detail)["durability"])
+
+
+def queue_of(name: str, detail: str) -> Queue:
+    """The definition that a record carried."""
+    content = json.loads(detail)
+    return Queue(name, TerminusDurability(content["durability"]), content["arguments"])
+
+
+def exchange_of(name: str, detail: str) -> Exchange:
+    """The definition that a record carried."""
+    content = json.loads(detail)
+    durability = TerminusDurability(content["durability"])
+    return Exchange(name, content["type"], durability, content["arguments"])
+
+
+def recovered_of(state: State) -> Recovered:
+    """What is in a store; entries are a live view of the state."""
+    return Recovered(
+        [queue_of(name, queue.detail) for name, queue in state.queues.items()],
+        [exchange_of(name, detail) for name, detail in state.exchanges.items()],
+        {key: json.loads(detail)["arguments"] for key, detail in state.bindings.items()},
+        LiveEntries(state.queues),
+        {key: json.loads(detail) for key, detail in state.configured.items()},
+        {link_key(text): json.loads(link.detail) for text, link in state.links.items()},
+        {link_key(text): states_of(link) for text, link in state.links.items() if link.unsettled},
+    )
+
+
+def states_of(link: Link) -> dict[bytes, Any]:
+    """The deliveries that a link remembers, by tag, with their states."""
+    return {
+        tag: None if state is None else json.loads(state) for tag, state in link.unsettled.items()
+    }
+
+
+def what(wiring: Queue | Exchange) -> str:
+    """A queue or exchange, for an error."""
+    return f"{type(wiring).__name__.lower()} {wiring.name!r}"

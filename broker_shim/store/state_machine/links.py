@@ -1,0 +1,190 @@
+"""Decides the calls about links and their unsettled deliveries: refuse, or make records. Pure.
+
+A link is kept as its own durability says, as far as the store can: from CONFIGURATION on its
+termini, from UNSETTLED_STATE on its deliveries, too. What is not kept is in the fold all the same,
+at position 0, and gone after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest
+from broker_shim.links.values import VERSION
+from broker_shim.store.state_machine import definitions
+from broker_shim.store.state_machine.arguments import (
+    check_link_key,
+    check_switch,
+    check_tag,
+    check_tags,
+)
+from broker_shim.store.state_machine.transaction import Step
+from broker_shim.store.state_machine.wiring import WiringLedger
+from sparkstore.core import fold, link_records
+from sparkstore.core.link_records import LinkKey, link_text
+from sparkstore.core.records import Kind, Record
+
+DELIVERY_KINDS = frozenset({Kind.UNSETTLED, Kind.SETTLED})
+MAX_TAG_BYTES = 32
+"""Of a delivery tag, as AMQP 1.0 has it (part 2, 2.8.7)."""
+
+
+class LinkLedger(WiringLedger):
+    """Rules of these calls. Methods that return steps change nothing.
+
+    Attributes:
+        link_durability: The highest tier that the store keeps links at.
+    """
+
+    def __init__(
+        self,
+        state: fold.State,
+        durability: TerminusDurability,
+        now_us: Callable[[], int],
+        link_durability: TerminusDurability | None = None,
+    ) -> None:
+        super().__init__(state, durability, now_us)
+        self.link_durability = durability if link_durability is None else link_durability
+        self._tiers: dict[str, tuple[str, TerminusDurability]] = {}
+
+    def attach(self, key: LinkKey, detail: Mapping[str, Any]) -> list[Step]:
+        """No step if it is attached with the same termini.
+
+        A link whose tier changes is another link: what it was is forgotten first, so that no record
+        that is kept is about one that is not.
+        """
+        link, told = text_of(key), definitions.as_json(detail)
+        _check_termini(detail)
+        tier = self._tier(detail)
+        record = link_records.attached(self.now_us(), link, told)
+        made = Step(record, tier >= TerminusDurability.CONFIGURATION)
+        there = self.state.links.get(link)
+        if there is None:
+            return [made]
+        if self.link_tier(link) != tier:
+            return [*self.detach(key, closed=True), made]
+        return [] if (there.detail, there.detached_at) == (told, None) else [made]
+
+    def detach(self, key: LinkKey, *, closed: bool) -> list[Step]:
+        """No step if it is detached already, and stays."""
+        check_switch("closed", closed)
+        link = text_of(key)
+        there = self._link(link)
+        if there.detached_at is not None and not closed:
+            return []
+        record = link_records.detached(self.now_us(), link, closed=closed)
+        return [Step(record, there.position > 0)]
+
+    def unsettled(self, key: LinkKey, tag: bytes, state: Mapping[str, Any] | None) -> list[Step]:
+        """One record, also if the state is what it was."""
+        return [self._of_delivery(self.unsettled_record(key, tag, state))]
+
+    def settle(self, key: LinkKey, tags: Sequence[bytes]) -> list[Step]:
+        """A record for each tag that is remembered."""
+        check_tags(tags)
+        link = text_of(key)
+        there = self._link(link).unsettled
+        return [
+            self._of_delivery(link_records.settled(self.now_us(), link, tag))
+            for tag in dict.fromkeys(tags)
+            if tag in there
+        ]
+
+    def unsettled_record(
+        self,
+        key: LinkKey,
+        tag: bytes,
+        state: Mapping[str, Any] | None,
+        transaction: int | None = None,
+    ) -> Record:
+        """What a link is to remember, checked.
+
+        Raises:
+            InvalidRequest: There is no such link; the tag is too long; JSON cannot hold the state.
+        """
+        check_tag(tag)
+        if len(tag) > MAX_TAG_BYTES:
+            message = f"a delivery tag of {len(tag)} bytes: the limit is {MAX_TAG_BYTES}"
+            raise InvalidRequest(message)
+        link = text_of(key)
+        self._link(link)
+        told = None if state is None else definitions.as_json(state)
+        return link_records.unsettled(self.now_us(), link, tag, told, transaction)
+
+    def settled_records(
+        self, key: LinkKey, tags: Sequence[bytes], transaction: int
+    ) -> list[Record]:
+        """What a link is to forget at the end of a transaction: also what that makes known.
+
+        Raises:
+            InvalidRequest: There is no such link.
+        """
+        check_tags(tags)
+        link = text_of(key)
+        self._link(link)
+        now_us = self.now_us()
+        return [link_records.settled(now_us, link, tag, transaction) for tag in dict.fromkeys(tags)]
+
+    def delivery_steps(self, record: Record) -> list[Step]:
+        """A step for a record that waited for its commit; none if its link is gone."""
+        return [self._of_delivery(record)] if record.holder in self.state.links else []
+
+    def link_tier(self, link: str) -> TerminusDurability:
+        """What is kept of a link that is there."""
+        detail = self.state.links[link].detail
+        known = self._tiers.get(link)
+        if known is None or known[0] is not detail:
+            tier = min(definitions.durability_of(detail), self.link_durability)
+            known = self._tiers[link] = (detail, tier)
+        return known[1]
+
+    def is_resumable(self, holder: str) -> bool:
+        """True if what this holder has acquired stays acquired over a restart."""
+        is_link = holder in self.state.links
+        return is_link and self.link_tier(holder) >= TerminusDurability.UNSETTLED_STATE
+
+    def after_detached(self, step: Step) -> None:
+        """A link that is gone is told no more."""
+        if step.record.detail is not None:
+            self._tiers.pop(step.record.holder or "", None)
+
+    def _of_delivery(self, record: Record) -> Step:
+        assert record.holder is not None
+        return Step(record, self.link_tier(record.holder) >= TerminusDurability.UNSETTLED_STATE)
+
+    def _tier(self, detail: Mapping[str, Any]) -> TerminusDurability:
+        asked = detail.get("durability")
+        if not isinstance(asked, int) or isinstance(asked, bool) or not 0 <= asked <= 2:
+            message = f"durability {asked!r} of a link: 0, 1 or 2"
+            raise InvalidRequest(message)
+        return min(TerminusDurability(asked), self.link_durability)
+
+    def _link(self, link: str) -> fold.Link:
+        there = self.state.links.get(link)
+        if there is None:
+            message = f"unknown link {link}"
+            raise InvalidRequest(message)
+        return there
+
+
+def _check_termini(detail: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest if a detail lacks what readers of a link look at."""
+    if detail.get("version") != VERSION:
+        message = f"version {detail.get('version')!r} of a link: {VERSION}"
+        raise InvalidRequest(message)
+    for end in ("source", "target"):
+        if end not in detail or not isinstance(detail[end], Mapping | None):
+            message = f"a link needs a {end}: a JSON object, or null"
+            raise InvalidRequest(message)
+
+
+def text_of(key: LinkKey) -> str:
+    """The text that names a link, once its parts were checked.
+
+    Raises:
+        InvalidRequest: It is no key; a name is not valid Unicode, or too long; the role is none.
+    """
+    check_link_key(key)
+    return link_text(key)

@@ -1,0 +1,310 @@
+"""Decides the calls of a `MessageStore`: refuse, or make records. Pure: no clock, no thread.
+
+The ledger's state is the fold of the records it wrote, so what a store answers while it lives and
+what it recovers are one thing. What the store does not keep (by tier) goes through the same fold
+with position 0 and is written nowhere: an entry at position 0 is transient.
+
+The caller holds the store's lock around a decision, the append of its records to the log, and
+`apply`: that alone makes decisions, positions and the order of the log agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, ClassVar
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest
+from broker_shim.store.interface import Message
+from broker_shim.store.state_machine import definitions
+from broker_shim.store.state_machine.arguments import (
+    check_body,
+    check_entry,
+    check_header,
+    check_switch,
+    check_taken,
+)
+from broker_shim.store.state_machine.holders import check_holder, held
+from broker_shim.store.state_machine.links import LinkLedger
+from broker_shim.store.state_machine.transaction import Step, Transaction
+from sparkstore.core import fold, records
+from sparkstore.core.annotations import Annotations, as_detail, given_back
+from sparkstore.core.queue_arguments import Terms, terms_of
+from sparkstore.core.records import Kind, MessageHeader
+
+ID_BLOCK = 100_000
+"""Message ids are reserved in blocks; the reservation comes before every use of it in the log, so
+a power cut that loses it loses all records of messages with these ids too."""
+
+_KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
+
+
+class Ledger(LinkLedger):
+    """State of one store, and the rules of its calls. Methods that return steps change nothing.
+
+    Attributes:
+        volatile: Messages on a queue whose content is not in the log.
+    """
+
+    def __init__(
+        self,
+        state: fold.State,
+        durability: TerminusDurability,
+        now_us: Callable[[], int],
+        link_durability: TerminusDurability | None = None,
+    ) -> None:
+        super().__init__(state, durability, now_us, link_durability)
+        self.volatile: dict[int, Message] = {}
+        self.claims: dict[tuple[str, int], Transaction] = {}
+        self._next_id = state.next_message_id
+        self._fresh: dict[int, bool] = {}  # never enqueued; True once the content was given
+        self._terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
+
+    def message(self, header: MessageHeader, body: bytes) -> tuple[Message, list[Step]]:
+        """A new message, and the reservation of ids if one is due."""
+        check_header(header)
+        check_body(body)
+        message_id = self._next_id
+        self._next_id += 1
+        steps: list[Step] = []
+        if message_id >= self.state.next_message_id:
+            record = records.ids_reserved(self.now_us(), message_id + ID_BLOCK)
+            steps.append(Step(record, self.durability >= _KEPT_MESSAGES))
+        self._fresh[message_id] = bool(body)
+        header_bytes = len(header.header or b"")
+        if header.body_bytes != len(body) or header.header_bytes != header_bytes:
+            header = header._replace(header_bytes=header_bytes, body_bytes=len(body))
+        return Message(message_id, header, body), steps
+
+    def reserve(self, count: int) -> tuple[int, list[Step]]:
+        """Give out ids that only a member of the service will use; the first, and the record."""
+        first = self._next_id
+        self._next_id += count
+        if self._next_id <= self.state.next_message_id:
+            return first, []
+        record = records.ids_reserved(self.now_us(), self._next_id)
+        return first, [Step(record, self.durability >= _KEPT_MESSAGES)]
+
+    def is_reserved(self, message_id: int) -> bool:
+        """True if an id was given out, now or before a restart."""
+        return 0 <= message_id < self._next_id
+
+    def admit(self, message_id: int) -> bool:
+        """Trust a member that an id, of no message on a queue, is that of a new one.
+
+        Returns:
+            False if the id was never given out; then it is not trusted.
+        """
+        if message_id not in self.state.messages:
+            if message_id >= self._next_id:
+                return False
+            self._fresh[message_id] = True
+        return True
+
+    def dismiss(self, message_id: int) -> None:
+        """Undo `admit`: the message was refused."""
+        self._fresh.pop(message_id, None)
+
+    def begin_content(self, message: Message) -> bool:
+        """True if content that comes in pieces goes to the log as it comes.
+
+        Until `end_content` the message cannot be enqueued: half of its content may be there.
+
+        Raises:
+            InvalidRequest: The message has content already.
+        """
+        if self._fresh.get(message.message_id, True):
+            refusal = f"message {message.message_id} has its content already: make a new message"
+            raise InvalidRequest(refusal)
+        del self._fresh[message.message_id]
+        return self.durability >= _KEPT_MESSAGES and message.header.durable
+
+    def end_content(self, message: Message) -> list[Step]:
+        """All pieces came; each was a step of its own."""
+        self._fresh[message.message_id] = True
+        return []
+
+    def abort_staging(self, message_id: int) -> Step:
+        """A message that was staged with its header will not be enqueued.
+
+        Raises:
+            InvalidRequest: It is not staged.
+        """
+        if message_id not in self.state.staged:
+            refusal = f"message {message_id} is not staged"
+            raise InvalidRequest(refusal)
+        return Step(records.staging_aborted(self.now_us(), message_id), is_kept=True)
+
+    def enqueue(
+        self,
+        message: Message,
+        queue: str,
+        transaction: int | None = None,
+        brought: Set[int] = frozenset(),
+        taken: Set[tuple[str, int]] = frozenset(),
+        asked: tuple[str | None, int | None] = (None, None),
+        annotations: Annotations | None = None,
+    ) -> Step:
+        """The first record that is kept brings the content; the queue limits the time to live.
+
+        Args:
+            message: What.
+            queue: Where.
+            transaction: Number of the transaction, if it is one.
+            brought: Messages whose content comes with an earlier step of the same call.
+            taken: Entries that an earlier step of the same call dequeues.
+            asked: Which member asked, and the number of its request.
+            annotations: What the entry adds to those of its message.
+        """
+        message_id, header, now_us = message.message_id, message.header, self.now_us()
+        if message_id in self.queue(queue).entries and (queue, message_id) not in taken:
+            refusal = f"message {message_id} is on queue {queue!r} already"
+            raise InvalidRequest(refusal)
+        is_logged = message_id in brought
+        if not is_logged and message_id not in self._fresh and message_id not in self.volatile:
+            if message_id not in self.state.messages and message_id not in self.state.staged:
+                refusal = f"message {message_id} left its last queue: make a new message"
+                raise InvalidRequest(refusal)
+            is_logged = message_id in self.state.messages
+        if message_id in self._fresh:
+            _check_new(message)
+        is_kept, arguments = self._terms[queue]
+        is_kept = is_kept and header.durable
+        if message.is_staged and not is_kept and not is_logged:
+            refusal = f"queue {queue!r} is transient: stage the message with durable=False"
+            raise InvalidRequest(refusal)
+        if arguments.message_ttl_ms is not None:
+            header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
+        header = header.known() if is_logged else header
+        body = message.body if is_kept and not is_logged and not message.is_staged else None
+        detail = None if annotations is None else as_detail(annotations)
+        record = records.message_enqueued(
+            now_us, queue, message_id, header, body, transaction, asked, detail
+        )
+        return Step(record, is_kept, message)
+
+    def dequeue(
+        self, message_id: int, queue: str, holder: str | None, outcome: Mapping[str, Any] | None
+    ) -> Step:
+        """An entry that is available needs no acquire first."""
+        check_taken(message_id, queue, holder)
+        entry = self._unclaimed(queue, message_id)
+        if entry.acquired_by is not None and entry.acquired_by != holder:
+            raise held(queue, message_id, entry.acquired_by)
+        detail = None if outcome is None else definitions.as_json(outcome)
+        record = records.message_dequeued(self.now_us(), queue, message_id, holder, detail)
+        return Step(record, entry.position > 0)
+
+    def acquire(self, message_id: int, queue: str, holder: str) -> Step:
+        """Reserve an available entry."""
+        check_entry(message_id, queue, holder)
+        entry = self._unclaimed(queue, message_id)
+        if entry.acquired_by is not None:
+            raise held(queue, message_id, entry.acquired_by)
+        record = records.message_acquired(self.now_us(), queue, message_id, holder)
+        return Step(record, entry.position > 0)
+
+    def release(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        *,
+        delivery_failed: bool,
+        annotations: Annotations | None = None,
+    ) -> Step:
+        """Give an acquired entry back."""
+        check_entry(message_id, queue, holder)
+        check_switch("delivery_failed", delivery_failed)
+        entry = self._unclaimed(queue, message_id)
+        check_holder(queue, message_id, entry.acquired_by, holder)
+        count = entry.delivery_count + delivery_failed
+        detail = given_back(entry.detail, annotations)
+        record = records.message_released(self.now_us(), queue, message_id, count, detail=detail)
+        return Step(record, entry.position > 0)
+
+    def apply(self, steps: Sequence[Step], position: int) -> None:
+        """Make steps true; `position` is that of the first that is kept."""
+        for step in steps:
+            if step.message is not None:
+                self.apply_enqueued(step, position)
+            else:
+                fold.apply(self.state, position if step.is_kept else 0, step.record)
+                after = self._AFTER.get(step.record.kind)
+                if after is not None:
+                    after(self, step)
+            position += step.is_kept
+        self.state.position = position - 1  # transient steps have none
+
+    def apply_enqueued(self, step: Step, position: int) -> None:
+        """`apply` for one enqueue."""
+        fold.enqueued(self.state, position if step.is_kept else 0, step.record)
+        message, header = step.message, step.record.message
+        assert message is not None
+        assert header is not None
+        self._fresh.pop(message.message_id, None)
+        if step.is_kept:
+            self.volatile.pop(message.message_id, None)
+        elif header.protocol is not None:
+            self.volatile[message.message_id] = message._replace(header=header)
+        self.state.position = position - 1 + step.is_kept
+
+    def entry(self, queue: str, message_id: int) -> fold.Entry:
+        """An entry, whoever has it.
+
+        Raises:
+            InvalidRequest: Unknown queue; the message is not on it.
+        """
+        entry = self.queue(queue).entries.get(message_id)
+        if entry is None:
+            message = f"message {message_id} is not on queue {queue!r}"
+            raise InvalidRequest(message)
+        return entry
+
+    def _unclaimed(self, queue: str, message_id: int) -> fold.Entry:
+        entry = self.entry(queue, message_id)
+        if self.claims and (queue, message_id) in self.claims:
+            raise held(queue, message_id, "a transaction")
+        return entry
+
+    def _terms_of(self, detail: str) -> Terms:
+        return terms_of(detail)._replace(keeps_messages=self.keeps(detail, _KEPT_MESSAGES))
+
+    def _after_created(self, step: Step) -> None:
+        record = step.record
+        if record.queue is not None:
+            self._terms[record.queue] = self._terms_of(record.detail or "{}")
+
+    def _after_destroyed(self, step: Step) -> None:
+        if step.record.queue is not None:
+            del self._terms[step.record.queue]
+            for key in [key for key in self.claims if key[0] == step.record.queue]:
+                del self.claims[key]
+            for message_id in [*self.volatile]:
+                self._forget(message_id)
+
+    def _after_dequeued(self, step: Step) -> None:
+        assert step.record.message_id is not None
+        if self.volatile:
+            self._forget(step.record.message_id)
+
+    def _forget(self, message_id: int) -> None:
+        if message_id not in self.state.messages:
+            self.volatile.pop(message_id, None)
+
+    _AFTER: ClassVar[dict[Kind, Callable[[Ledger, Step], None]]] = {
+        Kind.CREATED: _after_created,
+        Kind.ALTERED: _after_created,
+        Kind.DESTROYED: _after_destroyed,
+        Kind.DEQUEUED: _after_dequeued,
+        Kind.DETACHED: LinkLedger.after_detached,
+    }
+
+
+def _check_new(message: Message) -> None:
+    """Raises InvalidRequest if what a message brings is not what its header says."""
+    header, body = message.header, message.body
+    body_bytes = header.body_bytes if message.is_staged else len(body)
+    if header.protocol is None or header.body_bytes != body_bytes:
+        refusal = f"message {message.message_id} is not as `message` made it: make a new one"
+        raise InvalidRequest(refusal)

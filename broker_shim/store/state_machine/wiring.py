@@ -1,0 +1,150 @@
+"""Decides the calls about wiring and configuration: refuse, or make records. Pure.
+
+The half of the ledger (`ledger`) that knows no messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest
+from broker_shim.store.interface import Exchange, Queue
+from broker_shim.store.state_machine import definitions
+from broker_shim.store.state_machine.arguments import (
+    check_arguments,
+    check_binding_key,
+    check_definition,
+    check_name,
+    check_queue_definition,
+)
+from broker_shim.store.state_machine.transaction import Step
+from sparkstore.core import fold, records
+from sparkstore.core.queue_names import shown
+from sparkstore.core.records import BindingKey
+
+_KEPT_WIRING = TerminusDurability.CONFIGURATION
+
+
+class WiringLedger:
+    """State of one store, and the rules of these calls. Methods that return steps change nothing.
+
+    Attributes:
+        state: The fold of every step applied.
+        durability: The highest tier the store keeps.
+        now_us: The clock, UTC µs.
+    """
+
+    def __init__(
+        self, state: fold.State, durability: TerminusDurability, now_us: Callable[[], int]
+    ) -> None:
+        self.state = state
+        self.durability = durability
+        self.now_us = now_us
+
+    def create(self, wiring: Queue | Exchange) -> list[Step]:
+        """No step if it is there with the same arguments."""
+        detail = definitions.detail_of(wiring)
+        there = self._definition(wiring)
+        if there is None:
+            is_queue = isinstance(wiring, Queue)
+            make = records.queue_created if is_queue else records.exchange_created
+            record = make(self.now_us(), wiring.name, detail)
+            return [Step(record, self.keeps(detail, _KEPT_WIRING))]
+        if there != detail:
+            message = f"{definitions.what(wiring)} exists as {there}, not as {detail}"
+            raise InvalidRequest(message)
+        return []
+
+    def alter(self, queue: Queue) -> list[Step]:
+        """No step if it is as it shall be already."""
+        check_queue_definition(queue)
+        there, detail = self.queue(queue.name).detail, definitions.detail_of(queue)
+        if definitions.durability_of(there) is not queue.durability:
+            message = f"{definitions.what(queue)} exists as {there}: its durability stays so"
+            raise InvalidRequest(message)
+        if there == detail:
+            return []
+        record = records.queue_altered(self.now_us(), queue.name, detail)
+        return [Step(record, self.keeps(detail, _KEPT_WIRING))]
+
+    def destroy(self, wiring: Queue | Exchange) -> list[Step]:
+        """Its bindings go first, by records of their own."""
+        check_definition(wiring)
+        detail = self._definition(wiring)
+        if detail is None:
+            message = f"unknown {definitions.what(wiring)}"
+            raise InvalidRequest(message)
+        is_queue = isinstance(wiring, Queue)
+        steps = [
+            Step(records.unbound(self.now_us(), key), self._keeps_binding(key))
+            for key in self.state.bindings
+            if (key.queue if is_queue else key.exchange) == wiring.name
+        ]
+        make = records.queue_destroyed if is_queue else records.exchange_destroyed
+        last = Step(make(self.now_us(), wiring.name), self.keeps(detail, _KEPT_WIRING))
+        return [*steps, last]
+
+    def bind(self, key: BindingKey, arguments: Mapping[str, Any]) -> list[Step]:
+        """No step if it is there with the same arguments."""
+        check_binding_key(key)
+        check_arguments(arguments)
+        if key.exchange not in self.state.exchanges:
+            message = f"unknown exchange {key.exchange!r}"
+            raise InvalidRequest(message)
+        self.queue(key.queue)
+        there = self.state.bindings.get(key)
+        detail = definitions.as_json({"arguments": dict(arguments)})
+        if there is None:
+            return [Step(records.bound(self.now_us(), key, detail), self._keeps_binding(key))]
+        if there != detail:
+            message = f"binding {tuple(key)} exists as {there}, not as {detail}"
+            raise InvalidRequest(message)
+        return []
+
+    def unbind(self, key: BindingKey) -> list[Step]:
+        """The binding goes."""
+        check_binding_key(key)
+        if key not in self.state.bindings:
+            message = f"unknown binding {tuple(key)}"
+            raise InvalidRequest(message)
+        return [Step(records.unbound(self.now_us(), key), self._keeps_binding(key))]
+
+    def configure(self, category: str, key: str, detail: Mapping[str, Any] | None) -> list[Step]:
+        """Create or replace an object, remove it with None; no step if it is so already."""
+        check_name(category, "category")
+        check_name(key, "key")
+        there = self.state.configured.get((category, key))
+        now_us, is_kept = self.now_us(), self.durability >= _KEPT_WIRING
+        if detail is None:
+            gone = records.unconfigured(now_us, category, key)
+            return [] if there is None else [Step(gone, is_kept)]
+        made = records.configured(now_us, category, key, definitions.as_json(detail))
+        return [] if there == made.detail else [Step(made, is_kept)]
+
+    def queue(self, queue: str) -> fold.Queue:
+        """A queue.
+
+        Raises:
+            InvalidRequest: There is none of that name.
+        """
+        there = self.state.queues.get(queue)
+        if there is None:
+            message = f"unknown queue {shown(queue)}"
+            raise InvalidRequest(message)
+        return there
+
+    def _definition(self, wiring: Queue | Exchange) -> str | None:
+        if isinstance(wiring, Exchange):
+            return self.state.exchanges.get(wiring.name)
+        queue = self.state.queues.get(wiring.name)
+        return None if queue is None else queue.detail
+
+    def keeps(self, detail: str, least: TerminusDurability) -> bool:
+        """True if what a definition grants, of what this store can keep, is `least` or more."""
+        return min(definitions.durability_of(detail), self.durability) >= least
+
+    def _keeps_binding(self, key: BindingKey) -> bool:
+        ends = (self.state.queues[key.queue].detail, self.state.exchanges[key.exchange])
+        return all(self.keeps(detail, _KEPT_WIRING) for detail in ends)

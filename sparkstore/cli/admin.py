@@ -1,0 +1,192 @@
+"""The commands of an administrator: queues, exchanges, bindings, connections.
+
+    queue create|alter|delete|purge     exchange create|delete
+    binding add|remove                  connections [--close N]
+
+The running broker carries them out, over its control socket; where none runs, the command itself
+under the writer's lock. No JVM is started.
+"""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkstore.cli import admin_commands as commands
+from sparkstore.cli.parsing import ROOT, command
+from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
+
+if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
+
+_HOW = (
+    "The running broker does it, or, if none serves the root, this command under the writer's\n"
+    "lock. Done again it does nothing more. A queue is named address::queue or plainly.\n\n"
+)
+_ARGUMENTS = (
+    "arguments: message_ttl_ms, max_delivery_count, dead_letter_queue, exclusive, message_groups,\n"
+    "last_value_key (README, Queues that ask for more).\n\n"
+)
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    _add_queue(_group(subparsers, "queue", "create, alter, delete or purge a queue"))
+    _add_exchange(_group(subparsers, "exchange", "create or delete an exchange"))
+    _add_binding(_group(subparsers, "binding", "add or remove a binding of a queue to an exchange"))
+    parser = command(
+        subparsers,
+        commands.connections,
+        "who is connected to the running broker, and end one connection",
+        "A connection that is ended is told amqp:connection:forced; what it held is given back. A\n"
+        "client may connect again: to keep it away take its permission (README, Security).\n\n"
+        "examples:\n  sparkstore connections ROOT\n  sparkstore connections ROOT --close 7",
+    )
+    parser.add_argument("--close", type=int, metavar="N", help="end this connection")
+
+
+def _add_queue(queue: Subparsers) -> None:
+    parser = _admin(
+        queue,
+        commands.create_queue,
+        "create",
+        "create a queue",
+        _ARGUMENTS + "example:\n  sparkstore queue create ROOT orders --set message_ttl_ms=3600000"
+        " --set dead_letter_queue=dead",
+        positional=(_QUEUE,),
+    )
+    _add_set(parser, "an argument of the queue; may be given again")
+    parser.add_argument(
+        "--durability",
+        choices=DURABILITIES,
+        default=DURABILITIES[-1],
+        help="what of it survives a restart (default: its messages, too)",
+    )
+    parser = _admin(
+        queue,
+        commands.alter_queue,
+        "alter",
+        "change arguments of a queue; the others stay",
+        _ARGUMENTS + "At any time: message_ttl_ms (for what is enqueued from then on),\n"
+        "max_delivery_count, dead_letter_queue. exclusive: not while it has several consumers.\n"
+        "message_groups: while it has no consumer. last_value_key: while it is empty. Its\n"
+        "durability stays. What a broker's settings say of a queue holds at its next start.\n\n"
+        "examples:\n  sparkstore queue alter ROOT orders --set max_delivery_count=5\n"
+        "  sparkstore queue alter ROOT orders --unset message_ttl_ms",
+        positional=(_QUEUE,),
+    )
+    _add_set(parser, "what changes; may be given again")
+    parser.add_argument(
+        "--unset",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what the queue has no more; may be given again",
+    )
+    _add_delete_and_purge(queue)
+
+
+def _add_delete_and_purge(queue: Subparsers) -> None:
+    parser = _admin(
+        queue,
+        commands.delete_queue,
+        "delete",
+        "delete a queue and its bindings",
+        "One with messages or consumers, that is a subscription's, or that another queue sends\n"
+        "its dead letters to is refused; the refusal says what would be lost.\n\n"
+        "example:\n  sparkstore queue delete ROOT ordres",
+        positional=(_QUEUE,),
+    )
+    _add_force(parser, "delete it with its messages, and end its consumers")
+    parser = _admin(
+        queue,
+        commands.purge_queue,
+        "purge",
+        "take all messages off a queue for good",
+        "Those that were on it when the command began; what a consumer has acquired is left.\n"
+        "message_history shows the outcome purged. For some of them: sparkstore purge --where.\n\n"
+        "example:\n  sparkstore queue purge ROOT orders",
+        positional=(_QUEUE,),
+    )
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show how far it is on standard error (default: if that is a terminal)",
+    )
+
+
+def _add_exchange(exchange: Subparsers) -> None:
+    parser = _admin(
+        exchange,
+        commands.create_exchange,
+        "create",
+        "create an exchange",
+        "example:\n  sparkstore exchange create ROOT news --type topic",
+        positional=(_EXCHANGE,),
+    )
+    parser.add_argument("--type", required=True, choices=EXCHANGE_TYPES, help="how it routes")
+    parser = _admin(
+        exchange,
+        commands.delete_exchange,
+        "delete",
+        "delete an exchange",
+        "One with bindings is refused; amq.direct, amq.fanout and amq.topic are every broker's.\n\n"
+        "example:\n  sparkstore exchange delete ROOT news --force",
+        positional=(_EXCHANGE,),
+    )
+    _add_force(parser, "delete it with its bindings")
+
+
+def _add_binding(binding: Subparsers) -> None:
+    for run, name, summary in (
+        (commands.add_binding, "add", "bind a queue to an exchange"),
+        (commands.remove_binding, "remove", "take a binding away"),
+    ):
+        parser = _admin(
+            binding,
+            run,
+            name,
+            summary,
+            f"example:\n  sparkstore binding {name} ROOT amq.topic orders --key 'order.#'",
+            positional=(_EXCHANGE, _QUEUE),
+        )
+        parser.add_argument("--key", default="", help="the binding key (default: empty)")
+
+
+_QUEUE = ("queue", "name of the queue")
+_EXCHANGE = ("exchange", "name of the exchange")
+
+
+def _group(subparsers: Subparsers, name: str, summary: str) -> Subparsers:
+    parser = subparsers.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
+    return parser.add_subparsers(metavar="COMMAND", required=True)
+
+
+def _admin(  # what a command is made of
+    subparsers: Subparsers,
+    run: Callable[[Namespace], int],
+    name: str,
+    summary: str,
+    more: str,
+    positional: tuple[tuple[str, str], ...],
+) -> argparse.ArgumentParser:
+    parser = command(
+        subparsers, run, summary, _HOW + more, positional=(ROOT, *positional), name=name
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
+    )
+    return parser
+
+
+def _add_set(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="given", help=what
+    )
+
+
+def _add_force(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--force", action="store_true", help=what)

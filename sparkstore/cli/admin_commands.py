@@ -1,0 +1,168 @@
+"""What an administrator's commands do: give an order to whoever has the root, and print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sparkstore.cli.control import opened_control
+from sparkstore.cli.output import Row, fields, json_lines, table, time_of
+from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.operations.administration import DURABILITIES, Act, Order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sparkstore.control.client import SocketControl
+    from sparkstore.operations.bulk import Answer
+
+_NAMES = {"dead_letter_queue", "last_value_key"}
+"""Arguments whose value is a text, whatever it looks like."""
+_COLUMNS = ("connection", "peer", "user", "tls", "container", "links", "connected_at", "open")
+
+
+def create_queue(arguments: Namespace) -> int:
+    """Create a queue."""
+    return _order(
+        arguments,
+        Order(
+            Act.CREATE_QUEUE,
+            arguments.queue,
+            arguments=_given(arguments.given),
+            durability=DURABILITIES.index(arguments.durability),
+        ),
+    )
+
+
+def alter_queue(arguments: Namespace) -> int:
+    """Change some arguments of a queue."""
+    changes = _given(arguments.given)
+    if twice := changes.keys() & set(arguments.unset):
+        message = f"--set and --unset of {min(twice)!r}: say one of them"
+        raise InvalidRequest(message)
+    changes |= dict.fromkeys(arguments.unset)
+    return _order(arguments, Order(Act.ALTER_QUEUE, arguments.queue, arguments=changes))
+
+
+def delete_queue(arguments: Namespace) -> int:
+    """Delete a queue."""
+    order = Order(Act.DELETE_QUEUE, arguments.queue, force=arguments.force)
+    return _order(arguments, order)
+
+
+def create_exchange(arguments: Namespace) -> int:
+    """Create an exchange."""
+    order = Order(Act.CREATE_EXCHANGE, exchange=arguments.exchange, type=arguments.type)
+    return _order(arguments, order)
+
+
+def delete_exchange(arguments: Namespace) -> int:
+    """Delete an exchange."""
+    order = Order(Act.DELETE_EXCHANGE, exchange=arguments.exchange, force=arguments.force)
+    return _order(arguments, order)
+
+
+def add_binding(arguments: Namespace) -> int:
+    """Bind a queue to an exchange."""
+    return _order(arguments, _binding(Act.ADD_BINDING, arguments))
+
+
+def remove_binding(arguments: Namespace) -> int:
+    """Take a binding away."""
+    return _order(arguments, _binding(Act.REMOVE_BINDING, arguments))
+
+
+def purge_queue(arguments: Namespace) -> int:
+    """Take everything off a queue."""
+    is_shown = sys.stderr.isatty() if arguments.progress is None else arguments.progress
+
+    def show(so_far: Answer) -> None:
+        if is_shown:
+            done = f"purge: {so_far.done:,} done, {so_far.left:,} left alone, {so_far.gone:,} gone"
+            print(done, file=sys.stderr)
+
+    with opened_control(arguments.root, arguments.config) as control:
+        answer = control.purge(arguments.queue, show)
+    _show(arguments, {"act": "purge-queue", "queue": arguments.queue, **answer._asdict()})
+    return 0
+
+
+def connections(arguments: Namespace) -> int:
+    """Who is connected; or end one connection."""
+    with _broker(arguments) as broker:
+        if arguments.close is not None:
+            _show(arguments, broker.close_connection(arguments.close))
+            return 0
+        found = broker.connections()
+    rows = [{name: each.get(name) for name in _COLUMNS} for each in found]
+    for row in rows:
+        row["connected_at"] = time_of(row["connected_at"])
+    _print(json_lines(rows) if arguments.json else table(rows, _COLUMNS))
+    return 0
+
+
+def _order(arguments: Namespace, order: Order) -> int:
+    with opened_control(arguments.root, arguments.config) as control:
+        told = control.order(order)
+    _show(arguments, told)
+    return 0
+
+
+def _binding(act: Act, arguments: Namespace) -> Order:
+    return Order(act, arguments.queue, arguments.exchange, arguments.key)
+
+
+def _given(said: Iterable[str]) -> dict[str, Any]:
+    """Arguments as `NAME=VALUE` tells them: numbers, true and false, names.
+
+    Raises:
+        InvalidRequest: It is another text, or there twice.
+    """
+    given: dict[str, Any] = {}
+    for each in said:
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            message = f"--set {each!r}: say NAME=VALUE"
+            raise InvalidRequest(message)
+        if name in given:
+            message = f"--set {name!r} is there twice: say it once"
+            raise InvalidRequest(message)
+        given[name] = value if name in _NAMES else _plain(value)
+    return given
+
+
+def _plain(value: str) -> Any:
+    try:
+        found = json.loads(value, parse_constant=str)
+    except ValueError:
+        return value
+    return found if isinstance(found, int) else value
+
+
+@contextmanager
+def _broker(arguments: Namespace) -> Iterator[SocketControl]:
+    """The broker that runs; its connection closed in the end."""
+    from sparkstore.control.client import connect
+    from sparkstore.tables.root import open_root
+
+    served = connect(open_root(arguments.root))
+    if served is None:
+        message = f"no broker serves {arguments.root}, so nobody is connected: start one"
+        raise Unavailable(message)
+    try:
+        yield served
+    finally:
+        served.close()
+
+
+def _show(arguments: Namespace, row: Row) -> None:
+    _print(json_lines([row]) if arguments.json else fields(row))
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)

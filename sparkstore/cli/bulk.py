@@ -1,0 +1,119 @@
+"""The commands that change or copy many messages: Spark chooses them, the store acts.
+
+    move      to another queue            requeue   to the end of their own
+    purge     off the queue, for good     replay    back from history, as copies
+    export    to a file: changes nothing
+
+Wrong queues are refused before Spark looks for messages, and the root before the JVM starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkstore.cli import bulk_commands as commands
+from sparkstore.cli.parsing import command
+
+if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
+
+_HOW = (
+    "PREDICATE is what may stand after WHERE in a query of the view {view}, about its columns\n"
+    "only; Spark finds the messages, and the store acts on them in transactions of 250: the\n"
+    "running broker if one serves the root, else this command under the writer's lock. Messages\n"
+    "that a consumer has acquired are left alone. Cut off, it can be run again.\n\n"
+)
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    parser = _bulk(
+        subparsers,
+        commands.move,
+        "move messages to another queue",
+        "example:\n  sparkstore move ROOT --from orders --to late --where"
+        ' "enqueued_at < now() - INTERVAL 1 HOUR"',
+    )
+    parser.add_argument("--to", required=True, metavar="QUEUE", help="where they go")
+    _bulk(
+        subparsers,
+        commands.requeue,
+        "put messages at the end of their queue, with delivery count 0",
+        "Messages keep their ids and their order among themselves.\n\n"
+        'example:\n  sparkstore requeue ROOT --from orders --where "delivery_count > 3"',
+    )
+    _bulk(
+        subparsers,
+        commands.purge,
+        "take messages off a queue for good",
+        "example:\n  sparkstore purge ROOT --from orders --dry-run --where"
+        " \"properties['carrier'] = 'UA'\"",
+    )
+    parser = _bulk(
+        subparsers,
+        commands.replay,
+        "put messages back that history still holds",
+        "The view departed_messages has the columns of queue_messages and dequeued_at, outcome,\n"
+        "holder, replayed_to. Copies get new ids and the property sparkstore.replayed; a message\n"
+        "that has a copy on the target is not put there again.\n\n"
+        'example:\n  sparkstore replay ROOT --queue orders --where "dequeued_at > now() - INTERVAL'
+        ' 1 DAY"',
+        queue="--queue",
+        view="departed_messages",
+    )
+    parser.add_argument("--to", metavar="QUEUE", help="where the copies go (default: --queue)")
+    _add_export(subparsers)
+
+
+def _add_export(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        commands.export,
+        "write messages of a queue to a file",
+        "Header, properties and body, in the order of the queue; the store is not touched.\n"
+        "JSON: one object a line; a body that is not UTF-8 is body_base64.\n\n"
+        "examples:\n  sparkstore export ROOT --from orders --where \"subject = 'eggs'\" "
+        "| jq .body\n"
+        "  sparkstore export ROOT --from orders --format parquet --output orders.parquet",
+    )
+    _choice(parser, "--from", required=False)
+    parser.add_argument("--format", choices=("json", "parquet"), default="json")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="JSON goes to standard output without it"
+    )
+
+
+def _bulk(
+    subparsers: Subparsers,
+    run: Callable[[Namespace], int],
+    summary: str,
+    more: str,
+    *,
+    queue: str = "--from",
+    view: str = "queue_messages",
+) -> argparse.ArgumentParser:
+    parser = command(subparsers, run, summary, _HOW.format(view=view) + more)
+    _choice(parser, queue, required=True)
+    parser.add_argument("--dry-run", action="store_true", help="count and sample, change nothing")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
+    )
+    return parser
+
+
+def _choice(parser: argparse.ArgumentParser, queue: str, *, required: bool) -> None:
+    parser.add_argument(
+        queue, dest="queue", required=True, metavar="QUEUE", help="where they are, or were"
+    )
+    parser.add_argument(
+        "--where", required=required, default="true", metavar="PREDICATE", help="which messages"
+    )
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show how far it is on standard error (default: if that is a terminal)",
+    )

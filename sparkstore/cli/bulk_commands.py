@@ -1,0 +1,247 @@
+"""What the bulk commands do: check the queues, have Spark choose, have the store act, tell."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sparkstore.cli.control import opened_control
+from sparkstore.cli.notes import note_unreplayed
+from sparkstore.cli.output import fields, json_lines, table
+from sparkstore.errors import InvalidRequest
+from sparkstore.operations.bulk import Action, Answer, Request
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkstore.control import bulk_run
+    from sparkstore.control.client import Control
+    from sparkstore.tables.root import Root
+
+_SAMPLE = 10
+
+
+def move(arguments: Namespace) -> int:
+    """Move messages to another queue."""
+    return _act(arguments, Action.MOVE, arguments.to)
+
+
+def requeue(arguments: Namespace) -> int:
+    """Put messages at the end of their queue."""
+    return _act(arguments, Action.REQUEUE, None)
+
+
+def purge(arguments: Namespace) -> int:
+    """Take messages off a queue for good."""
+    return _act(arguments, Action.PURGE, None)
+
+
+def _act(arguments: Namespace, action: Action, to: str | None) -> int:
+    from sparkstore.control import bulk_run
+    from sparkstore.views import message_choice
+
+    if to == arguments.queue:
+        message = f"messages of {to!r} cannot move to {to!r}: name another queue"
+        raise InvalidRequest(message)
+
+    def find(spark: SparkSession, root: Root) -> DataFrame:
+        return message_choice.waiting(spark, root, arguments.queue, arguments.where)
+
+    def work(control: Control, _root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
+        to = arguments.to if action is Action.MOVE else None
+        return bulk_run.run(control, bulk_run.Job(action, arguments.queue, to), ids, show)
+
+    return _run(arguments, action, find, work)
+
+
+def replay(arguments: Namespace) -> int:
+    """Put messages back that history still holds."""
+    from sparkstore.content.reader import ContentReader
+    from sparkstore.control import bulk_run
+    from sparkstore.views import message_choice
+
+    arguments.to = arguments.to or arguments.queue
+
+    def find(spark: SparkSession, root: Root) -> DataFrame:
+        return message_choice.departed(
+            spark, root, arguments.queue, arguments.where, to=arguments.to
+        )
+
+    def work(control: Control, root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
+        return bulk_run.replay(control, ContentReader(root), arguments.to, ids, show)
+
+    return _run(arguments, None, find, work)
+
+
+Find = Callable[["SparkSession", "Root"], "DataFrame"]
+Work = Callable[["Control", "Root", Iterable[int], Callable[[Answer], None]], Answer]
+
+
+def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) -> int:
+    """Check the queues, find the messages, and act on them or show them.
+
+    Args:
+        arguments: Of the command.
+        action: What is asked of the store; None for a replay.
+        find: Chooses.
+        work: Acts.
+    """
+    from sparkstore.config import read_config
+    from sparkstore.tables.root import open_root
+    from sparkstore.views import message_choice
+
+    root = open_root(arguments.root)
+    if arguments.config:
+        read_config(arguments.config)  # before seconds of starting a JVM
+    with _session() as spark:
+        message_choice.condition(spark, arguments.where)
+        queues = message_choice.definitions(spark, root)
+        _name_queues(arguments, queues)
+        told, check = _told(arguments, action), _check(arguments, action)
+        if arguments.dry_run:
+            _check_at_rest(queues, check)
+            chosen = find(spark, root)
+            _show_sample(
+                arguments,
+                told,
+                message_choice.count(chosen),
+                message_choice.sample(chosen, _SAMPLE),
+            )
+            note_unreplayed(root)
+            return 0
+        began = time.monotonic()
+        with opened_control(root.path, arguments.config) as control:
+            control.run(check)
+            answer = work(
+                control, root, message_choice.ids(find(spark, root)), _shower(arguments, told)
+            )
+    seconds = round(time.monotonic() - began, 3)
+    row = told | answer._asdict() | {"seconds": seconds}
+    _print(json_lines([row]) if arguments.json else fields(row))
+    return 0
+
+
+def _name_queues(arguments: Namespace, queues: Collection[str]) -> None:
+    """Replace what the user calls queues (a short name, q::q) by what the store calls them."""
+    from sparkstore.core.queue_names import find
+
+    for name in ("queue", "to"):
+        said = getattr(arguments, name, None)
+        if said is not None:
+            setattr(arguments, name, find(said, queues))
+
+
+def _told(arguments: Namespace, action: Action | None) -> dict[str, Any]:
+    """What the result begins with."""
+    told = {"action": "replay" if action is None else action.value, "from": arguments.queue}
+    return told | ({"to": arguments.to} if action in {None, Action.MOVE} else {})
+
+
+def _check(arguments: Namespace, action: Action | None) -> Request:
+    """A request without messages: refused if a queue is wrong."""
+    if action is None:
+        return Request(Action.PURGE, arguments.to, ())
+    return Request(action, arguments.queue, (), arguments.to if action is Action.MOVE else None)
+
+
+def export(arguments: Namespace) -> int:
+    """Write messages of a queue to a file."""
+    from sparkstore.cli.export import contents
+    from sparkstore.content.reader import ContentReader
+    from sparkstore.tables.root import open_root
+    from sparkstore.views import message_choice
+
+    if arguments.format == "parquet" and arguments.output is None:
+        raise InvalidRequest("--format parquet needs --output FILE")
+    root = open_root(arguments.root)
+    with _session() as spark:
+        queues = message_choice.definitions(spark, root)
+        _name_queues(arguments, queues)
+        _check_at_rest(queues, Request(Action.PURGE, arguments.queue, ()))
+        chosen = message_choice.waiting(spark, root, arguments.queue, arguments.where)
+        show = _shower(arguments, {"action": "export"})
+        found = _counted(contents(ContentReader(root), message_choice.ids(chosen)), show)
+        _write(arguments, found)
+    note_unreplayed(root)
+    return 0
+
+
+def _write(arguments: Namespace, found: Iterable[Any]) -> None:
+    from sparkstore.cli.export import as_json, write_parquet
+
+    if arguments.format == "parquet":
+        write_parquet(found, arguments.output)
+    elif arguments.output is None:
+        _print(json_lines(as_json(found)))
+    else:
+        scratch = arguments.output.with_name(arguments.output.name + ".new")
+        try:
+            with scratch.open("w") as file:
+                file.writelines(line + "\n" for line in json_lines(as_json(found)))
+            scratch.replace(arguments.output)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+
+def _counted(found: Iterable[Any], show: Callable[[Answer], None]) -> Iterator[Any]:
+    """The same, shown about once a second."""
+    shown_at = time.monotonic()
+    for number, each in enumerate(found):
+        if time.monotonic() - shown_at >= 1:
+            shown_at = time.monotonic()
+            show(Answer(done=number))
+        yield each
+
+
+def _check_at_rest(queues: Mapping[str, str], check: Request) -> None:
+    """As the store would check a request, by what Delta has: without asking or opening it."""
+    from sparkstore.core.queue_arguments import terms_of
+    from sparkstore.operations import bulk
+
+    bulk.check(check, lambda name: terms_of(queues[name]) if name in queues else None)
+
+
+def _show_sample(
+    arguments: Namespace, told: dict[str, Any], count: int, rows: list[dict[str, Any]]
+) -> None:
+    row = told | {"dry_run": True, "count": count}
+    if arguments.json:
+        _print(json_lines([row | {"sample": rows}]))
+        return
+    _print(fields(row))
+    _print(table(rows, list(rows[0]) if rows else ()))
+
+
+def _shower(arguments: Namespace, told: dict[str, Any]) -> Callable[[Answer], None]:
+    is_shown = sys.stderr.isatty() if arguments.progress is None else arguments.progress
+
+    def show(total: Answer) -> None:
+        if is_shown:
+            done = f"{told['action']}: {total.done:,} done"
+            print(f"{done}, {total.left:,} left alone, {total.gone:,} gone", file=sys.stderr)
+
+    return show
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession as Session
+
+    from sparkstore.session import local_session
+
+    is_ours = Session.getActiveSession() is None
+    spark = local_session("sparkstore bulk")
+    try:
+        yield spark
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)

@@ -1,0 +1,215 @@
+"""`sparkstore …`: parse arguments, run one command, print, and end with an exit code.
+
+    0   done
+    1   error: what is wrong is one line on standard error
+    2   the command line, or what it asks for, is wrong
+    75  try later: another process has the root or the jobs' lease; storage did not answer
+
+Spark is imported only by the commands that need it. `serve` and whatever else lives above this
+package is found by its entry point in the group `sparkstore.commands`, called as main(argv) -> int.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+import sparkstore
+from sparkstore.cli import admin, bulk, commands, jobs, reconcile, replicas
+from sparkstore.cli.output import of_the_system, one_line
+from sparkstore.cli.parsing import at_least_0, command
+from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
+
+EXIT_ERROR, EXIT_USAGE, EXIT_TRY_LATER, EXIT_INTERRUPTED = 1, 2, 75, 130
+_EXIT_CODES: Mapping[type[StoreError], int] = {
+    InvalidRequest: EXIT_USAGE,
+    Locked: EXIT_TRY_LATER,
+    Unavailable: EXIT_TRY_LATER,
+}
+
+_EXAMPLES = """\
+examples:
+  sparkstore serve /var/lib/queues              an AMQP broker on 127.0.0.1:5672
+  sparkstore queues /var/lib/queues             depth, bytes and age of every queue
+  sparkstore browse /var/lib/queues orders      its messages, in order
+  sparkstore sql /var/lib/queues "SELECT queue, depth FROM queues"
+  sparkstore compact /var/lib/queues            the compaction job, once
+  sparkstore verify --deep /var/lib/queues      every invariant; exit code 1 if one is broken
+
+`sparkstore COMMAND --help` tells the rest. With --json every command prints one JSON object a line.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: Arguments after the program's name; None for those of the process.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        found = {point.name: point for point in entry_points(group="sparkstore.commands")}
+        if words and words[0] in found:
+            return int(found[words[0]].load()(words[1:]))
+        arguments = _parser(found).parse_args(words)
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except StoreError as reason:
+        return _failed(str(reason), _exit_code(reason))
+    except BrokenPipeError:  # `sparkstore browse … | head`: nobody reads on, and that is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as reason:
+        return _failed(of_the_system(reason), EXIT_ERROR)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return code
+
+
+def _exit_code(reason: StoreError) -> int:
+    codes = (code for kind, code in _EXIT_CODES.items() if isinstance(reason, kind))
+    return next(codes, EXIT_ERROR)
+
+
+def _failed(message: str, code: int) -> int:
+    print(f"sparkstore: {one_line(message)}", file=sys.stderr)
+    return code
+
+
+def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sparkstore",
+        description="A message store whose queues are Delta tables.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"sparkstore {sparkstore.__version__}"
+    )
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name in sorted(found):
+        subparsers.add_parser(name, help=_ABOVE.get(name), add_help=False)
+    for add in (
+        _queues,
+        _browse,
+        _sql,
+        admin.add,
+        bulk.add,
+        jobs.add,
+        replicas.add,
+        reconcile.add,
+        _verify,
+        _version,
+    ):
+        add(subparsers)
+    return parser
+
+
+_ABOVE = {
+    "passwd": "users of a broker and their passwords",
+    "serve": "an AMQP 1.0 broker over a root",
+}
+"""Help of the commands that live above this package."""
+
+if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
+
+
+def _queues(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        commands.queues,
+        "depth, bytes, acquired and oldest age of every queue",
+        "Needs no Java and changes nothing. It shows what Delta has: a running store is ahead of\n"
+        "that by its commit interval (200 ms) and the time a commit takes, a crashed one by its\n"
+        "write-ahead log until it is started again: that is told on standard error, with --json\n"
+        'also as a last object {"unreplayed": {"records": N, …}}, and the exit code is 0, since\n'
+        "nothing is lost. not_durable: messages in the memory of the broker that runs; they end\n"
+        "with it, and depth and SQL do not count them.\n\n"
+        "examples:\n  sparkstore queues --json ROOT | jq .depth\n"
+        "  sparkstore queues --holders ROOT           what a consumer keeps, and which",
+    )
+    parser.add_argument(
+        "--holders",
+        action="store_true",
+        help="messages that somebody holds, and who: asks the running broker",
+    )
+    parser.add_argument(
+        "--limit", type=at_least_0, metavar="N",
+        help="messages of --holders, 0: all (default 10000, with --json all)",
+    )  # fmt: skip
+
+
+def _browse(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        commands.browse,
+        "messages of a queue, in order, without taking them",
+        "Needs no Java and changes nothing; as `queues`, it shows what Delta has, and tells if a\n"
+        "stopped store's write-ahead log has more. Control\n"
+        "characters are escaped; a body that is not UTF-8 is shown in hexadecimal.\n\n"
+        "example:\n  sparkstore browse --limit 5 --body ROOT orders",
+    )
+    parser.add_argument("queue", help="name of the queue")
+    parser.add_argument(
+        "--limit", type=at_least_0, metavar="N",
+        help="messages, 0: all (default 20, with --json all)",
+    )  # fmt: skip
+    parser.add_argument("--body", action="store_true", help="headers and content, too")
+
+
+def _sql(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        commands.sql,
+        "answer a question with Spark SQL",
+        "Views: queues, queue_messages, message_history, bindings, configuration, members,\n"
+        "links, deliveries, job_runs (once a job ran).\n"
+        "Starts a JVM (seconds). More rows than shown are told on standard error. A query asks\n"
+        "the views, or the root's own tables as delta.`PATH`: it changes nothing, runs no program\n"
+        "(TRANSFORM, reflect) and reads no other file. A second column of a name gets a number:\n"
+        "depth, depth_2.\n\n"
+        "examples:\n"
+        '  sparkstore sql ROOT "SELECT * FROM queues ORDER BY depth DESC"\n'
+        "  sparkstore sql ROOT \"SELECT properties['carrier'], count(*) FROM queue_messages"
+        ' GROUP BY 1"\n'
+        '  sparkstore sql ROOT "SELECT name, source, attached, unsettled FROM links"',
+    )
+    parser.add_argument("statement", help="one SELECT")
+    parser.add_argument(
+        "--limit", type=at_least_0, metavar="N",
+        help="rows, 0: all (default 1000, with --json all)",
+    )  # fmt: skip
+
+
+def _verify(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        commands.verify,
+        "check every invariant of a root",
+        "Needs no Java and changes nothing. Exit code 0: all hold; 1: one is broken, and its line\n"
+        "says what. Check a root that is not being written to: a store at work may show a commit\n"
+        "half done. What a crashed store's write-ahead log has and no table yet breaks nothing:\n"
+        "it is told (log_can_be_replayed, and on standard error); a damaged log is broken.\n\n"
+        "example:\n  sparkstore verify --deep ROOT",
+    )
+    parser.add_argument(
+        "--deep", action="store_true", help="also read the content of every message"
+    )
+
+
+def _version(subparsers: Subparsers) -> None:
+    command(
+        subparsers,
+        commands.version,
+        "versions of sparkstore and its engines",
+        "",
+        positional=(),
+    )

@@ -1,0 +1,326 @@
+"""What each command does: ask the module that knows, print its answer.
+
+Modules are imported where they are used: `version` and `--help` answer at once, and only `sql`
+loads Spark. The commands that run a job are in `cli_jobs`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from importlib import metadata
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import sparkstore
+from sparkstore.cli.notes import note, note_unreplayed
+from sparkstore.cli.output import (
+    Row,
+    body_as_json,
+    body_text,
+    fields,
+    json_lines,
+    printable,
+    table,
+    time_of,
+)
+from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
+
+if TYPE_CHECKING:
+    from sparkstore.core.fold import Entry, Queue, State
+    from sparkstore.tables.root import Root
+
+_ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
+_QUEUE_COLUMNS = (
+    "queue", "depth", "bytes", "acquired", "oldest_age_s", "not_durable", "arguments",
+)  # fmt: skip
+_MESSAGE_COLUMNS = (
+    "position",
+    "message_id",
+    "enqueued_at",
+    "bytes",
+    "acquired_by",
+    "delivery_count",
+    "priority",
+    "expires_at",
+)
+_TRIES = 3
+_SQL_ROWS, _BROWSED, _HELD = 1_000, 20, 10_000
+"""Rows, messages and held messages that people see unless they ask for more."""
+_SQL_WIDTH = 1_000
+"""Characters of a cell: a table is as wide as its longest."""
+
+
+def queues(arguments: Namespace) -> int:
+    """Every queue, by name."""
+    from sparkstore.tables.root import open_root
+
+    root = open_root(arguments.root)
+    if arguments.holders:
+        return _holders(arguments, root)
+    if arguments.limit is not None:
+        raise InvalidRequest("--limit is of --holders: every queue is shown")
+    state = _recovered(root)
+    now_us = time.time_ns() // 1000
+    in_memory = _not_durable(root)
+    rows = [
+        _queue_row(name, state.queues.get(name), now_us, in_memory)
+        for name in sorted({*state.queues, *(in_memory or ())})
+    ]
+    _show(arguments, rows, _QUEUE_COLUMNS)
+    _tell_unreplayed(arguments, root)
+    return 0
+
+
+def _not_durable(root: Root) -> dict[str, int] | None:
+    """Messages that only the broker that runs has; None if it does not tell us."""
+    from sparkstore.control.client import connect
+
+    try:
+        served = connect(root)
+    except StoreError:
+        return None
+    if served is None:
+        return {}
+    try:
+        return served.not_durable()
+    except StoreError:
+        return None
+    finally:
+        served.close()
+
+
+def _holders(arguments: Namespace, root: Root) -> int:
+    """Who holds what, by the broker that runs; without one, who did when it ended."""
+    from sparkstore.control.client import connect
+
+    limit = _limit(arguments, _HELD) or None
+    served = connect(root)
+    if served is not None:
+        try:
+            held = served.holders(limit)
+        finally:
+            served.close()
+        rows: list[Row] = [each._asdict() for each in held.shown]
+        left_out = held.left_out
+    else:
+        there = list(_held_at_rest(root))
+        rows = there[:limit]
+        left_out = len(there) - len(rows)
+    _show(arguments, rows, ("queue", "message_id", "holders"))
+    if left_out:
+        note(f"{left_out} more messages are held than are shown: --limit 0 shows all")
+    if served is None:
+        _tell_unreplayed(arguments, root)
+    return 0
+
+
+def _held_at_rest(root: Root) -> Iterator[Row]:
+    for name, queue in _recovered(root).queues.items():
+        for message_id, entry in queue.entries.items():
+            if entry.acquired_by is not None:
+                yield {"queue": name, "message_id": message_id, "holders": [entry.acquired_by]}
+
+
+def _queue_row(
+    name: str, queue: Queue | None, now_us: int, in_memory: dict[str, int] | None
+) -> Row:
+    from sparkstore.core.queue_arguments import arguments_of
+
+    entries = () if queue is None else queue.entries.values()
+    oldest_at = min((entry.at for entry in entries), default=None)
+    return {
+        "queue": name,
+        "depth": len(entries),
+        "bytes": sum(entry.message_bytes for entry in entries),
+        "acquired": sum(entry.acquired_by is not None for entry in entries),
+        "oldest_age_s": None if oldest_at is None else max(0, now_us - oldest_at) / 1_000_000,
+        "not_durable": None if in_memory is None else in_memory.get(name, 0),
+        "arguments": (queue and arguments_of(queue.detail)) or None,
+    }
+
+
+def browse(arguments: Namespace) -> int:
+    """Messages of one queue, in order."""
+    from sparkstore.core.queue_names import find
+    from sparkstore.tables.root import open_root
+
+    root = open_root(arguments.root)
+    state = _recovered(root)
+    queue = find(arguments.queue, state.queues)
+    if queue not in state.queues:
+        message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
+        raise InvalidRequest(message)
+    entries = state.queues[queue].entries
+    limit = _limit(arguments, _BROWSED) or len(entries)
+    rows: Iterator[dict[str, Any]] = (
+        _message_row(message_id, entry) for message_id, entry in islice(entries.items(), limit)
+    )
+    if arguments.body:
+        _show_bodies(arguments, root, rows)
+    else:
+        _show(arguments, rows, _MESSAGE_COLUMNS)
+    if limit < len(entries):
+        note(f"the first {limit} of {len(entries)} messages are shown: --limit 0 shows all")
+    _tell_unreplayed(arguments, root)
+    return 0
+
+
+def _show_bodies(arguments: Namespace, root: Root, rows: Iterable[dict[str, Any]]) -> None:
+    from sparkstore.content.reader import ContentReader
+
+    reader = ContentReader(root)
+    for row in rows:
+        header, body = reader.read(row["message_id"])
+        row["header"] = {
+            name: value
+            for name, value in header._asdict().items()
+            if name not in {"header", "properties"} and value is not None
+        }
+        row["properties"] = dict(header.properties)
+        if arguments.json:
+            _print(json_lines([row | body_as_json(body)]))
+        else:
+            _print(_message_lines(row, body))
+
+
+def _message_row(message_id: int, entry: Entry) -> dict[str, Any]:
+    return {
+        "position": entry.position,
+        "message_id": message_id,
+        "enqueued_at": time_of(entry.at),
+        "bytes": entry.message_bytes,
+        "acquired_by": entry.acquired_by,
+        "delivery_count": entry.delivery_count,
+        "priority": entry.priority,
+        "expires_at": time_of(entry.expires_at),
+    }
+
+
+def _message_lines(row: Row, body: bytes) -> Iterator[str]:
+    """One message under its number: whole, since it was asked for."""
+    yield f"message {row['message_id']}"
+    told = {name: row[name] for name in _MESSAGE_COLUMNS if name != "message_id"} | row["header"]
+    for name, value in (told | row["properties"]).items():
+        if value is not None:
+            yield f"  {printable(name)}: {printable(str(value))}"
+    yield f"  body: {body_text(body)}"
+
+
+def sql(arguments: Namespace) -> int:
+    """The answer to a query."""
+    from sparkstore.tables.root import open_root
+
+    root = open_root(arguments.root)  # before seconds of starting a JVM
+    from sparkstore.cli.sql import answer
+    from sparkstore.session import local_session
+    from sparkstore.views.views import register
+
+    spark = local_session("sparkstore sql")
+    limit = _limit(arguments, _SQL_ROWS)
+    try:
+        register(spark, root)
+        found = answer(spark, root, arguments.statement, limit)
+    finally:
+        spark.stop()
+    if arguments.json:
+        _print(json_lines(found.rows))
+    else:
+        lines = list(table(found.rows, found.columns, width=_SQL_WIDTH))
+        _print(lines)
+        if any("…" in line for line in lines):
+            note(f"a value longer than {_SQL_WIDTH} characters ends in …: --json shows it whole")
+    if found.is_cut:
+        note(f"the first {limit} rows are shown, there are more: --limit 0 shows all")
+    note_unreplayed(root)
+    return 0
+
+
+def verify(arguments: Namespace) -> int:
+    """Every invariant by name; 1 if one does not hold."""
+    from sparkstore.reconcile.invariants import check
+    from sparkstore.tables.root import open_root
+
+    root = open_root(arguments.root)
+    findings = check(root, deep=arguments.deep)
+    if arguments.json:
+        _print(json_lines(map(asdict, findings)))
+    else:
+        width = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            result = "ok    " if finding.holds else "BROKEN"
+            print(f"{result}  {finding.name:{width}}  {printable(finding.evidence)}")
+    note_unreplayed(root)
+    return 0 if all(finding.holds for finding in findings) else 1
+
+
+def version(arguments: Namespace) -> int:
+    """Versions of sparkstore, Python and the engines; None for one that is not installed."""
+    versions: dict[str, str | None] = {
+        "sparkstore": sparkstore.__version__,
+        "python": sys.version.split()[0],
+    }
+    for name in _ENGINES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    _print(json_lines([versions]) if arguments.json else fields(versions))
+    return 0
+
+
+def _recovered(root: Root) -> State:
+    """The fold of all that Delta has.
+
+    Tables are read one after the other while a store or a job may move records between them, and
+    then they do not fit together. Nothing is wrong unless it stays so.
+    """
+    from deltalake.exceptions import DeltaError
+
+    from sparkstore.recovery.recovery import recover
+
+    failure: Exception | None = None
+    for _ in range(_TRIES):
+        try:
+            return recover(root).state
+        except (CorruptData, DeltaError, OSError) as reason:
+            failure = reason
+    if isinstance(failure, CorruptData):
+        raise failure
+    raise _unreadable(root, failure) from failure
+
+
+def _unreadable(root: Root, failure: Exception | None) -> StoreError:
+    from sparkstore.tables.root import TABLES
+    from sparkstore.tables.snapshot import RESTORE
+
+    gone = [name for name in TABLES if not (root.table(name) / "_delta_log").is_dir()]
+    if gone:
+        return CorruptData(f"{root.table(gone[0])} is gone, or has no Delta log: {RESTORE}")
+    return Unavailable(f"{root.path} cannot be read: {failure}: look at the storage, run it again")
+
+
+def _limit(arguments: Namespace, for_people: int) -> int:
+    """How many rows to show, 0: all; a machine gets all unless it says otherwise."""
+    if arguments.limit is not None:
+        return int(arguments.limit)
+    return 0 if arguments.json else for_people
+
+
+def _tell_unreplayed(arguments: Namespace, root: Root) -> None:
+    """That what was shown is not all, for a machine as a last object: no row has its name."""
+    found = note_unreplayed(root)
+    if found and arguments.json:
+        _print(json_lines([{"unreplayed": found}]))
+
+
+def _show(arguments: Namespace, rows: Iterable[Row], columns: Sequence[str] = ()) -> None:
+    _print(json_lines(rows) if arguments.json else table(list(rows), columns))
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)

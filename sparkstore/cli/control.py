@@ -1,0 +1,43 @@
+"""Who does what a command changes: the running broker, or the command, which writes it down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparkstore.control.client import Control
+
+AUDIT_FILE = "audit.log"
+"""In the root: acts of commands while no broker ran, unless their settings name another file."""
+
+
+@contextmanager
+def opened_control(where: str | Path, settings: Path | None) -> Iterator[Control]:
+    """Whoever can change the root; closed in the end.
+
+    Args:
+        where: Folder of the root.
+        settings: File of the store's settings, for when no broker runs; None: the defaults.
+
+    Raises:
+        StoreError: As `open_control`; also the audit file cannot be written, before anything is.
+    """
+    from sparkstore.config import StoreConfig, read_config
+    from sparkstore.control.audit import add_audit_file, remove_audit_file
+    from sparkstore.control.client import SocketControl, open_control
+    from sparkstore.settings_file import audit_file
+
+    config = read_config(settings) if settings else StoreConfig()
+    named = audit_file(settings) if settings else None
+    with closing(open_control(where, config)) as control:
+        if isinstance(control, SocketControl):  # the broker writes it down
+            yield control
+            return
+        handler = add_audit_file(named or Path(where) / AUDIT_FILE)
+        try:
+            yield control
+        finally:
+            remove_audit_file(handler)

@@ -1,0 +1,202 @@
+"""The commands that run a Spark job: their options, and how they end.
+
+`jobs/*.py` are these same commands for spark-submit. Spark is loaded when a job runs, not before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltalake.exceptions import DeltaError
+
+from sparkstore.cli.output import fields
+from sparkstore.cli.parsing import at_least_0, command
+from sparkstore.compaction.compact_plan import Limits, Upkeep
+from sparkstore.errors import StoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkstore.cli.parsing import Subparsers
+    from sparkstore.jobs.report import JobReport
+    from sparkstore.tables.root import Root
+
+_LEAST_PRIORITY = 19
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    parser = command(
+        subparsers,
+        compact,
+        "the compaction job, once",
+        "Moves the journal's records to history and folds them into state. Safe to kill, to\n"
+        "repeat, and to run beside a serving store. Exit code 75: another job is at work.\n"
+        "Then messages that expired, or failed more often than their queue allows, go to its\n"
+        "dead_letter_queue, or leave the store if it has none.\n\n"
+        "examples, in a crontab: every ten minutes; every minute, if enough has come together:\n"
+        "  */10 * * * * sparkstore compact ROOT\n"
+        "  * * * * *    sparkstore compact --min-records 500000 ROOT",
+    )
+    _add_upkeep(parser)
+    parser.add_argument(
+        "--step-records", type=at_least_0, metavar="N", help="records folded at a time"
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings of the store, if it has its own: to end messages while no broker runs",
+    )
+    job_options(parser)
+
+
+def _add_upkeep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--min-records",
+        type=at_least_0,
+        default=0,
+        metavar="N",
+        help="do nothing, and start no JVM, if fewer records wait to be folded (default 0)",
+    )
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument(
+        "--history-days",
+        type=_days,
+        default=Upkeep().history_days,
+        metavar="N",
+        help="history older than this loses what no message on a queue needs (default 30)",
+    )
+    kept.add_argument(
+        "--keep-history",
+        dest="history_days",
+        action="store_const",
+        const=None,
+        help="drop nothing from history",
+    )
+    parser.add_argument(
+        "--publish",
+        metavar="SCHEMA",
+        help="make the views permanent in this schema of the catalog that Spark is configured with",
+    )
+
+
+def job_options(parser: argparse.ArgumentParser) -> None:
+    """The options that every job has."""
+    group = parser.add_argument_group("how the job runs")
+    group.add_argument("--heap", type=_heap, default="2g", help="heap of the JVM (default 2g)")
+    group.add_argument(
+        "--nice", type=_priority, default=_LEAST_PRIORITY, metavar="N",
+        help="priority, 0 (as it is) to 19 (least, default)",
+    )  # fmt: skip
+    group.add_argument(
+        "--textfile", type=Path, metavar="DIR", help="write metrics here, for Prometheus"
+    )
+    group.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show each step on standard error (default: if that is a terminal)",
+    )
+
+
+def compact(arguments: Namespace) -> int:
+    """The compaction job, once; then what its queues say of expired messages."""
+    from sparkstore.config import read_config
+    from sparkstore.tables.root import open_root
+
+    root = open_root(arguments.root)
+    config = read_config(arguments.config) if arguments.config else None
+    if arguments.min_records and _waiting(root) < arguments.min_records:
+        print(f"fewer than {arguments.min_records} records wait: nothing done", file=sys.stderr)
+        return 0
+
+    def work(spark: SparkSession) -> JobReport:
+        from sparkstore.compaction import compact
+        from sparkstore.compaction.expiry import try_to_end_messages
+        from sparkstore.views import views
+
+        if arguments.publish:
+            views.check_may_publish(spark, arguments.publish)
+        limits = Limits(arguments.step_records or Limits().step_records)
+        upkeep = Upkeep(history_days=arguments.history_days)
+        report = compact.run(spark, root, limits=limits, upkeep=upkeep)
+        ended = try_to_end_messages(spark, root, config)
+        if arguments.publish:
+            views.publish(spark, root, arguments.publish)
+        return replace(report, messages_ended=ended.done)
+
+    return run_job("compact", root.path, work, arguments)
+
+
+def run_job(
+    job: str,
+    root: str | Path,
+    work: Callable[[SparkSession], JobReport],
+    arguments: Namespace,
+    shown: Callable[[JobReport], Iterable[str]] = lambda report: fields(asdict(report)),
+) -> int:
+    """Run a job in its frame and print its report.
+
+    Args:
+        job: Its name.
+        root: The root that it changes.
+        work: The job; imports what loads Spark itself.
+        arguments: With those of `job_options`.
+        shown: Lines of its report for people.
+    """
+    from sparkstore.jobs import job as frame
+
+    settings = frame.JobSettings(
+        heap=arguments.heap,
+        nice=arguments.nice,
+        textfile=arguments.textfile,
+        progress=arguments.progress,
+    )
+    report = frame.run(job, root, work, settings)
+    if arguments.json:
+        print(report.as_json())
+    else:
+        for line in shown(report):
+            print(line)
+    return report.exit_code
+
+
+def _heap(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]*[kmgKMG]", text):
+        message = f"{text!r} is no size of a heap: write 2g, or 1500m"
+        raise argparse.ArgumentTypeError(message)
+    return text
+
+
+def _waiting(root: Root) -> float:
+    """Records to fold; more than any number if the tables are broken: the job heals, or says so."""
+    from sparkstore.views.join_hints import waiting_records
+
+    try:
+        return waiting_records(root)
+    except (StoreError, DeltaError, OSError):
+        return math.inf
+
+
+def _days(text: str) -> float:
+    days = float(text)
+    if not days >= 1:  # not-a-number is refused, too
+        message = f"{text!r}: it must be a day at least"
+        raise argparse.ArgumentTypeError(message)
+    return days
+
+
+def _priority(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= _LEAST_PRIORITY:
+        message = f"{number} is not between 0 and {_LEAST_PRIORITY}"
+        raise argparse.ArgumentTypeError(message)
+    return number

@@ -1,0 +1,46 @@
+"""What commands say beside their answer, on standard error: a line each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sparkstore.cli.output import of_the_system, one_line
+from sparkstore.errors import StoreError
+
+if TYPE_CHECKING:
+    from sparkstore.tables.root import Root
+
+
+def note(line: str) -> None:
+    """What is to be known of the answer."""
+    print(f"sparkstore: {one_line(line)}", file=sys.stderr)
+
+
+def note_unreplayed(root: Root) -> Mapping[str, Any] | None:
+    """Say so if the tables that were shown lack what the store acknowledged.
+
+    Decision: it changes no exit code. What was asked was answered, nothing is broken, and the next
+    start mends it; a monitor that asks a stopped store is not to fail for it.
+
+    Returns:
+        The same for a machine; None: nothing was said.
+    """
+    from sparkstore.log.unreplayed_records import unreplayed  # it loads deltalake
+
+    try:
+        found = unreplayed(root)
+    except (StoreError, OSError) as failure:
+        reason = of_the_system(failure) if isinstance(failure, OSError) else str(failure)
+        note(f"whether the tables have all that was acknowledged is not known: {reason}")
+        return {"records": None, "reason": one_line(reason)}
+    if found is None:
+        return None
+    note(str(found))
+    return {
+        "records": found.records,
+        "first_position": found.first_position,
+        "last_position": found.last_position,
+        "reason": str(found),
+    }

@@ -1,0 +1,89 @@
+"""`sparkstore reconcile`: check every copy of a store, repair what can be repaired."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkstore.cli.jobs import job_options, run_job
+from sparkstore.cli.notes import note_unreplayed
+from sparkstore.cli.output import fields, table
+from sparkstore.cli.parsing import command
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparkstore.cli.parsing import Subparsers
+    from sparkstore.jobs.report import JobReport
+
+_SHOWN = ("severity", "check", "subject", "repair", "advice")
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = command(
+        subparsers,
+        reconcile,
+        "prove that every copy of a store says the same; repair it",
+        "Checks every invariant, and compares state, history, journal, views, recovery and a\n"
+        "replica entry by entry. What is wrong is a row of the Delta table ROOT/findings. Safe to\n"
+        "kill, to repeat, and to run beside a serving store. Exit code 0: nothing is wrong; 1: an\n"
+        "error is left; 75: another job is at work.\n\n"
+        "examples:\n"
+        "  sparkstore reconcile --replica /mnt/other/replica ROOT\n"
+        "  sparkstore reconcile --repair ROOT && sparkstore sql ROOT 'SELECT * FROM queues'",
+    )
+    parser.add_argument("--replica", metavar="DIR", help="folder of its copy, compared as well")
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="repair what can be: history and state by Spark, acquisitions through the broker",
+    )
+    parser.add_argument(
+        "--purge-lost",
+        action="store_true",
+        help="with --repair: drop messages whose content is nowhere any more",
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings of the store, if no broker runs"
+    )
+    job_options(parser)
+
+
+def reconcile(arguments: Namespace) -> int:
+    """The reconciliation job, once."""
+    from sparkstore.config import StoreConfig, read_config
+    from sparkstore.reconcile.comparable_roots import check_roots
+
+    # Before the frame: what may not be compared gets no row in its `job_runs` either.
+    roots = check_roots(arguments.root, arguments.replica)
+    config = read_config(arguments.config) if arguments.config else StoreConfig()
+
+    def work(spark: SparkSession) -> JobReport:
+        from sparkstore.reconcile import reconcile
+
+        return reconcile.run(
+            spark,
+            roots.root,
+            replica=roots.replica,
+            repair=arguments.repair,
+            purge_lost=arguments.purge_lost,
+            config=config,
+        )
+
+    code = run_job("reconcile", roots.root.path, work, arguments, _printed)
+    note_unreplayed(roots.root)
+    return code
+
+
+def _printed(report: JobReport) -> Iterator[str]:
+    """The findings as a table, then the figures."""
+    told = asdict(report)
+    found = told.pop("findings")
+    if found:
+        yield from table([{name: row[name] for name in _SHOWN} for row in found])
+        yield ""
+    yield from fields(told)

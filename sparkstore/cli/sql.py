@@ -1,0 +1,98 @@
+"""`sparkstore sql`: the answer to one query, and nothing else than queries."""
+
+from __future__ import annotations
+
+import logging
+import math
+from datetime import UTC
+from typing import Any, NamedTuple
+
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType, VariantType
+
+from sparkstore.errors import InvalidRequest
+from sparkstore.tables.root import Root
+from sparkstore.views.spark_tables import translated
+from sparkstore.views.typed_queries import check_plan, check_statement, forget_programs
+
+
+class Answer(NamedTuple):
+    """Rows of a query.
+
+    Attributes:
+        columns: Their names, each once: a second `depth` is `depth_2`.
+        rows: A value for each column.
+        is_cut: There are more rows than were asked for.
+    """
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    is_cut: bool
+
+
+def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Answer:
+    """What a query over the views that are registered finds; limit 0 is all of it.
+
+    Raises:
+        InvalidRequest: It is not SQL, names what is not there, or asks for more than the views.
+        Unavailable: Spark failed; the views' guard found that records were moved meanwhile.
+    """
+    # PySpark logs a failed query as JSON with both stacks, before it raises what we report.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    with translated("the query failed", is_typed=True):
+        forget_programs(spark)
+        check_statement(spark, root, statement)
+        frame = spark.sql(statement)
+        check_plan(root, frame)
+        kind = frame.schema
+        try:
+            found = (frame.limit(limit + 1) if limit else frame).collect()
+        except (ValueError, OverflowError, PySparkNotImplementedError) as reason:
+            message = f"a value of the answer has no form here ({reason}): make it a string(…)"
+            raise InvalidRequest(message) from reason
+    is_cut = 0 < limit < len(found)
+    columns = distinct(kind.names)
+    return Answer(columns, [_fields(row, kind) for row in found[: limit or None]], is_cut)
+
+
+def distinct(names: list[str]) -> list[str]:
+    """The same names, each once: the second `a` becomes `a_2`, or what is free."""
+    found: list[str] = []
+    for name in names:
+        number, free = 1, name
+        while free in found or (number > 1 and free in names):
+            number += 1
+            free = f"{name}_{number}"
+        found.append(free)
+    return found
+
+
+def _told(value: Any, kind: DataType) -> Any:
+    """A value as JSON or a table can hold it: exact, its times in UTC."""
+    if value is None:
+        return None
+    if isinstance(kind, StructType | ArrayType | MapType):
+        return _nested(value, kind)
+    if isinstance(kind, TimestampType):  # PySpark gives it in the machine's time zone
+        return value.astimezone(UTC)
+    if isinstance(kind, VariantType):
+        return value.toPython()
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no number for it
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _nested(value: Any, kind: StructType | ArrayType | MapType) -> Any:
+    if isinstance(kind, StructType):
+        return _fields(value, kind)
+    if isinstance(kind, ArrayType):
+        return [_told(each, kind.elementType) for each in value]
+    return {
+        str(_told(key, kind.keyType)): _told(each, kind.valueType) for key, each in value.items()
+    }
+
+
+def _fields(row: Any, kind: StructType) -> dict[str, Any]:
+    types = (field.dataType for field in kind.fields)
+    return dict(zip(distinct(kind.names), map(_told, row, types), strict=True))

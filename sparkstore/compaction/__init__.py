@@ -1,0 +1,12 @@
+"""The compaction job: records leave the journal for history, and are folded into `state`.
+
+    compact ─► history      records after P are appended to `history`, in files of whole segments
+            ─► state_fold   …and change `state`, one MERGE a step; `state_changes` says what changes
+            ─► retention    passed segments keep only what is still needed
+            ─► upkeep       few, large files: OPTIMIZE and VACUUM
+            ─► expiry       messages that stayed too long, or failed too often, leave their queue
+
+`compact_plan` and `history_plan` decide from a few numbers and are pure. Every commit is made under
+the jobs' lease and marked durable before the next one counts on it, so that a job which is killed
+anywhere is only repeated.
+"""

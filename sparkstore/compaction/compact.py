@@ -1,0 +1,166 @@
+"""The compaction job: records go from `journal` to `history`, and are folded into `state`.
+
+Under the jobs' lease: (1) append to `history` what the journal holds after its end, (2, 3) fold
+what `history` holds after P into `state`, one MERGE for each step (`state_fold`). Each goes by the
+end of its own table alone, and each Delta commit leaves a valid store; so a job killed anywhere
+can be run again, and so can one that was not. (4) Passed segments of history lose what nobody
+needs (`retention`), small files are put together and old ones deleted (`upkeep`). The journal is
+not touched: the store trims it, behind its durable marks (Rule 5).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkstore.compaction.compact_plan import Limits, Upkeep
+from sparkstore.compaction.history import append, extents, last_position, openings
+from sparkstore.compaction.history_plan import Found, counts, cuts, end_of
+from sparkstore.compaction.retention import retain
+from sparkstore.compaction.state_fold import Meta, fold_all, read_meta
+from sparkstore.compaction.upkeep import tidy
+from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.jobs.failpoints import At, nowhere
+from sparkstore.jobs.report import CompactReport
+from sparkstore.tables import healing
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.fencing import check_may_work
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.marks import mark_durable
+from sparkstore.tables.root import Root, open_root
+from sparkstore.views.spark_tables import statement, table_names, translated
+
+BOUNDARIES = ("healed", "append checked", "appended", "fold started", "folded")
+"""Moments between the commits of a job, in order; the last two come once for each step."""
+
+
+def run(
+    spark: SparkSession,
+    where: Root | str | Path,
+    *,
+    limits: Limits | None = None,
+    upkeep: Upkeep | None = None,
+    at: At = nowhere,
+) -> CompactReport:
+    """Compact a root once, up to what its journal held when this began.
+
+    Args:
+        spark: A session with Delta.
+        where: The root.
+        limits: Sizes.
+        upkeep: What of history is kept, and for how long.
+        at: Called at each of `BOUNDARIES`, and of those of `retention` and `upkeep`.
+
+    Raises:
+        Locked: Another job has the lease.
+        Fenced: A replica took over.
+        Unavailable: The journal is broken at its end, so the store must start and heal it; or
+            Spark or the storage failed. Nothing is lost; run it again.
+        CorruptData: Positions are missing, or there twice.
+    """
+    began = time.monotonic()
+    root = where if isinstance(where, Root) else open_root(where)
+    with jobs_lease(root.path), translated("compact"):
+        check_may_work(root.path)
+        healed = _heal(root)
+        at("healed")
+        before = read_meta(root)
+        history_before = last_position(root.history)
+        moved = _append(spark, root, before, history_before, at)
+        # P must never survive a power cut that takes history's end: a start goes on after P.
+        mark_durable(root, {"history": newest_version(root.history)})
+        changed = fold_all(spark, root, moved.last, limits or Limits(), at)
+        rows_dropped, files_deleted = _tidy(spark, root, upkeep or Upkeep(), at)
+        meta = read_meta(root)
+    return CompactReport(
+        job="compact",
+        root=str(root.path),
+        position_before=before.position,
+        position_after=meta.position,
+        history_before=history_before,
+        history_after=moved.last,
+        records_moved=moved.last - history_before,
+        entries_changed=sum(changed),
+        fold_count=len(changed),
+        bytes_moved=moved.size_bytes,
+        tables_healed=healed,
+        history_start=meta.history_start,
+        rows_dropped=rows_dropped,
+        files_deleted=files_deleted,
+        seconds=round(time.monotonic() - began, 3),
+    )
+
+
+def _tidy(spark: SparkSession, root: Root, upkeep: Upkeep, at: At) -> tuple[int, int]:
+    """Rows of history dropped, and files deleted."""
+    rows = 0
+    if upkeep.history_days is not None:
+        now = time.time_ns() // 1000
+        rows = retain(spark, root, history_days=upkeep.history_days, now=now, at=at)
+    return rows, tidy(spark, root, reader_grace_s=upkeep.reader_grace_s, at=at)
+
+
+def _heal(root: Root) -> list[str]:
+    """Set aside broken ends of the tables that jobs commit to.
+
+    Raises:
+        Unavailable: The journal's end is broken; nothing was changed.
+    """
+    if healing.check(root, "journal") is not None:
+        message = f"{root.path}: the journal is broken at its end: start the store, it heals it"
+        raise Unavailable(message)
+    return [found.table for found in healing.heal(root, ("history", "state"))]
+
+
+class _Moved(NamedTuple):
+    """The new end of history, and the size of the journal's files that held what was moved."""
+
+    last: int
+    size_bytes: int
+
+
+def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: At) -> _Moved:
+    """Append to `history` what counts in the journal after its end.
+
+    The journal's version is looked up once, before the openings that fence its rows; what lands
+    later is for the next run.
+
+    Raises:
+        CorruptData: The journal does not go on where `history` ends.
+        Unavailable: The commit is not there afterwards.
+    """
+    version = newest_version(root.journal)
+    files = [file for file in extents(root.journal, version) if file.last > after]
+    values = {
+        "journal": f"{table_names(root)['journal']} VERSION AS OF {version}",
+        "after": str(after),
+        "counts": counts(openings(root, meta), after),
+    }
+    rows = spark.sql(statement("unmoved", values))
+    last = _checked_end(rows, after)
+    at("append checked")
+    if last > after:
+        # Few files: nobody waits for this as for a replica's lag.
+        append(root, rows, cuts(after, last, files, cores=1), last=last, job="compact")
+    at("appended")
+    return _Moved(last, sum(file.size_bytes for file in files))
+
+
+def _checked_end(rows: DataFrame, after: int) -> int:
+    row = rows.selectExpr(
+        "count(*) AS row_count", "coalesce(sum(position), 0) AS total", "max(position) AS last"
+    ).first()
+    assert row is not None
+    found = Found(row.row_count, int(row.total), row.last)
+    last = end_of(found, after)
+    if last is None:
+        message = (
+            f"the journal has {found.row_count} records after position {after} up to {found.last},"
+            f" not {(found.last or after) - after}: some are missing or there twice; call the"
+            " operator"
+        )
+        raise CorruptData(message)
+    return last

@@ -1,0 +1,7 @@
+"""Content of messages, read back by message id from the files of journal and history.
+
+Ids go in, headers and bodies come out, in pieces where a message was enqueued in pieces. `versions`
+knows which files may have it, `index` which rows, `files` and `rows` decode them a batch at a time,
+`pieces` puts one message together, and `cache` keeps what was read ahead, up to its bytes. The log
+calls `reader` on a thread that may wait; nothing here changes a file, and no Spark is needed.
+"""

@@ -1,0 +1,45 @@
+"""A cache by message id, bounded by the size of what is in it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from sparkstore.core.records import MessageHeader
+
+Content = tuple[MessageHeader, bytes]
+_OVERHEAD_BYTES = 1024
+"""Of a header and its place in a cache, about."""
+
+T = TypeVar("T")
+
+
+def size_of(content: Content) -> int:
+    """Bytes of memory that a message takes, about."""
+    return _OVERHEAD_BYTES + content[0].header_bytes + len(content[1])
+
+
+class ContentCache(Generic[T]):
+    """What was not asked for longest goes first. Not thread-safe: its owner locks."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._there: OrderedDict[int, tuple[T, int]] = OrderedDict()
+
+    def get(self, message_id: int) -> T | None:
+        """What is kept of a message."""
+        there = self._there.get(message_id)
+        if there is None:
+            return None
+        self._there.move_to_end(message_id)
+        return there[0]
+
+    def put(self, message_id: int, what: T, size: int = 1) -> None:
+        """Keep it, if there is room when all else is gone."""
+        if message_id in self._there:
+            return
+        self._there[message_id] = (what, size)
+        self._size += size
+        while self._size > self._limit:
+            self._size -= self._there.popitem(last=False)[1][1]

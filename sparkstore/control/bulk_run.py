@@ -1,0 +1,137 @@
+"""Carries out a bulk operation: ids in, requests of `TURN_IDS` out, one after the other.
+
+Why a run that is cut off can be run again: what its requests did is true, each whole, and the next
+run's choice does not find it any more (moved, purged), or finds it as it was asked for (requeued:
+those that were last in the queue come last again). `replay` marks each copy with the message it is
+of, and the choice leaves out what has a copy on the target.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from sparkstore.content.reader import ContentReader
+from sparkstore.control.client import Control
+from sparkstore.core.records import MessageHeader
+from sparkstore.errors import Unavailable
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer, NewMessage, Request
+
+REPLAYED = "sparkstore.replayed"
+"""Property of a message that `replay` put back: the id of the message that it is a copy of."""
+
+_PUT_BYTES = 4 << 20
+_SHOW_S = 1.0
+
+Show = Callable[[Answer], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be done with each message.
+
+    Attributes:
+        action: What.
+        queue: Where they are.
+        to: The target of a move.
+    """
+
+    action: Action
+    queue: str
+    to: str | None = None
+
+
+def check(control: Control, job: Job) -> None:
+    """Ask whether the queues are there, before Spark looks for messages.
+
+    Raises:
+        InvalidRequest: As `Control.run`.
+    """
+    control.run(Request(job.action, job.queue, (), job.to))
+
+
+def run(control: Control, job: Job, message_ids: Iterable[int], show: Show) -> Answer:
+    """Do it, in the order of the ids.
+
+    Args:
+        control: Who changes queues.
+        job: What.
+        message_ids: Which.
+        show: Called about once a second with the sum so far.
+
+    Raises:
+        Unavailable: It was cut off: the message says what was done; run it again.
+        StoreError: As `Control.run`.
+    """
+
+    def answers() -> Iterator[Answer]:
+        left = iter(message_ids)
+        while batch := tuple(islice(left, TURN_IDS)):
+            yield control.run(Request(job.action, job.queue, batch, job.to))
+
+    return _summed(answers(), show)
+
+
+def replay(
+    control: Control,
+    reader: ContentReader,
+    to: str,
+    message_ids: Iterable[int],
+    show: Show,
+) -> Answer:
+    """Put copies of messages that history holds on a queue, under new ids.
+
+    Decision: a copy has no expiry but that of the queue it is put on. That of the message itself
+    is nearly always over, and whoever replays it wants it all the same.
+
+    Args:
+        control: Who changes queues.
+        reader: Of the content.
+        to: Where the copies go.
+        message_ids: Of the messages.
+        show: As in `run`.
+
+    Raises:
+        CorruptData: Content is not whole.
+        StoreError: As `run`.
+    """
+
+    def answers() -> Iterator[Answer]:
+        batch: list[NewMessage] = []
+        size = 0
+        for message_id in message_ids:
+            header, body = reader.read(message_id)
+            copy = NewMessage(_marked(header, message_id), body)
+            length = len(body) + header.header_bytes
+            if batch and (size + length > _PUT_BYTES or len(batch) == TURN_IDS):
+                yield control.put(to, batch)
+                batch, size = [], 0
+            batch.append(copy)
+            size += length
+        if batch:
+            yield control.put(to, batch)
+
+    return _summed(answers(), show)
+
+
+def _marked(header: MessageHeader, message_id: int) -> MessageHeader:
+    kept = tuple(pair for pair in header.properties if pair[0] != REPLAYED)
+    marked = (*kept, (REPLAYED, str(message_id)))
+    return header._replace(properties=marked, expires_at=None)
+
+
+def _summed(answers: Iterator[Answer], show: Show) -> Answer:
+    total = Answer()
+    shown_at = time.monotonic()
+    try:
+        for answer in answers:
+            total = total.plus(answer)
+            if time.monotonic() - shown_at >= _SHOW_S:
+                shown_at = time.monotonic()
+                show(total)
+    except Unavailable as reason:
+        message = f"{reason} (so far {total.done} done, {total.left} left alone)"
+        raise Unavailable(message) from reason
+    return total

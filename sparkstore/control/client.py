@@ -1,0 +1,268 @@
+"""The one way to change queues from outside: through the running broker, or under its lock.
+
+`open_control` asks who serves the root. A broker that runs listens on `<root>/control.sock`
+(mode 0600, owner's peers only) and carries requests out through its store; if none runs, the same
+requests are carried out here, under the writer's lock (`control_offline`). The lock decides: a
+socket file that nobody listens on proves nothing, so the lock is taken then, and whoever has it
+meanwhile is asked again.
+
+Decision: a store service (`serve --no-amqp`) takes no orders. Its members, brokers of their own,
+have the queues in memory and would not see what is changed beside them; they are asked instead.
+
+Each request is one transaction: a broker or a client that is killed leaves it done or not done,
+never half, and asking again is harmless.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from sparkstore.config import StoreConfig
+from sparkstore.control import administration_wire as orders
+from sparkstore.control import wire
+from sparkstore.errors import InvalidRequest, Locked, Unavailable
+from sparkstore.operations.administration import Order
+from sparkstore.operations.bulk import Answer, NewMessage, Request
+from sparkstore.tables.root import Root, open_root
+
+ANSWER_S = 120.0
+"""A request that is not answered in so many seconds has an unknown outcome."""
+_CONNECT_S = 10.0
+_TRIES = 20
+_PAUSE_S = 0.25
+
+
+class Control(Protocol):
+    """Changes queues: one request, one transaction, one answer."""
+
+    def run(self, request: Request) -> Answer:
+        """Carry out a request; when this returns, it is durable.
+
+        Raises:
+            InvalidRequest: Unknown queue or target, or a target that is none; nothing was done.
+            Unavailable: The outcome is unknown, or the store has no room: ask again.
+            StoreError: The store has ended.
+        """
+
+    def put(self, queue: str, messages: Sequence[NewMessage]) -> Answer:
+        """Put new messages on a queue, all or none. Asking again puts them there twice.
+
+        Raises:
+            StoreError: As `run`.
+        """
+
+    def order(self, order: Order) -> dict[str, Any]:
+        """Carry out an order of an administrator; what it came to, durably.
+
+        Raises:
+            InvalidRequest: It cannot be; nothing was done.
+            StoreError: As `run`.
+        """
+
+    def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
+        """Take everything off a queue that was on it when this began.
+
+        Not what is acquired; what `show` was told is durable.
+
+        Raises:
+            StoreError: As `run`; what `show` was told last is done.
+        """
+
+    def close(self) -> None:
+        """Let go of the connection, or of the root. May be called twice."""
+
+
+def open_control(where: Root | str | Path, config: StoreConfig | None = None) -> Control:
+    """Whoever can change the queues of a root now.
+
+    Args:
+        where: The root, a folder.
+        config: Settings of the store, for when no broker runs: where its write-ahead log is.
+
+    Raises:
+        InvalidRequest: There is no root; it is a URI, whose lock nobody here can see; its
+            write-ahead log is elsewhere.
+        Locked: Another process has the root and does not listen.
+        StoreError: The root cannot be opened.
+    """
+    if isinstance(where, str) and "://" in where:
+        message = f"{where}: give the folder: only there the lock tells whether a broker runs"
+        raise InvalidRequest(message)
+    root = where if isinstance(where, Root) else open_root(where)
+    for attempt in range(_TRIES):
+        served = connect(root)
+        if served is not None:
+            return served
+        try:
+            return _at_rest(root, config or StoreConfig())
+        except Locked as reason:  # a broker that is starting, or about to end
+            if attempt == _TRIES - 1:
+                message = f"{reason}; it takes no orders, as a store service (serve --no-amqp: let"
+                message += " one of its members do it) or a broker that is still starting"
+                raise Locked(message) from reason
+            time.sleep(_PAUSE_S)
+    raise AssertionError
+
+
+def _at_rest(root: Root, config: StoreConfig) -> Control:
+    from sparkstore.control.offline import OfflineControl  # noqa: PLC0415  # it loads deltalake
+
+    return OfflineControl(root, config)
+
+
+def connect(root: Root) -> SocketControl | None:
+    """The broker that serves a root; None if nobody listens.
+
+    Raises:
+        InvalidRequest: Who listens is not allowed to us, or is about another root.
+        Unavailable: It does not answer.
+    """
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(_CONNECT_S)
+    try:
+        with SocketAddress(root.path) as address:
+            peer.connect(address)
+        return SocketControl(peer, root)
+    except (FileNotFoundError, ConnectionError):  # nobody, or one that is just being killed
+        peer.close()
+        return None
+    except OSError as reason:
+        peer.close()
+        kind = InvalidRequest if isinstance(reason, PermissionError) else Unavailable
+        message = f"{root.path}/{wire.SOCKET_NAME}: {reason.strerror or reason}"
+        raise kind(message) from reason
+    except BaseException:
+        peer.close()
+        raise
+
+
+class SocketAddress:
+    """The socket of a root by a short name: a socket's path may have 107 bytes, a root's more."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptor = -1
+
+    def __enter__(self) -> str:
+        """What to bind or connect to, while this is entered."""
+        self._descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
+        return f"/proc/self/fd/{self._descriptor}/{wire.SOCKET_NAME}"
+
+    def __exit__(self, *_failure: object) -> None:
+        """Let go of the folder."""
+        os.close(self._descriptor)
+
+
+class SocketControl:
+    """See `Control`: through the broker that listens."""
+
+    def __init__(self, peer: socket.socket, root: Root) -> None:
+        """Greet the broker.
+
+        Raises:
+            InvalidRequest: It is about another root, or speaks another version.
+            OSError: It does not answer.
+        """
+        self._peer = peer
+        self._received = bytearray()
+        root_id = root.identity.root_id
+        peer.sendall(wire.line(wire.hello(root_id)))
+        wire.check_hello(wire.content_of(self._line()), root_id)
+        peer.settimeout(ANSWER_S)
+
+    def run(self, request: Request) -> Answer:
+        """See `Control.run`."""
+        return self._ask(wire.request_line(request))
+
+    def put(self, queue: str, messages: Sequence[NewMessage]) -> Answer:
+        """See `Control.put`."""
+        return self._ask(wire.put_line(queue, messages))
+
+    def holders(self, limit: int | None) -> wire.HeldMessages:
+        """Who holds which messages now, `limit` of them at most; None: all.
+
+        Raises:
+            Unavailable: The broker went away.
+        """
+        return wire.held_of(self._exchange(wire.holders_line(limit or wire.ALL)))
+
+    def order(self, order: Order) -> dict[str, Any]:
+        """See `Control.order`."""
+        told: dict[str, Any] = orders.object_of(self._exchange(orders.order_line(order)), "told")
+        return told
+
+    def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
+        """See `Control.purge`."""
+        said = self._exchange(wire.line({"purge": queue}))
+        while "so_far" in said:
+            show(wire.answer_of(said["so_far"]))
+            said = self._exchange(b"")
+        return wire.answer_of(said)
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Who is connected now.
+
+        Raises:
+            Unavailable: The broker went away.
+        """
+        said = self._exchange(wire.line({"connections": True}))
+        found: list[dict[str, Any]] = orders.object_of(said, "connections")
+        return found
+
+    def close_connection(self, number: int) -> dict[str, Any]:
+        """End a connection; what it was.
+
+        Raises:
+            InvalidRequest: There is none of this number.
+            Unavailable: The broker went away.
+        """
+        said = self._exchange(wire.line({"close": number}))
+        told: dict[str, Any] = orders.object_of(said, "told")
+        return told
+
+    def not_durable(self) -> dict[str, int]:
+        """Messages by queue that are in the broker's memory only.
+
+        Raises:
+            StoreError: The broker went away, or does not know the question.
+        """
+        return wire.not_durable_of(self._exchange(wire.line({wire.NOT_DURABLE: True})))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._peer.close()
+
+    def _ask(self, line: bytes) -> Answer:
+        return wire.answer_of(self._exchange(line))
+
+    def _exchange(self, line: bytes) -> dict[str, Any]:
+        try:
+            self._peer.sendall(line)
+            return wire.content_of(self._line())
+        except OSError as reason:
+            with suppress(OSError):
+                self._peer.close()
+            message = f"the broker went away or does not answer ({reason}): the last request was"
+            message += " done whole or not at all; run it again"
+            raise Unavailable(message) from reason
+
+    def _line(self) -> bytes:
+        """The next line.
+
+        Raises:
+            OSError: The broker closed the connection, or is too slow.
+        """
+        while (end := self._received.find(b"\n")) < 0:
+            received = self._peer.recv(1 << 16)
+            if not received:
+                raise ConnectionResetError("it closed the connection")
+            self._received += received
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        return line

@@ -1,0 +1,135 @@
+"""`Control` over a root that nobody serves: the pure plan, written by the log under its lock.
+
+Why nothing is lost: the records of a request are one `append`, so one group of the write-ahead log
+and one Delta commit; the answer is given when the log says that they are durable; the state here
+is the fold of what was written, as a broker's is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any
+
+from sparkstore.config import StoreConfig
+from sparkstore.control.audit import Audit, AuditEvent, audit_order, this_process, write_audit
+from sparkstore.core import fold
+from sparkstore.core.records import Record
+from sparkstore.errors import StoreError
+from sparkstore.log.start import open_log
+from sparkstore.operations.administration import Order, decide, existing
+from sparkstore.operations.administration_records import StateFacts, records_of
+from sparkstore.operations.bulk import MAX_IDS, Action, Answer, NewMessage, Request
+from sparkstore.operations.bulk_records import plan, plan_put
+from sparkstore.tables.root import Root
+
+
+class OfflineControl:
+    """See `Control`; holds the writer's lock until `close`."""
+
+    def __init__(self, root: Root, config: StoreConfig, audit: Audit = write_audit) -> None:
+        """Open the root as a store does: heal it, replay its write-ahead log, begin an epoch.
+
+        What is asked, and what it came to, is told to `audit`, as a running broker does.
+
+        Raises:
+            Locked: A broker has it.
+            StoreError: As `open_log`.
+        """
+        opened = open_log(root.path, config)
+        self._log, self._state = opened.log, opened.state
+        self._transaction = 0
+        self._audit = audit
+
+    def run(self, request: Request) -> Answer:
+        """See `Control.run`."""
+        with self._told(
+            request.action, request.queue, len(request.message_ids), request.to
+        ) as told:
+            told.append(answer := self._run(request))
+        return answer
+
+    def put(self, queue: str, messages: Sequence[NewMessage]) -> Answer:
+        """See `Control.put`."""
+        with self._told("put", queue, len(messages)) as told:
+            self._transaction += 1
+            now_us = time.time_ns() // 1000
+            for group in plan_put(
+                self._state, queue, messages, now_us=now_us, transaction=self._transaction
+            ):
+                self._append(group)
+            told.append(answer := Answer(done=len(messages)))
+        return answer
+
+    def order(self, order: Order) -> dict[str, Any]:
+        """See `Control.order`."""
+        try:
+            decided = decide(order, StateFacts(self._state))
+            written = records_of(decided, self._state, time.time_ns() // 1000)
+            if written:
+                self._append(written)
+        except StoreError as reason:
+            audit_order(self._audit, this_process(), order, {}, reason)
+            raise
+        audit_order(self._audit, this_process(), order, decided.told, None)
+        return decided.told
+
+    def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
+        """See `Control.purge`."""
+        total = Answer()
+        with self._told("purge-queue", queue) as told:
+            name = existing(queue, StateFacts(self._state))
+            message_ids = [*self._state.queues[name].entries]
+            for first in range(0, len(message_ids), MAX_IDS):
+                part = tuple(message_ids[first : first + MAX_IDS])
+                total = total.plus(self._run(Request(Action.PURGE, name, part)))
+                told.append(total)
+                show(total)
+        return total
+
+    def close(self) -> None:
+        """Make everything visible in Delta, and let go of the root."""
+        self._log.close()
+
+    def _run(self, request: Request) -> Answer:
+        self._transaction += 1
+        now_us = time.time_ns() // 1000
+        found = plan(self._state, request, now_us=now_us, transaction=self._transaction)
+        if found.records:
+            self._append(found.records)
+        return found.answer
+
+    @contextmanager
+    def _told(
+        self, act: str, queue: str, count: int | None = None, to: str | None = None
+    ) -> Iterator[list[Answer]]:
+        """Write down what was asked and, if the block ends, the last answer that it tells."""
+        answers = [Answer()]
+        error: StoreError | None = None
+        try:
+            yield answers
+        except StoreError as reason:
+            error = reason
+            raise
+        finally:
+            self._audit(
+                AuditEvent.ADMINISTRATION,
+                peer=this_process(),
+                act=act,
+                queue=queue,
+                to=to,
+                messages=count,
+                done=answers[-1].done if error is None or len(answers) > 1 else None,
+                error=error,
+            )
+
+    def _append(self, written: Sequence[Record]) -> None:
+        done: SimpleQueue[StoreError | None] = SimpleQueue()
+        position = self._log.append(written, done.put)
+        for offset, record in enumerate(written):
+            fold.apply(self._state, position + offset, record)
+        error = done.get()
+        if error is not None:
+            raise error

@@ -1,0 +1,266 @@
+r"""What travels over the control socket: one JSON object a line, UTF-8, no byte of state. Pure.
+
+    client → server   {"control": 1, "root_id": "…"}                         hello
+    server → client   {"control": 1, "root_id": "…"}
+    client → server   {"action": "move", "queue": "a", "to": "b", "ids": [1, 2]}
+    server → client   {"done": 2, "left": 0, "gone": 0}
+    client → server   {"put": "a", "messages": [{"header": {…}, "body": base64}]}
+    server → client   {"done": 1, "left": 0, "gone": 0}
+    client → server   {"holders": 1000}                                      messages at most
+    server → client   {"held": [["a", 1, ["who"]]], "left_out": 3}           queue, id, holders
+    client → server   {"not_durable": true}                                  messages in memory only
+    server → client   {"not_durable": {"a": 3}}                              by queue
+    server → client   {"error": "InvalidRequest", "message": "…"}            instead of an answer
+
+`header` has the fields of `MessageHeader` that differ from its defaults, `header` in base64.
+An answer comes when what it says is durable, in the order of the requests.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sparkstore import errors
+from sparkstore.core.records import MessageHeader
+from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.operations.bulk import Action, Answer, NewMessage, Request
+
+VERSION = 1
+SOCKET_NAME = "control.sock"
+NOT_DURABLE = "not_durable"
+_MAX_ID = ALL = (1 << 63) - 1
+"""No message has a larger id; more are never held."""
+
+
+class Held(NamedTuple):
+    """A message on a queue, and who holds it."""
+
+    queue: str
+    message_id: int
+    holders: list[str]
+
+
+class HeldMessages(NamedTuple):
+    """Messages that somebody holds.
+
+    Attributes:
+        shown: As many as were asked for.
+        left_out: How many more are held.
+    """
+
+    shown: list[Held]
+    left_out: int
+
+
+def hello(root_id: str) -> dict[str, Any]:
+    """The first line of either side."""
+    return {"control": VERSION, "root_id": root_id}
+
+
+def check_hello(said: dict[str, Any], root_id: str) -> None:
+    """Refuse a peer that speaks another version, or is about another root.
+
+    Raises:
+        InvalidRequest: It does, or it said something else.
+    """
+    if "error" in said:
+        raise error_of(said)
+    if said.get("control") != VERSION:
+        message = f"the other side speaks version {said.get('control')!r} of the control protocol,"
+        message += f" this one {VERSION}: install the same sparkstore on both sides"
+        raise InvalidRequest(message)
+    if said.get("root_id") != root_id:
+        message = f"the socket is of root {said.get('root_id')!r}, not of {root_id!r}"
+        raise InvalidRequest(message)
+
+
+def line(content: dict[str, Any]) -> bytes:
+    """One line."""
+    return json.dumps(content).encode() + b"\n"
+
+
+def content_of(received: bytes | bytearray) -> dict[str, Any]:
+    """The object in a line.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    try:
+        content = json.loads(received)
+    except (ValueError, RecursionError) as reason:
+        message = f"a line of the control protocol is not JSON: {reason}"
+        raise InvalidRequest(message) from reason
+    if not isinstance(content, dict):
+        raise InvalidRequest("a line of the control protocol is not an object")
+    return content
+
+
+def request_line(request: Request) -> bytes:
+    """A request as a line."""
+    content = {"action": request.action, "queue": request.queue, "ids": request.message_ids}
+    return line(content if request.to is None else content | {"to": request.to})
+
+
+def request_of(content: dict[str, Any]) -> Request:
+    """A request that came.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    queue, to, ids = content.get("queue"), content.get("to"), content.get("ids")
+    if content.get("action") not in [*Action] or not isinstance(queue, str):
+        message = f"a request needs a queue and one of the actions {', '.join(Action)}"
+        raise InvalidRequest(message)
+    if not isinstance(ids, list) or not all(_is_id(each) for each in ids):
+        raise InvalidRequest("a request needs ids: a list of message ids")
+    if not (to is None or isinstance(to, str)):
+        raise InvalidRequest("the target of a request is the name of a queue")
+    return Request(Action(content["action"]), queue, tuple(ids), to)
+
+
+def put_line(queue: str, messages: Sequence[NewMessage]) -> bytes:
+    """New messages as a line."""
+    told = [{"header": _header_told(m.header), "body": _text(m.body)} for m in messages]
+    return line({"put": queue, "messages": told})
+
+
+def put_of(content: dict[str, Any]) -> tuple[str, list[NewMessage]]:
+    """The queue, and the messages that are to be put there.
+
+    Raises:
+        InvalidRequest: They are none.
+    """
+    queue = content.get("put")
+    try:
+        messages = [
+            NewMessage(_header_of(dict(told["header"])), b64decode(told["body"], validate=True))
+            for told in content["messages"]
+        ]
+    except (KeyError, TypeError, ValueError) as reason:
+        message = f"messages to put cannot be read: {reason!r}"
+        raise InvalidRequest(message) from reason
+    if not isinstance(queue, str):
+        raise InvalidRequest("messages to put need the name of a queue")
+    return queue, messages
+
+
+def holders_line(limit: int) -> bytes:
+    """A question as a line: who holds which messages, `limit` of them at most."""
+    return line({"holders": limit})
+
+
+def holders_limit(content: dict[str, Any]) -> int:
+    """How many messages somebody asks about.
+
+    Raises:
+        InvalidRequest: It is no number.
+    """
+    limit = content.get("holders")
+    if not isinstance(limit, int) or not _is_id(limit):
+        raise InvalidRequest("holders needs how many messages to tell of: an integer from 1")
+    return limit
+
+
+def held_line(held: HeldMessages) -> bytes:
+    """The answer to `holders_line` as a line."""
+    return line({"held": [[*each] for each in held.shown], "left_out": held.left_out})
+
+
+def held_of(content: dict[str, Any]) -> HeldMessages:
+    """The answer that came.
+
+    Raises:
+        StoreError: What came instead.
+    """
+    if "error" in content:
+        raise error_of(content)
+    try:
+        shown = [
+            Held(str(q), int(m), [str(h) for h in holders]) for q, m, holders in content["held"]
+        ]
+        return HeldMessages(shown, int(content.get("left_out", 0)))
+    except (KeyError, TypeError, ValueError) as reason:
+        message = f"the broker's answer cannot be read ({reason!r}): run it again"
+        raise Unavailable(message) from reason
+
+
+def not_durable_of(content: dict[str, Any]) -> dict[str, int]:
+    """The answer to a question for `NOT_DURABLE` that came.
+
+    Raises:
+        StoreError: What came instead.
+    """
+    if "error" in content:
+        raise error_of(content)
+    try:
+        return {str(queue): int(count) for queue, count in content[NOT_DURABLE].items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as reason:
+        message = f"the broker's answer cannot be read ({reason!r}): run it again"
+        raise Unavailable(message) from reason
+
+
+def answer_line(answer: Answer) -> bytes:
+    """An answer as a line."""
+    return line(answer._asdict())
+
+
+def answer_of(content: dict[str, Any]) -> Answer:
+    """The answer that came.
+
+    Raises:
+        StoreError: What came instead.
+    """
+    if "error" in content:
+        raise error_of(content)
+    try:
+        return Answer(int(content["done"]), int(content["left"]), int(content["gone"]))
+    except (KeyError, TypeError, ValueError) as reason:
+        message = f"the broker's answer cannot be read ({reason!r}): run it again"
+        raise Unavailable(message) from reason
+
+
+def error_line(error: StoreError) -> bytes:
+    """An error as a line."""
+    return line({"error": type(error).__name__, "message": str(error)})
+
+
+def error_of(content: dict[str, Any]) -> StoreError:
+    """The error that came, of the same class if this side knows it."""
+    kind: object = getattr(errors, str(content.get("error")), None)
+    text = str(content.get("message"))
+    if isinstance(kind, type) and issubclass(kind, StoreError):
+        return kind(text)
+    return Unavailable(text)
+
+
+def _header_told(header: MessageHeader) -> dict[str, Any]:
+    plain = MessageHeader()
+    told = {
+        name: value
+        for name, value in header._asdict().items()
+        if value != getattr(plain, name) and name not in {"header_bytes", "body_bytes"}
+    }
+    return told | ({} if header.header is None else {"header": _text(header.header)})
+
+
+def _header_of(told: dict[str, Any]) -> MessageHeader:
+    if told.get("header") is not None:
+        told["header"] = b64decode(told["header"], validate=True)
+    told["properties"] = tuple((str(k), str(v)) for k, v in told.get("properties", ()))
+    header = MessageHeader(**told)
+    numbers = (header.priority, header.expires_at or 0, header.created_at or 0)
+    if not all(isinstance(number, int) for number in numbers) or header.protocol is None:
+        message = f"priority, expires_at and created_at are integers, protocol a name: {told!r}"
+        raise ValueError(message)
+    return header
+
+
+def _text(content: bytes) -> str:
+    return b64encode(content).decode("ascii")
+
+
+def _is_id(each: object) -> bool:
+    return isinstance(each, int) and not isinstance(each, bool) and 0 < each <= _MAX_ID

@@ -1,0 +1,11 @@
+"""What a store's records are and what they mean. Pure: no engine, no thread, no clock.
+
+    records, link_records     one dataclass for each fact that a store may be told
+    codec                     records ↔ packed bytes: the write-ahead log and the store protocol
+    fold ─► entries ─► entry_chunk, packed_integers, message_counts
+    queue_names, queue_arguments, annotations      what names, arguments and annotations say
+
+Records come in with the position that the log gave them; `fold.apply` changes a state by one. That
+fold is the oracle: recovery and the jobs compute the same state in other ways, and tests hold them
+against it. Everything else in this repository may import this package; it imports `errors` alone.
+"""

@@ -1,0 +1,301 @@
+"""The entries of a queue, in its order: young ones as objects, old ones packed, a few bytes each.
+
+A short queue is a dictionary. When it grows long, its older half is packed into chunks of columns:
+an `Entry` with its place in a dictionary takes 300 bytes, a packed one about 20 (measured), which
+is what lets millions of messages wait. What happens to a packed entry is written where it is, so
+nothing is ever unpacked to be changed, whatever order consumers work in.
+
+How an id is found: the ids of a queue rise nearly always. In a chunk, `keys` never fall: an entry
+whose id is above all before it on the queue has its id as key, any other, a *stray*, repeats the
+key before it and is found by a dictionary. So one bisection finds the chunk and another the entry;
+only strays (enqueued out of turn, moved here, or one of two members' blocks of ids) cost an item
+of a dictionary each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from itertools import compress, islice
+from operator import lt
+
+from sparkstore.core.entry_chunk import NOBODY, Chunk, Columns, Entry
+
+__all__ = ["Columns", "Entries", "Entry"]
+
+_YOUNG = 8_192
+"""So many entries at most are objects."""
+_CHUNK = 1_024
+_CHUNK_BITS = 10
+
+
+class Entries(Mapping[int, Entry]):
+    """Entries by message id. What is got of it is to be read only: change it by the methods.
+
+    Attributes:
+        message_bytes: Of all that is there: headers and bodies.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_firsts",
+        "_highest",
+        "_next",
+        "_packed",
+        "_strays",
+        "_young",
+        "message_bytes",
+    )
+
+    def __init__(self) -> None:
+        self._young: dict[int, Entry] = {}
+        self._chunks: list[Chunk] = []
+        self._firsts: list[int] = []  # of each chunk: no id below it is a key there
+        self._strays: dict[int, int] = {}  # chunk's number << 10 | index
+        self._highest = 0  # of all ids that were ever packed
+        self._next = 0
+        self._packed = 0
+        self.message_bytes = 0
+
+    def add(self, message_id: int, entry: Entry) -> None:
+        """Put an entry at the end; it is not there yet."""
+        young = self._young
+        young[message_id] = entry
+        self.message_bytes += entry.message_bytes
+        if len(young) > _YOUNG:
+            self._pack_older_half()
+
+    def extend(self, message_ids: Sequence[int], columns: Columns) -> None:
+        """Put many entries at the end, in their order; none of them is there yet."""
+        self.message_bytes += sum(columns[4])
+        if not self._chunks and len(self._young) + len(message_ids) <= _YOUNG:
+            self._young.update(zip(message_ids, map(Entry, *columns), strict=True))
+            return
+        self._pack_all()
+        for start in range(0, len(message_ids), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            self._append(message_ids[part], _part(columns, part))
+
+    def remove(self, message_id: int) -> None:
+        """Take an entry off; KeyError if it is not there."""
+        entry = self._young.pop(message_id, None)
+        if entry is not None:
+            self.message_bytes -= entry.message_bytes
+        else:
+            chunk, index = self._place(message_id)
+            self.message_bytes -= chunk.message_bytes(index)
+            self._strays.pop(message_id, None)
+            self._packed -= 1
+            chunk.remove(index)
+            if chunk.is_wasteful:
+                self._shrink(chunk)
+
+    def oldest(self) -> Entry | None:
+        """The first of the queue; None if it is empty."""
+        return next(iter(self.values()), None)
+
+    def hold(self, message_id: int, holder: str | None) -> None:
+        """It is acquired now; KeyError if it is not there."""
+        entry = self._young.get(message_id)
+        if entry is not None:
+            entry.acquired_by = holder
+        else:
+            chunk, index = self._place(message_id)
+            chunk.set_held(index, (holder, *chunk.held.get(index, NOBODY)[1:]))
+
+    def give_back(self, message_id: int, delivery_count: int, detail: str | None = None) -> None:
+        """It is available again, with a new detail if not None; KeyError if it is not there."""
+        entry = self._young.get(message_id)
+        if entry is not None:
+            entry.acquired_by, entry.delivery_count = None, delivery_count
+            if detail is not None:
+                entry.detail = detail
+        else:
+            chunk, index = self._place(message_id)
+            before = chunk.held.get(index, NOBODY)[2]
+            kept = before if detail is None else detail
+            chunk.set_held(index, (None, delivery_count, kept))
+
+    def __getitem__(self, message_id: int) -> Entry:
+        """The entry as it is now."""
+        entry = self._young.get(message_id)
+        if entry is not None:
+            return entry
+        chunk, index = self._place(message_id)
+        return chunk.entry(index)
+
+    def get(self, message_id: int, default: None = None) -> Entry | None:  # type: ignore[override]
+        """As `Mapping.get`, which pays for an exception where there is none."""
+        entry = self._young.get(message_id)
+        if entry is not None:
+            return entry
+        found = self._find(message_id)
+        return default if found is None else found[0].entry(found[1])
+
+    def __contains__(self, message_id: object) -> bool:
+        """True if it is on the queue."""
+        if message_id in self._young:
+            return True
+        return isinstance(message_id, int) and self._find(message_id) is not None
+
+    def __len__(self) -> int:
+        """How many are on the queue."""
+        return self._packed + len(self._young)
+
+    def __iter__(self) -> Iterator[int]:
+        """Message ids in queue order."""
+        for chunk in [*self._chunks]:
+            yield from compress(chunk.ids.values(), chunk.is_there)
+        yield from self._young
+
+    def items(self) -> ItemsView[int, Entry]:
+        """Ids and entries in queue order, made as they are asked for."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Entry]:
+        """Entries in queue order."""
+        return _Values(self)
+
+    def walk(self) -> Iterator[tuple[int, Entry]]:
+        """`items`, without a view around it."""
+        for chunk in [*self._chunks]:
+            for index in compress(range(len(chunk.is_there)), chunk.is_there):
+                yield chunk.ids[index], chunk.entry(index)
+        yield from self._young.items()
+
+    def marked(self) -> Iterator[tuple[int, Entry]]:
+        """Those that are acquired, came back before, or are annotated: few, nearly always."""
+        for chunk in [*self._chunks]:
+            for index in sorted(chunk.held):
+                yield chunk.ids[index], chunk.entry(index)
+        for message_id, entry in self._young.items():
+            if (entry.acquired_by, entry.delivery_count, entry.detail) != NOBODY:
+                yield message_id, entry
+
+    def __repr__(self) -> str:
+        """As a dictionary."""
+        return f"Entries({dict(self.walk())})"
+
+    def _place(self, message_id: int) -> tuple[Chunk, int]:
+        found = self._find(message_id)
+        if found is None:
+            raise KeyError(message_id)
+        return found
+
+    def _find(self, message_id: int) -> tuple[Chunk, int] | None:
+        if message_id > self._highest:
+            return None
+        slot = self._strays.get(message_id) if self._strays else None
+        if slot is not None:
+            number = slot >> _CHUNK_BITS
+            at = bisect_left(self._chunks, number, key=_number_of)
+            return self._chunks[at], slot & (_CHUNK - 1)
+        at = bisect_right(self._firsts, message_id) - 1
+        if at < 0:
+            return None
+        chunk = self._chunks[at]
+        index = chunk.keys.find(message_id)
+        is_it = index >= 0 and chunk.is_there[index] and chunk.ids[index] == message_id
+        return (chunk, index) if is_it else None
+
+    def _pack_older_half(self) -> None:
+        walk = iter(self._young.items())
+        for _ in range(_YOUNG // 2 // _CHUNK):
+            self._append_entries([*islice(walk, _CHUNK)])
+        self._young = dict(walk)
+
+    def _pack_all(self) -> None:
+        walk = iter(self._young.items())
+        while part := [*islice(walk, _CHUNK)]:
+            self._append_entries(part)
+        self._young = {}
+
+    def _append_entries(self, part: list[tuple[int, Entry]]) -> None:
+        there = [entry for _, entry in part]
+        self._append(
+            [message_id for message_id, _ in part],
+            (
+                [entry.position for entry in there],
+                [entry.at for entry in there],
+                [entry.priority for entry in there],
+                [entry.expires_at for entry in there],
+                [entry.message_bytes for entry in there],
+                [entry.acquired_by for entry in there],
+                [entry.delivery_count for entry in there],
+                [entry.detail for entry in there],
+            ),
+        )
+
+    def _append(self, message_ids: Sequence[int], columns: Columns) -> None:
+        number, highest = self._next, self._highest
+        self._next += 1
+        keys = message_ids
+        first = message_ids[0]
+        if first <= highest or not all(map(lt, message_ids, islice(message_ids, 1, None))):
+            keys, first = self._keys_with_strays(number, message_ids)
+        self._highest = max(highest, keys[-1])
+        self._chunks.append(Chunk(number, keys, message_ids, columns))
+        self._firsts.append(first)
+        self._packed += len(message_ids)
+
+    def _keys_with_strays(self, number: int, message_ids: Sequence[int]) -> tuple[list[int], int]:
+        """Keys of a chunk with strays, which are noted, and the least id that is one."""
+        highest, keys = self._highest, []
+        first = highest + 1
+        for index, message_id in enumerate(message_ids):
+            if message_id > highest:
+                if highest == self._highest:
+                    first = message_id
+                highest = message_id
+            else:
+                self._strays[message_id] = number << _CHUNK_BITS | index
+            keys.append(highest)
+        return keys, first
+
+    def _shrink(self, chunk: Chunk) -> None:
+        """Leave the entries that are gone out of a chunk; an empty one goes."""
+        at = bisect_left(self._chunks, chunk.number, key=_number_of)
+        if not any(chunk.is_there):
+            del self._chunks[at], self._firsts[at]
+            return
+        self._chunks[at] = smaller = chunk.without_gaps()
+        if self._strays:
+            for index, message_id in enumerate(smaller.ids.values()):
+                if message_id in self._strays and smaller.keys[index] != message_id:
+                    self._strays[message_id] = smaller.number << _CHUNK_BITS | index
+
+
+def _part(columns: Columns, part: slice) -> Columns:
+    positions, ats, priorities, expires_at, sizes, holders, counts, details = columns
+    return (
+        positions[part],
+        ats[part],
+        priorities[part],
+        expires_at[part],
+        sizes[part],
+        holders[part],
+        counts[part],
+        details[part],
+    )
+
+
+def _number_of(chunk: Chunk) -> int:
+    return chunk.number
+
+
+class _Items(ItemsView[int, Entry]):
+    """Ids and entries, without a look-up for each."""
+
+    _mapping: Entries
+
+    def __iter__(self) -> Iterator[tuple[int, Entry]]:
+        return self._mapping.walk()
+
+
+class _Values(ValuesView[Entry]):
+    """Entries, without a look-up for each."""
+
+    _mapping: Entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (entry for _, entry in self._mapping.walk())

@@ -1,0 +1,312 @@
+"""The meaning of records: `apply(state, position, record)` changes the state. Pure: the oracle.
+
+A live store's own state is this fold of the records it wrote; recovery (`arrow_fold`) and the
+jobs and views (`compact`, SQL) have fast forms of it, and a property test holds the three equal
+(DESIGN 5). `apply` trusts its records: refusing a call is the business of whoever writes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparkstore.core.entries import Entries, Entry
+from sparkstore.core.message_counts import MessageCounts
+from sparkstore.core.records import BindingKey, Kind, Record
+
+__all__ = [
+    "APPLY",
+    "WINDOW",
+    "Entries",
+    "Entry",
+    "Link",
+    "Member",
+    "Queue",
+    "State",
+    "apply",
+    "decided",
+    "enqueued",
+]
+
+WINDOW = 16_384
+"""How many of a member's last requests the state can say of that they were refused: a member may
+not have more of them unanswered (the store protocol's `max_waiting_requests`)."""
+
+
+@dataclass(slots=True)
+class Queue:
+    """A queue.
+
+    Attributes:
+        detail: Its definition (JSON).
+        position: Of the record that gave it this definition (`created`, `altered`).
+        entries: By message id, in position order.
+    """
+
+    detail: str
+    position: int
+    entries: Entries = field(default_factory=Entries)
+
+
+@dataclass(slots=True)
+class Member:
+    """What was decided for one broker instance (DESIGN 9).
+
+    Attributes:
+        last_request: The highest number decided. Each lower one is decided, too.
+        refusals: Why (JSON), by request in rising order: those refused among the last `WINDOW`.
+    """
+
+    last_request: int = 0
+    refusals: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Link:
+    """A link that outlives its connection, or is attached (`link_records`).
+
+    Attributes:
+        detail: Its termini (JSON).
+        position: Of the last `attached`.
+        detached_at: UTC µs; None while it is attached.
+        unsettled: State (JSON, None: none yet) of the deliveries that it remembers, by tag.
+    """
+
+    detail: str
+    position: int
+    detached_at: int | None = None
+    unsettled: dict[bytes, str | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class State:
+    """The fold of all records up to `position`.
+
+    Attributes:
+        position: Of the last record applied, 0 before the first.
+        epoch: Of the newest `opened`.
+        next_message_id: Least message id that was never reserved.
+        queues: By name.
+        exchanges: Definition (JSON) by name.
+        bindings: Definition (JSON) by key.
+        configured: Objects of a broker's configuration (JSON) by category and key.
+        members: By name.
+        staged: Messages whose header came with a piece of their content and that were not enqueued
+            since; the position of the last such piece.
+        messages: On how many queues each message is; one on none is not here.
+        links: By the text that names each (`link_records.link_text`).
+    """
+
+    position: int = 0
+    epoch: int = 0
+    next_message_id: int = 1
+    queues: dict[str, Queue] = field(default_factory=dict)
+    exchanges: dict[str, str] = field(default_factory=dict)
+    bindings: dict[BindingKey, str] = field(default_factory=dict)
+    configured: dict[tuple[str, str], str] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict)
+    staged: dict[int, int] = field(default_factory=dict)
+    messages: MessageCounts = field(default_factory=MessageCounts)
+    links: dict[str, Link] = field(default_factory=dict)
+
+
+def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
+    """Make one record true. `epoch` is that of the record's row; only `opened` uses it."""
+    APPLY[record.kind](state, position, record, epoch)
+    if record.request is not None and record.member is not None:
+        decided(state, record.member, record.request)
+    state.position = position
+
+
+def decided(state: State, member: str, request: int) -> None:
+    """A request of a member is decided, and each before it; one that was already changes nothing.
+
+    Public, because a store that takes many requests at once need say so only of the last.
+    """
+    there = state.members.get(member)
+    if there is None:
+        there = state.members[member] = Member()
+    there.last_request = max(there.last_request, request)
+    refusals = there.refusals
+    while refusals and (oldest := next(iter(refusals))) <= there.last_request - WINDOW:
+        del refusals[oldest]
+
+
+def _opened(state: State, _position: int, _record: Record, epoch: int) -> None:
+    state.epoch = epoch
+
+
+def _ids_reserved(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.message_id is not None
+    state.next_message_id = record.message_id
+
+
+def _created(state: State, position: int, record: Record, _epoch: int) -> None:
+    if record.queue is not None:
+        state.queues[record.queue] = Queue(record.detail or "{}", position)
+    else:
+        assert record.exchange is not None
+        state.exchanges[record.exchange] = record.detail or "{}"
+
+
+def _altered(state: State, position: int, record: Record, _epoch: int) -> None:
+    assert record.queue is not None
+    queue = state.queues[record.queue]
+    queue.detail, queue.position = record.detail or "{}", position
+
+
+def _destroyed(state: State, _position: int, record: Record, _epoch: int) -> None:
+    if record.queue is not None:
+        for message_id in state.queues.pop(record.queue).entries:
+            state.messages.remove(message_id)
+    else:
+        assert record.exchange is not None
+        del state.exchanges[record.exchange]
+
+
+def _bound(state: State, _position: int, record: Record, _epoch: int) -> None:
+    state.bindings[_binding_key(record)] = record.detail or "{}"
+
+
+def _unbound(state: State, _position: int, record: Record, _epoch: int) -> None:
+    del state.bindings[_binding_key(record)]
+
+
+def _configured(state: State, _position: int, record: Record, _epoch: int) -> None:
+    state.configured[_configured_key(record)] = record.detail or "{}"
+
+
+def _unconfigured(state: State, _position: int, record: Record, _epoch: int) -> None:
+    del state.configured[_configured_key(record)]
+
+
+def _refused(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.member is not None
+    assert record.request is not None
+    member = state.members.setdefault(record.member, Member())
+    member.refusals[record.request] = record.detail or "{}"
+
+
+def _content(state: State, position: int, record: Record, _epoch: int) -> None:
+    """Content changes nothing until a record enqueues it, unless it brings the header."""
+    if record.message is not None and record.message.protocol is not None:
+        assert record.message_id is not None
+        state.staged[record.message_id] = position
+
+
+def _staging_aborted(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.message_id is not None
+    del state.staged[record.message_id]
+
+
+def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> None:
+    """Apply an `enqueued` record: public, because a store does nothing more often."""
+    message_id, header = record.message_id, record.message
+    assert record.queue is not None
+    assert message_id is not None
+    assert header is not None
+    state.messages.add(message_id)
+    if state.staged:
+        state.staged.pop(message_id, None)
+    message_bytes = header.header_bytes + header.body_bytes
+    state.queues[record.queue].entries.add(
+        message_id,
+        Entry(
+            position,
+            record.at,
+            header.priority,
+            header.expires_at,
+            message_bytes,
+            detail=record.detail,
+        ),
+    )
+
+
+def _dequeued(state: State, _position: int, record: Record, _epoch: int) -> None:
+    entries, message_id = _entries(state, record)
+    entries.remove(message_id)
+    state.messages.remove(message_id)
+
+
+def _acquired(state: State, _position: int, record: Record, _epoch: int) -> None:
+    entries, message_id = _entries(state, record)
+    entries.hold(message_id, record.holder)
+
+
+def _released(state: State, _position: int, record: Record, _epoch: int) -> None:
+    entries, message_id = _entries(state, record)
+    entries.give_back(message_id, record.delivery_count or 0, record.detail)
+
+
+def _attached(state: State, position: int, record: Record, _epoch: int) -> None:
+    assert record.holder is not None
+    there = state.links.setdefault(record.holder, Link("{}", position))
+    there.detail, there.position, there.detached_at = record.detail or "{}", position, None
+
+
+def _detached(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.holder is not None
+    if record.detail is None:
+        state.links[record.holder].detached_at = record.at
+    else:
+        del state.links[record.holder]
+
+
+def _unsettled(state: State, _position: int, record: Record, _epoch: int) -> None:
+    link, tag = _delivery(state, record)
+    link.unsettled[tag] = record.detail
+
+
+def _settled(state: State, _position: int, record: Record, _epoch: int) -> None:
+    link, tag = _delivery(state, record)
+    link.unsettled.pop(tag, None)  # one transaction may settle it twice
+
+
+def _delivery(state: State, record: Record) -> tuple[Link, bytes]:
+    """The link and the tag that a record is about."""
+    assert record.holder is not None
+    assert record.binding_key is not None
+    return state.links[record.holder], bytes.fromhex(record.binding_key)
+
+
+def _entries(state: State, record: Record) -> tuple[Entries, int]:
+    """Of the record's queue, and which of them it is about."""
+    assert record.queue is not None
+    assert record.message_id is not None
+    return state.queues[record.queue].entries, record.message_id
+
+
+def _binding_key(record: Record) -> BindingKey:
+    assert record.exchange is not None
+    assert record.queue is not None
+    assert record.binding_key is not None
+    return BindingKey(record.exchange, record.queue, record.binding_key)
+
+
+def _configured_key(record: Record) -> tuple[str, str]:
+    assert record.exchange is not None
+    assert record.binding_key is not None
+    return record.exchange, record.binding_key
+
+
+APPLY = {
+    Kind.OPENED: _opened,
+    Kind.IDS_RESERVED: _ids_reserved,
+    Kind.CREATED: _created,
+    Kind.DESTROYED: _destroyed,
+    Kind.BOUND: _bound,
+    Kind.UNBOUND: _unbound,
+    Kind.CONTENT: _content,
+    Kind.ENQUEUED: enqueued,
+    Kind.DEQUEUED: _dequeued,
+    Kind.ACQUIRED: _acquired,
+    Kind.RELEASED: _released,
+    Kind.CONFIGURED: _configured,
+    Kind.UNCONFIGURED: _unconfigured,
+    Kind.REFUSED: _refused,
+    Kind.STAGING_ABORTED: _staging_aborted,
+    Kind.ATTACHED: _attached,
+    Kind.DETACHED: _detached,
+    Kind.UNSETTLED: _unsettled,
+    Kind.SETTLED: _settled,
+    Kind.ALTERED: _altered,
+}

@@ -1,0 +1,94 @@
+"""Records about links: their termini, whether they are attached, their unsettled deliveries. Pure.
+
+    kind        holder    binding_key   detail
+    attached    the link  -             JSON object: termini and more (`MessageStore.attach`)
+    detached    the link  -             nil: it is kept; `CLOSED`: it is gone, with its deliveries
+    unsettled   the link  delivery tag  JSON object: state of the delivery; nil: none yet
+    settled     the link  delivery tag  -
+
+Decision: no column of their own. A link is named by one text, `link_text`, in the column `holder`,
+because a link is a holder: the entries that it has acquired carry the same text, so that one
+equation joins them with it, in SQL too. A tag is bytes: hexadecimal text in `binding_key`, which
+no other record with a holder uses. In `state` the text is in `exchange`, a column of the MERGE's
+key (`schema`).
+
+Decision: one `settled` record a tag, not one with many. What decides is the last record of each
+(link, tag), so every fold is a maximum over groups; the price is a row of few bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from sparkstore.core.records import Kind, Record
+
+LINK_KINDS = frozenset({Kind.ATTACHED, Kind.DETACHED, Kind.UNSETTLED, Kind.SETTLED})
+SENDER, RECEIVER = "sender", "receiver"
+CLOSED = '{"closed": true}'
+"""Detail of a `detached` record after which the link is gone; to who reads one, any detail is."""
+
+
+class LinkKey(NamedTuple):
+    """Identity of a link.
+
+    Attributes:
+        remote_container_id: Of the peer, as its open said.
+        name: Of the link.
+        role: Our end: `sender` or `receiver`.
+    """
+
+    remote_container_id: str
+    name: str
+    role: str
+
+
+def link_text(key: LinkKey) -> str:
+    """The text that names a link: a JSON array, so that two keys never have the same."""
+    return json.dumps([*key], ensure_ascii=False, separators=(",", ":"))
+
+
+def link_key(text: str) -> LinkKey:
+    """The key of a text that `link_text` made.
+
+    Raises:
+        ValueError: It is none.
+    """
+    parts = json.loads(text)
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        message = f"{text!r} names no link"
+        raise ValueError(message)
+    try:
+        return LinkKey(*parts)
+    except TypeError as reason:
+        message = f"{text!r} names no link"
+        raise ValueError(message) from reason
+
+
+def attached(at: int, link: str, detail: str) -> Record:
+    """A link was attached; its termini are these from now on."""
+    return Record(Kind.ATTACHED, at, holder=link, detail=detail)
+
+
+def detached(at: int, link: str, *, closed: bool) -> Record:
+    """A link was detached: for good if `closed`, else its termini and deliveries stay."""
+    return Record(Kind.DETACHED, at, holder=link, detail=CLOSED if closed else None)
+
+
+def unsettled(
+    at: int, link: str, tag: bytes, state: str | None, transaction: int | None = None
+) -> Record:
+    """A delivery on a link is not settled; `state` is a JSON object, or None before it has one."""
+    return Record(
+        Kind.UNSETTLED,
+        at,
+        holder=link,
+        transaction=transaction,
+        binding_key=tag.hex(),
+        detail=state,
+    )
+
+
+def settled(at: int, link: str, tag: bytes, transaction: int | None = None) -> Record:
+    """A delivery on a link is forgotten."""
+    return Record(Kind.SETTLED, at, holder=link, transaction=transaction, binding_key=tag.hex())

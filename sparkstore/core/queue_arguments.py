@@ -1,0 +1,173 @@
+"""What a queue's arguments ask: of its messages, and of those who take them. Pure.
+
+    message_ttl_ms      the longest a message stays on the queue, in ms, from 0
+    max_delivery_count  failed deliveries that a message may have, from 0; one more is too many
+    dead_letter_queue   where a message goes that stayed too long, failed too often or was rejected;
+                        without it such a message leaves the store
+    on_reject           "dead_letter": a message that a consumer rejects goes there, too, as it does
+                        where this is not said; "drop": it leaves the store
+    last_value_key      an application property or a header's name (`JMSType`, `amqp.subject`): of
+                        waiting messages with the same value of it only the newest stays
+    exclusive           true: one consumer at a time; another one that attaches is refused
+    message_groups      true: messages of one JMSXGroupID go to one consumer, in order, while it
+                        is there
+
+A queue may have other arguments, too: the store keeps them and asks nothing of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sparkstore.core.fold import Entry
+from sparkstore.core.queue_names import canonical
+from sparkstore.errors import InvalidRequest
+
+EXPIRED, OVER_DELIVERED, REJECTED = "expired", "over-delivered", "rejected"
+"""Why a message may not stay."""
+
+_DROP = "drop"
+_ON_REJECT = ("dead_letter", _DROP)
+_SWITCHES = ("exclusive", "message_groups")
+_MAX_NAME = 1000
+_KEPT_MESSAGES = 2
+_US = 1000
+_MAX_TTL_MS = 1000 * 365 * 24 * 3600 * 1000
+"""A thousand years: a time that far away is still a timestamp to every engine."""
+
+
+class QueueArguments(NamedTuple):
+    """Those arguments of a queue that the store acts on; None where there is none.
+
+    Attributes:
+        message_ttl_ms: Milliseconds, from 0.
+        max_delivery_count: Failed deliveries, inclusive.
+        dead_letter_queue: Name of a queue.
+        last_value_key: Name of a property, not empty.
+        exclusive: One consumer at a time.
+        message_groups: A group goes to one consumer.
+        on_reject: What becomes of what is rejected; None: as `dead_letter`.
+    """
+
+    message_ttl_ms: int | None = None
+    max_delivery_count: int | None = None
+    dead_letter_queue: str | None = None
+    last_value_key: str | None = None
+    exclusive: bool = False
+    message_groups: bool = False
+    on_reject: str | None = None
+
+    def expires_at(self, wanted: int | None, now_us: int) -> int | None:
+        """When a message that is enqueued now expires, UTC µs: the earlier of both wishes."""
+        if self.message_ttl_ms is None:
+            return wanted
+        latest = now_us + self.message_ttl_ms * _US
+        return latest if wanted is None else min(wanted, latest)
+
+    def reason_to_end(self, entry: Entry, now_us: int) -> str | None:
+        """Why an entry may not stay on the queue now; None if it may."""
+        if entry.expires_at is not None and entry.expires_at <= now_us:
+            return EXPIRED
+        limit = self.max_delivery_count
+        return OVER_DELIVERED if limit is not None and entry.delivery_count > limit else None
+
+    def dead_letter_queue_of(self, queue: str, *, rejected: bool = False) -> str | None:
+        """Where a message goes that may not stay on `queue`; None if it leaves the store."""
+        is_dropped = rejected and self.on_reject == _DROP
+        return None if is_dropped or self.dead_letter_queue == queue else self.dead_letter_queue
+
+
+class Terms(NamedTuple):
+    """A queue's definition, as far as the store acts on it.
+
+    Attributes:
+        keeps_messages: Messages on it survive a restart.
+        arguments: What it asks of its messages.
+    """
+
+    keeps_messages: bool = True
+    arguments: QueueArguments = QueueArguments()
+
+
+def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse a new queue whose arguments could not be kept.
+
+    Raises:
+        InvalidRequest: A time or count is no integer from 0; the dead-letter queue is no other
+            queue's name, plain or `address::queue`; a switch is neither true nor false; the key of
+            last values is no name; `on_reject` says neither of both.
+    """
+    for name, most in (("message_ttl_ms", _MAX_TTL_MS), ("max_delivery_count", (1 << 31) - 1)):
+        value = arguments.get(name)
+        if value is not None and not _is_number(value, most):
+            message = f"queue {queue!r}: {name} is {value!r}: say an integer from 0 to {most}"
+            raise InvalidRequest(message)
+    _check_dispatch(queue, arguments)
+    on_reject = arguments.get("on_reject")
+    if on_reject is not None and on_reject not in _ON_REJECT:
+        message = f'queue {queue!r}: on_reject is {on_reject!r}: say "dead_letter" or "drop"'
+        raise InvalidRequest(message)
+    target = arguments.get("dead_letter_queue")
+    if target is None:
+        return
+    if not isinstance(target, str) or not target or canonical(target) == queue:
+        message = f"queue {queue!r}: dead_letter_queue is {target!r}: say another queue's name"
+        raise InvalidRequest(message)
+
+
+def _check_dispatch(queue: str, arguments: Mapping[str, Any]) -> None:
+    for name in _SWITCHES:
+        if not isinstance(arguments.get(name, False), bool | None):
+            message = f"queue {queue!r}: {name} is {arguments[name]!r}: say true or false"
+            raise InvalidRequest(message)
+    key = arguments.get("last_value_key")
+    if key is not None and not _is_name(key):
+        message = f"queue {queue!r}: last_value_key is {key!r}: say the name of a property"
+        raise InvalidRequest(message)
+
+
+def arguments_of(detail: str) -> dict[str, Any]:
+    """All arguments of a definition (the JSON of a `created` record), whatever they mean."""
+    content: dict[str, Any] = json.loads(detail)
+    return content.get("arguments") or {}
+
+
+def terms_of(detail: str) -> Terms:
+    """What a definition (the JSON of a `created` record) says.
+
+    A value of the wrong type is none: a definition that an older version took is not refused now.
+    """
+    content: dict[str, Any] = json.loads(detail)
+    given = arguments_of(detail)
+    ttl_ms, limit = given.get("message_ttl_ms"), given.get("max_delivery_count")
+    target, on_reject = given.get("dead_letter_queue"), given.get("on_reject")
+    arguments = QueueArguments(
+        ttl_ms if _is_number(ttl_ms, _MAX_TTL_MS) else None,
+        limit if _is_number(limit, (1 << 31) - 1) else None,
+        _target(target),
+        given["last_value_key"] if _is_name(given.get("last_value_key")) else None,
+        exclusive=given.get("exclusive") is True,
+        message_groups=given.get("message_groups") is True,
+        on_reject=on_reject if on_reject in _ON_REJECT else None,
+    )
+    return Terms(content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES, arguments)
+
+
+def _target(value: object) -> str | None:
+    """What the store calls a dead-letter queue; a text that names no queue is none."""
+    if not isinstance(value, str) or not value:
+        return None
+    try:
+        return canonical(value)
+    except InvalidRequest:
+        return None
+
+
+def _is_number(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _MAX_NAME

@@ -1,0 +1,145 @@
+"""The frame of every job: priority, session, progress, and what is left behind of each run.
+
+    run("compact", root, work, settings)
+        is the lease free?       else Locked, before a JVM is started
+        low priority             of this process, and so of the JVM that it starts
+        a Spark session          spark-submit's, or a local one with a fixed heap
+        work(spark)              the job itself: it takes the jobs' lease
+        a row in job_runs        and, if asked for, a file for Prometheus
+
+A second start that finds the lease taken is no run: it leaves nothing behind. A run that is killed
+leaves no row: what it did is in the tables, and the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from sparkstore.errors import Locked, StoreError
+from sparkstore.jobs import job_runs, textfile
+from sparkstore.jobs.job_runs import JobRun, first_line
+from sparkstore.jobs.priority import lower_priority
+from sparkstore.jobs.progress import progress
+from sparkstore.jobs.report import JobReport
+from sparkstore.tables.lease import check_free
+from sparkstore.tables.root import open_root, path_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """How a job runs, whatever it does.
+
+    Attributes:
+        heap: Of the JVM that it starts, as Java writes it; spark-submit has its own.
+        nice: Priority, 0 to 19; never raised above what the process has.
+        textfile: Folder for Prometheus' textfile collector.
+        progress: Whether to show what is being done; None: if standard error is a terminal.
+    """
+
+    heap: str = "2g"
+    nice: int = 19
+    textfile: Path | None = None
+    progress: bool | None = None
+
+
+def run(
+    job: str,
+    where: str | Path,
+    work: Callable[[SparkSession], JobReport],
+    settings: JobSettings,
+) -> JobReport:
+    """Run a job once.
+
+    What is left behind (`job_runs`, the textfile) is written after the job has ended and can make
+    it neither fail nor succeed: what cannot be written is a warning.
+
+    Args:
+        job: Its name.
+        where: The root that it changes; one that it may create need not be there.
+        work: The job; it takes the lease of that root.
+        settings: How.
+
+    Raises:
+        Locked: Another job has the lease; nothing was done.
+        StoreError: As `work`; that Spark did not start.
+    """
+    path = path_of(where)
+    check_free(path)
+    shown = sys.stderr.isatty() if settings.progress is None else settings.progress
+    began_at, began = datetime.now(UTC), time.monotonic()
+
+    def over(
+        outcome: str, figures: Mapping[str, Any] | None = None, error: str | None = None
+    ) -> JobRun:
+        seconds = round(time.monotonic() - began, 3)
+        return JobRun(uuid4().hex, job, began_at, seconds, outcome, figures or {}, error)
+
+    with progress(job, is_shown=shown):
+        try:
+            report = _worked(job, work, settings)
+        except Locked:
+            raise
+        except BaseException as reason:
+            _leave(over("failed", error=first_line(reason)), path, settings)
+            raise
+        _leave(over(report.outcome, report.figures()), path, settings)
+    return report
+
+
+def _worked(
+    job: str, work: Callable[[SparkSession], JobReport], settings: JobSettings
+) -> JobReport:
+    lower_priority(settings.nice)
+    # Not before: what is wrong with the root is said without loading Spark.
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    from sparkstore.session import submitted_session  # noqa: PLC0415
+
+    is_ours = SparkSession.getActiveSession() is None
+    _log.info("starting Spark (heap %s, nice %d)", settings.heap, os.nice(0))
+    spark = submitted_session(f"sparkstore {job}", heap=settings.heap)
+    _log.info("Spark is there")
+    try:
+        return work(spark)
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+def _leave(run: JobRun, root: Path, settings: JobSettings) -> None:
+    if run.outcome == "failed":
+        _log.info("failed after %.1f s", run.seconds)
+    else:
+        _log.info("%s in %.1f s", run.outcome, run.seconds)
+    try:
+        if (root / "root.json").is_file():
+            job_runs.record(open_root(root), run)
+    except (OSError, StoreError, DeltaError, pa.ArrowException) as reason:
+        _log.warning("%s: no row in %s: %s", run.job, root / job_runs.NAME, first_line(reason))
+    try:
+        if settings.textfile is not None:
+            textfile.write(settings.textfile, run, str(root))
+    except OSError as reason:
+        _log.warning(
+            "%s: no metrics in %s: %s: name a folder that can be written",
+            run.job,
+            settings.textfile,
+            reason.strerror,
+        )

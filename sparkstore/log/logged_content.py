@@ -1,0 +1,93 @@
+"""Content of messages that were given to the log: from memory, or from Delta. Any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from sparkstore.content.reader import ContentReader
+from sparkstore.core.records import MessageHeader
+from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.log.batcher import Fire
+from sparkstore.log.metrics import LogMetrics
+from sparkstore.log.recent_content import RecentContent
+
+_FLUSH_WAIT_S = 5.0
+
+T = TypeVar("T")
+
+
+class LoggedContent:
+    """Reads what the log took.
+
+    Args:
+        recent: What is in memory.
+        content: Reads the tables.
+        flush: Fires its argument once Delta has all that came before.
+        metrics: Say why Delta does not take it.
+    """
+
+    def __init__(
+        self,
+        recent: RecentContent,
+        content: ContentReader,
+        flush: Callable[[Fire], None],
+        metrics: LogMetrics,
+    ) -> None:
+        self._recent, self._content = recent, content
+        self._flush, self._metrics = flush, metrics
+
+    def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
+        """Header and content of a message.
+
+        Raises:
+            InvalidRequest: No such message.
+            CorruptData: Its content is not whole.
+            Unavailable: Storage does not answer, or does not take what is still to be written.
+        """
+        there = self._recent.get(message_id)
+        return there or self._found(lambda: self._content.read(message_id))
+
+    def at_hand(self, message_id: int) -> tuple[MessageHeader, bytes] | None:
+        """Header and content of a message, if they are in memory."""
+        return self._recent.get(message_id)
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """A part of the content of a message; as `load` in what it raises."""
+        there = self._recent.get(message_id)
+        if there is not None:
+            return there[1][offset : offset + length]
+        return self._found(lambda: self._content.read_part(message_id, offset, length))
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """Headers of messages in that order, None for one that is nowhere."""
+        recent = self._recent.get
+        found = {i: there[0] for i in message_ids if (there := recent(i)) is not None}
+        missing = [i for i in message_ids if i not in found]
+        if missing:
+            found |= self._content.headers(missing)
+        if len(found) < len(message_ids) and any(i not in found for i in missing):
+            # Staged content that no Delta commit holds yet.
+            self._wait_for_flush()
+            found |= self._content.headers([i for i in missing if i not in found])
+        return [found.get(message_id) for message_id in message_ids]
+
+    def _found(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except InvalidRequest:
+            # Staged content that no Delta commit holds yet.
+            self._wait_for_flush()
+            return read()
+
+    def _wait_for_flush(self) -> None:
+        done: SimpleQueue[StoreError | None] = SimpleQueue()
+        self._flush(done.put)
+        try:
+            error = done.get(timeout=_FLUSH_WAIT_S)
+        except Empty as reason:
+            message = f"Delta does not take content ({self._metrics.delta_error}); retry later"
+            raise Unavailable(message) from reason
+        if error is not None:
+            raise error

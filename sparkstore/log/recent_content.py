@@ -1,0 +1,97 @@
+"""Content of messages that was just written, kept in memory. Safe from any thread.
+
+All that Delta does not hold yet is here, and the rest up to a number of bytes; the least recently
+used goes first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from sparkstore.content.cache import Content, size_of
+from sparkstore.core.records import Kind, Record
+
+
+class RecentContent:
+    """Finds content by message id."""
+
+    def __init__(self, cache_bytes: int) -> None:
+        self._cache_bytes = cache_bytes
+        self._guard = threading.Lock()
+        self._uncommitted: dict[int, Content] = {}
+        self._cached: OrderedDict[int, Content] = OrderedDict()
+        self._cached_bytes = 0
+        self._staged: OrderedDict[int, dict[int, bytes]] = OrderedDict()
+        self._staged_bytes = 0
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Keep the content that these records bring, at least until `committed`."""
+        for record in records:
+            if record.kind is Kind.ENQUEUED:
+                self._enqueued(record)
+            elif record.kind is Kind.CONTENT:
+                self._stage(record.message_id or 0, record.body_offset or 0, record.body or b"")
+
+    def committed(self, records: Iterable[Record]) -> None:
+        """Delta holds these records: their content may be dropped from now on."""
+        with self._guard:
+            for record in records:
+                if record.kind is Kind.ENQUEUED and _brings_message(record):
+                    self._move(record.message_id or 0)
+                elif record.kind is Kind.DEQUEUED:
+                    self._drop(record.message_id or 0)
+            while self._cached_bytes > self._cache_bytes:
+                self._cached_bytes -= size_of(self._cached.popitem(last=False)[1])
+
+    def get(self, message_id: int) -> Content | None:
+        """Header and body if they are here."""
+        content = self._uncommitted.get(message_id)
+        if content is None:
+            with self._guard:
+                content = self._cached.get(message_id)
+                if content is not None:
+                    self._cached.move_to_end(message_id)
+        return content
+
+    def _enqueued(self, record: Record) -> None:
+        header, message_id, body = record.message, record.message_id or 0, record.body
+        assert header is not None
+        if body is None and _brings_message(record):
+            pieces = self._staged.pop(message_id, {})
+            body = b"".join(pieces[offset] for offset in sorted(pieces))
+            self._staged_bytes -= len(body)
+            if len(body) != header.body_bytes:
+                return  # some pieces were dropped: Delta has them, or will have
+        if body is not None:
+            self._uncommitted[message_id] = (header, body)
+
+    def _stage(self, message_id: int, body_offset: int, piece: bytes) -> None:
+        """Keep a piece until its message is enqueued; up to the limit, as it may never be.
+
+        One that comes a second time is the same.
+        """
+        pieces = self._staged.setdefault(message_id, {})
+        self._staged_bytes += len(piece) - len(pieces.get(body_offset, b""))
+        pieces[body_offset] = piece
+        while self._staged_bytes > self._cache_bytes and self._staged:
+            _, pieces = self._staged.popitem(last=False)
+            self._staged_bytes -= sum(map(len, pieces.values()))
+
+    def _move(self, message_id: int) -> None:
+        content = self._uncommitted.get(message_id)
+        if content is not None:
+            self._cached[message_id] = content
+            self._cached_bytes += size_of(content)
+            # Only now: a reader looks here first, then in the cache.
+            del self._uncommitted[message_id]
+
+    def _drop(self, message_id: int) -> None:
+        content = self._cached.pop(message_id, None)
+        if content is not None:
+            self._cached_bytes -= size_of(content)
+
+
+def _brings_message(record: Record) -> bool:
+    return record.message is not None and record.message.protocol is not None

@@ -1,0 +1,260 @@
+"""A start, in the order of DESIGN 3: lock; heal; replay under the old epoch; open the new one.
+
+Why a cut between any two steps is harmless: replayed groups are committed under the epoch that
+wrote them, so the next start finds them in Delta and replays what is left; the new epoch begins
+with its `opened` record, which is made durable before the first group of that epoch is written.
+`root.json` says where the newest write-ahead log is, from before its first group on: so a start
+with other settings replays the log that there is, and not the one that it will write.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from deltalake.exceptions import DeltaError
+
+from sparkstore.config import StoreConfig
+from sparkstore.core import codec
+from sparkstore.core.fold import State
+from sparkstore.core.records import Record, opened
+from sparkstore.errors import InvalidRequest, Locked, Unavailable
+from sparkstore.log.journal import Commit, Journal
+from sparkstore.log.wal import Wal, plain_write, sync_write
+from sparkstore.log.wal_format import Group
+from sparkstore.log.wal_replay import Replay, UnfitRecords, read_wal, set_aside
+from sparkstore.log.writer import Log
+from sparkstore.recovery.recovery import Tail, journal_tail, recover
+from sparkstore.tables import rows
+from sparkstore.tables.fencing import FenceWatch, change_identity, check_may_serve
+from sparkstore.tables.healing import heal
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.lock import FileLock
+from sparkstore.tables.marks import mark_durable
+from sparkstore.tables.private_folder import private_folder
+from sparkstore.tables.root import Root, check_may_be_root, is_root, open_or_create_root, path_of
+
+_log = logging.getLogger(__name__)
+
+_REPLAY_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open log, and the fold of all that was in it."""
+
+    log: Log
+    state: State
+
+
+def open_log(where: str | Path, config: StoreConfig) -> Opened:
+    """Open the root at a folder or `file://` URI for writing; create it if nothing is there.
+
+    A URI is a shared, remote-style root: no flock holds off a second opener, the epoch does.
+
+    Raises:
+        Locked: Another process writes to it, or to its log folder.
+        Unavailable: The disk is full or does not answer.
+        Fenced: It is a replica, or a replica of it took over; another opener won the race for the
+            next epoch.
+        InvalidRequest: Not a root, or `ack` does not fit it.
+        CorruptData: What is there cannot be trusted; the message says what and where.
+    """
+    ack = _ack(where, config)
+    path = path_of(where)
+    check_may_be_root(path)  # before anything is written there
+    if is_root(path):
+        check_may_serve(path)
+    private_folder(path)
+    wal_folder = Path(config.wal_dir).absolute() if config.wal_dir else path / "wal"
+    locks = ExitStack()
+    try:
+        if not _is_remote(where):
+            _hold(locks, path / "writer.lock", path)
+        if config.wal_dir and ack == "wal":
+            # Two writers of one log folder would write over each other's groups.
+            private_folder(wal_folder)
+            _hold(locks, wal_folder / "wal.lock", wal_folder)
+        return _open(open_or_create_root(path), config, wal_folder, locks, ack)
+    except BaseException as reason:
+        locks.close()
+        if isinstance(reason, OSError | DeltaError):
+            message = f"{path} cannot be opened: {reason}"
+            raise Unavailable(message) from reason
+        raise
+
+
+def _hold(locks: ExitStack, file: Path, holder: Path) -> None:
+    locks.callback(FileLock(file, str(holder)).release)
+
+
+def _is_remote(where: str | Path) -> bool:
+    return "://" in str(where)
+
+
+def _ack(where: str | Path, config: StoreConfig) -> str:
+    if not _is_remote(where):
+        if config.ack == "delta":
+            raise InvalidRequest("ack = delta adds nothing to a local root: leave it out")
+        return "wal"
+    if config.ack == "wal":
+        if not config.wal_dir:
+            raise InvalidRequest("ack = wal on a remote root needs wal_dir, a local folder")
+        _log.warning(
+            "ack = wal on a remote root: losing the disk of %s loses what was acknowledged in the"
+            " last %d ms or more",
+            config.wal_dir,
+            config.commit_interval_ms,
+        )
+    return config.ack or "delta"
+
+
+def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, ack: str) -> Opened:
+    check_may_serve(root.path)  # again, since a promotion holds the writer's lock, too
+    _heal(root)
+    journal = Journal(root, uuid4().hex)
+    tail = journal_tail(root)
+    last_position = tail.last_position
+    for folder in _wal_folders(root, wal_folder):
+        replay = _read_wal(root, folder, tail, last_position)
+        if ack == "wal" and folder == _newest_wal(root):
+            _tell_if_cut(folder, replay.end, tail)
+        last_position = _replay(root, journal, replay.groups, last_position, tail.segment + 1)
+    mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
+    journal.begin_epoch(tail.epoch + 1)
+    record = opened(time.time_ns() // 1000, journal.writer)
+    # A segment of its own, so that what the replay wrote can close.
+    segment = tail.segment + 2
+    journal.append(_commit([record], last_position + 1, journal.epoch, segment))
+    mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
+    wal = None
+    if ack == "wal":
+        wal = _new_wal(_with_wal_folder(root, wal_folder), wal_folder, journal.epoch, config)
+    state = recover(root).state
+    log = Log(
+        root,
+        journal,
+        wal,
+        locks,
+        config,
+        next_position=last_position + 2,
+        first_segment=segment,
+    )
+    locks.callback(FenceWatch(root, config.fence_check_s, log.fail).stop)
+    _log.info(
+        "opened %s: epoch %d, position %d, %d records replayed",
+        root.path,
+        journal.epoch,
+        last_position + 1,
+        last_position - tail.last_position,
+    )
+    return Opened(log, state)
+
+
+def _wal_folders(root: Root, wal_folder: Path) -> list[Path]:
+    """Where a write-ahead log may be: where the newest was, and where this start's will be.
+
+    Raises:
+        InvalidRequest: The newest one is not there: without it, acknowledged records are lost.
+    """
+    newest = _newest_wal(root)
+    if root.identity.wal_dir and not newest.is_dir() and not any(wal_folder.glob("*.wal")):
+        message = f"{root.path} has its write-ahead log in {newest}, which is not there: bring it"
+        message += " back; or create it empty, which gives up what was acknowledged last"
+        raise InvalidRequest(message)
+    return [newest] if newest == wal_folder else [newest, wal_folder]
+
+
+def _newest_wal(root: Root) -> Path:
+    return Path(root.identity.wal_dir or root.path / "wal")
+
+
+def _with_wal_folder(root: Root, folder: Path) -> Root:
+    """Say in `root.json` where the newest write-ahead log is, before it has its first group."""
+    name = "" if folder == root.path / "wal" else str(folder)
+    if name != root.identity.wal_dir:
+        return Root(root.path, change_identity(root, lambda _: {"wal_dir": name}))
+    return root
+
+
+def _read_wal(root: Root, folder: Path, tail: Tail, last_position: int) -> Replay:
+    """What a write-ahead log has for this start; what is not for it is set aside."""
+    replay = read_wal(
+        folder,
+        bytes.fromhex(root.identity.root_id),
+        epoch=tail.epoch,
+        opened_at=tail.opened_position,
+        last_position=last_position,
+    )
+    if replay.torn:
+        _log.warning("%s: cut a torn group at byte %d: it was never acknowledged", *replay.torn)
+    set_aside(replay.stale)
+    return replay
+
+
+def _tell_if_cut(folder: Path, end: int | None, tail: Tail) -> None:
+    """Say so if the log ends before Delta does, as one that was truncated or zeroed.
+
+    What Delta has of an epoch went through the log before, whose newest group stays until a store
+    that ends well removes all its files. Decision: it is no reason to refuse the start. Delta's end
+    is the mark, which costs nothing; it cannot tell whether anything came after it. On a shared
+    root that another machine wrote to last, the log is there, and this says so, too.
+    """
+    ends_before = end is not None and end < tail.last_position
+    if ends_before and 0 < tail.opened_position < tail.last_position:
+        _log.error(
+            "%s was truncated or zeroed, or is not the log that was written last: it ends at"
+            " position %d, Delta at %d; if more was acknowledged after that, it is lost",
+            folder,
+            end,
+            tail.last_position,
+        )
+
+
+def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig) -> Wal:
+    wal = Wal(
+        folder,
+        bytes.fromhex(root.identity.root_id),
+        epoch,
+        file_bytes=config.wal_file_bytes,
+        max_files=config.max_wal_files,
+        write=sync_write if config.fsync else plain_write,
+    )
+    wal.prepare_spare()
+    return wal
+
+
+def _heal(root: Root) -> None:
+    heal(root, ["journal"])
+    try:
+        with jobs_lease(root.path):
+            heal(root, ["history", "state"])
+    except Locked:
+        _log.info("a job is running: it has checked history and state")
+
+
+def _replay(
+    root: Root, journal: Journal, groups: list[Group], last_position: int, segment: int
+) -> int:
+    """Commit groups under the epoch that wrote them; the last position then."""
+    unfit = UnfitRecords(root.path)
+    batch: list[Record] = []
+    size = 0
+    for group in groups:
+        batch += codec.unpack_all(group.payload)
+        size += len(group.payload)
+        if size >= _REPLAY_BYTES or group is groups[-1]:
+            first, last_position = last_position + 1, last_position + len(batch)
+            table = unfit.table(batch, first, epoch=journal.epoch, segment=segment)
+            journal.append(Commit(table, first, last_position, segment))
+            batch, size = [], 0
+    return last_position
+
+
+def _commit(records: list[Record], first: int, epoch: int, segment: int) -> Commit:
+    table = rows.to_table(records, first_position=first, epoch=epoch, segment=segment)
+    return Commit(table, first, first + len(records) - 1, segment)

@@ -1,0 +1,93 @@
+"""What a store acknowledged and its tables do not show yet, told by whoever reads tables only.
+
+A store that was killed leaves records in its write-ahead log that the next start replays into the
+tables. Until then a reader of the tables shows less than was acknowledged, and must say so. Beside
+a store that runs, nothing is told: it commits what its log has within its commit interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkstore.errors import StoreError, Unavailable
+from sparkstore.log.wal_replay import read_wal
+from sparkstore.recovery.recovery import journal_tail
+from sparkstore.tables.lock import is_held
+from sparkstore.tables.root import Root
+
+
+@dataclass(frozen=True, slots=True)
+class Unreplayed:
+    """Records of a write-ahead log that are in no table.
+
+    Attributes:
+        wal: Folder of the log.
+        first_position: Of the first of them.
+        last_position: Of the last of them.
+        successor: The root that took over, which has not got them; empty: a start replays them.
+    """
+
+    wal: Path
+    first_position: int
+    last_position: int
+    successor: str = ""
+
+    @property
+    def records(self) -> int:
+        """How many."""
+        return self.last_position - self.first_position + 1
+
+    def __str__(self) -> str:
+        """For a person: what is so, and what to do."""
+        told = (
+            f"{self.records} acknowledged records (positions {self.first_position} to"
+            f" {self.last_position}) are in the write-ahead log {self.wal} and not in the tables"
+        )
+        if self.successor:
+            return f"{told}: {self.successor} took over without them, keep this root"
+        return f"{told} yet: start the store (sparkstore serve), which replays them"
+
+
+def unreplayed(root: Root) -> Unreplayed | None:
+    """What nobody has replayed yet; None: nothing, or the store runs. Changes nothing.
+
+    Raises:
+        Unavailable: The log is not here.
+        CorruptData: The tables or the log cannot be trusted: a start would say the same.
+        OSError: The log cannot be read.
+    """
+    folder = Path(root.identity.wal_dir or root.path / "wal")
+    if _is_served(root, folder):
+        return None
+    try:
+        found = _unreplayed(root, folder)
+    except (StoreError, OSError):
+        if _is_served(root, folder):  # it began meanwhile, and writes over what was being read
+            return None
+        raise
+    return None if found is None or _is_served(root, folder) else found
+
+
+def _unreplayed(root: Root, folder: Path) -> Unreplayed | None:
+    if root.identity.wal_dir and not folder.is_dir():
+        message = f"the write-ahead log of {root.path} is in {folder}, which is not here: what only"
+        raise Unavailable(f"{message} it has is not shown")
+    tail = journal_tail(root)
+    groups = read_wal(
+        folder,
+        bytes.fromhex(root.identity.root_id),
+        epoch=tail.epoch,
+        opened_at=tail.opened_position,
+        last_position=tail.last_position,
+    ).groups
+    if not groups:
+        return None
+    ends = groups[0].first_position, groups[-1].last_position
+    return Unreplayed(folder, *ends, root.identity.successor)
+
+
+def _is_served(root: Root, folder: Path) -> bool:
+    """A store has the root, or (of a shared root) its log; also if nobody can tell."""
+    locks = (root.path / "writer.lock", folder / "wal.lock")
+    return any(is_held(lock) is not False for lock in locks)

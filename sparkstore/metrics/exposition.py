@@ -1,0 +1,80 @@
+"""What is counted, as Prometheus reads it: families of metrics → text, and files replaced whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from sparkstore.metrics.counters import counters_of
+
+Labels = Mapping[str, str]
+
+
+def counters(prefix: str, counts: Any) -> Iterator[Metric]:
+    """The counters of a dataclass (`metrics.counters`), each `<prefix>_<field>_total`."""
+    for each in counters_of(counts):
+        yield CounterMetricFamily(f"{prefix}_{each.name}", each.help, each.value)
+
+
+def gauge(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -> Metric:
+    """A gauge with a value for each set of labels; all sets have the same names."""
+    return _labelled(GaugeMetricFamily, name, help_text, values)
+
+
+def counter(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -> Metric:
+    """The same of what only rises; `_total` is added to its name."""
+    return _labelled(CounterMetricFamily, name, help_text, values)
+
+
+def _labelled(
+    family: Any, name: str, help_text: str, values: Iterable[tuple[Labels, float]]
+) -> Metric:
+    told = [*values]
+    names = [*told[0][0]] if told else []
+    made: Metric = family(name, help_text, labels=names)
+    for labels, value in told:
+        made.add_metric([_written(labels[each]) for each in names], value)  # type: ignore[attr-defined]
+    return made
+
+
+def _written(label: str) -> str:
+    """Names may hold half a surrogate pair, from a path or a client: a text file may not."""
+    return label.encode("utf-8", "backslashreplace").decode()
+
+
+class Families(Collector):
+    """Metrics that were taken already, as a registry wants them."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """All of them."""
+        return self._families
+
+
+def encoded(families: Iterable[Metric], *, of_process: bool = False) -> bytes:
+    """Metrics as text; with `of_process` also this process's memory, processor time and files."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Families([*families]))
+    if of_process:
+        ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+def replace_textfile(path: Path, text: bytes) -> None:
+    """Replace a file of the textfile collector: whoever reads it sees the old one or the new.
+
+    Raises:
+        OSError: The folder is not there, or cannot be written.
+    """
+    scratch = path.with_name(path.name + ".new")
+    scratch.write_bytes(text)
+    scratch.chmod(0o644)  # the collector is another user
+    scratch.replace(path)

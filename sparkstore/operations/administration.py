@@ -1,0 +1,318 @@
+"""Decides what an administrator asks of queues, exchanges and bindings. Pure.
+
+Both who carry orders out use this: the running broker (`broker_shim.broker.administration`) and,
+if none runs, `control_offline`. An order that is given again does nothing twice: what is so already
+is told as no change, and what is not there to be taken away is refused, as before.
+
+Decision: `delete` without force refuses what somebody would miss: messages, consumers, a queue that
+another one sends its dead letters to, a link's own queue, an exchange with bindings. Bindings of a
+queue are no reason: they are part of it, and are told. A link that is attached is never ended by
+this, not even by force: its client would go on as if its subscription was there; end its connection
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from sparkstore.core.queue_arguments import QueueArguments, arguments_of, check_arguments
+from sparkstore.core.queue_names import TEMPORARY, canonical, find, is_reserved, parts_of, shown
+from sparkstore.core.records import BindingKey
+from sparkstore.errors import InvalidRequest
+from sparkstore.operations.queue_alteration import (
+    Standing,
+    altered,
+    check_alteration,
+    definition,
+)
+from sparkstore.settings_file import check_names
+
+EXCHANGE_TYPES = ("direct", "fanout", "topic")
+DEFAULT_EXCHANGES = ("amq.direct", "amq.fanout", "amq.topic")
+DURABILITIES = ("none", "configuration", "unsettled-state")
+"""Of a queue; the place of each is its number."""
+_BROKERS_OWN = "amq."
+_MOST_CHARACTERS, _MOST_WORDS = 10_000, 256
+"""Of a name: no client could say a longer one."""
+
+
+class Act(StrEnum):
+    """What an order does."""
+
+    CREATE_QUEUE = "create-queue"
+    ALTER_QUEUE = "alter-queue"
+    DELETE_QUEUE = "delete-queue"
+    CREATE_EXCHANGE = "create-exchange"
+    DELETE_EXCHANGE = "delete-exchange"
+    ADD_BINDING = "add-binding"
+    REMOVE_BINDING = "remove-binding"
+
+
+class Order(NamedTuple):
+    """One order.
+
+    Attributes:
+        act: What.
+        queue: Name of a queue, as somebody says it; of a decided order, as the store has it.
+        exchange: Name.
+        key: Of a binding.
+        type: Of a new exchange.
+        arguments: Of a queue: all of a new one, those that change of another; None takes one away.
+        durability: Of a new queue, 0 to 2.
+        force: Delete it with what is on it and who uses it.
+    """
+
+    act: Act
+    queue: str = ""
+    exchange: str = ""
+    key: str = ""
+    type: str = ""
+    arguments: Mapping[str, Any] = {}
+    durability: int = 2
+    force: bool = False
+
+
+class OwnLink(NamedTuple):
+    """The link whose own queue one is.
+
+    Attributes:
+        name: Of the link and its client, for a person.
+        is_attached: Its client is there.
+    """
+
+    name: str
+    is_attached: bool
+
+
+class Facts(Protocol):
+    """What is there now. Names are as the store has them."""
+
+    @property
+    def queues(self) -> Collection[str]:
+        """Names of all queues."""
+
+    def detail(self, queue: str) -> str | None:
+        """Definition of a queue; None: there is none."""
+
+    def standing(self, queue: str) -> Standing:
+        """What a queue has."""
+
+    def link_of(self, queue: str) -> OwnLink | None:
+        """Whose own queue it is; None: nobody's."""
+
+    def senders_of_dead_letters(self, queue: str) -> list[str]:
+        """Other queues that have it as their dead-letter queue."""
+
+    def exchange_type(self, exchange: str) -> str | None:
+        """Type of an exchange; None: there is none."""
+
+    def bindings(self) -> Collection[BindingKey]:
+        """All bindings."""
+
+
+class Decided(NamedTuple):
+    """What an order comes to.
+
+    Attributes:
+        order: With the queue's name as the store has it.
+        told: For the administrator.
+        is_change: False if it is so already.
+        detail: The definition that the queue shall have.
+    """
+
+    order: Order
+    told: dict[str, Any]
+    is_change: bool = True
+    detail: str = ""
+
+
+def decide(order: Order, facts: Facts) -> Decided:
+    """What is done about an order.
+
+    Raises:
+        InvalidRequest: It cannot be; nothing may be changed then.
+    """
+    decided = _DECISIONS[order.act](order, facts)
+    told = {"act": str(order.act), **decided.told, "changed": decided.is_change}
+    return decided._replace(told=told)
+
+
+def _create_queue(order: Order, facts: Facts) -> Decided:
+    name = canonical(order.queue)
+    _check_name("queue", name)
+    if is_reserved(name):
+        message = f"queue {shown(name)}: names with {TEMPORARY!r} are the broker's: say another"
+        raise InvalidRequest(message)
+    address = parts_of(name)[0]
+    if address.startswith(_BROKERS_OWN) or facts.exchange_type(address) is not None:
+        message = f"queue {shown(name)}: {shown(address)} is an exchange's name: say another, and"
+        message += " bind the queue (sparkstore binding add)"
+        raise InvalidRequest(message)
+    _check_known(name, order.arguments)
+    wanted = definition(order.arguments, order.durability)
+    check_arguments(name, arguments_of(wanted))
+    there = facts.detail(name)
+    if there not in {None, wanted}:
+        message = f"queue {shown(name)} is there as {there}: see sparkstore queue alter"
+        raise InvalidRequest(message)
+    told = {"queue": name, "arguments": arguments_of(wanted)}
+    return Decided(order._replace(queue=name), told, there is None, wanted)
+
+
+def _alter_queue(order: Order, facts: Facts) -> Decided:
+    name, detail = _queue(order, facts)
+    if not order.arguments:
+        message = f"queue {shown(name)}: say what to alter: --set NAME=VALUE or --unset NAME"
+        raise InvalidRequest(message)
+    there = arguments_of(detail)
+    _check_known(name, {each for each in order.arguments if each not in there})
+    wanted = altered(detail, order.arguments)
+    check_arguments(name, arguments_of(wanted))
+    check_alteration(name, detail, wanted, facts.standing(name))
+    told = {"queue": name, "arguments": arguments_of(wanted)}
+    return Decided(order._replace(queue=name), told, arguments_of(wanted) != there, wanted)
+
+
+def _delete_queue(order: Order, facts: Facts) -> Decided:
+    name, _ = _queue(order, facts)
+    standing, link = facts.standing(name), facts.link_of(name)
+    if link is not None and link.is_attached:
+        message = f"queue {shown(name)} is that of {link.name}, which is attached: it goes with"
+        message += " it (sparkstore connections ROOT --close N)"
+        raise InvalidRequest(message)
+    senders = facts.senders_of_dead_letters(name)
+    bindings = [key for key in facts.bindings() if key.queue == name]
+    losses = [
+        (standing.depth, f"{standing.depth} messages"),
+        (standing.consumer_count, f"{standing.consumer_count} consumers"),
+        (link, "" if link is None else f"the subscription that is {link.name}"),
+        (senders, f"where the dead letters of {', '.join(map(shown, senders[:5]))} go"),
+    ]
+    _check_loss("queue", name, [text for has, text in losses if has], order)
+    told = {
+        "queue": name,
+        "messages_lost": standing.depth,
+        "consumers_ended": standing.consumer_count,
+        "bindings_removed": len(bindings),
+    }
+    return Decided(order._replace(queue=name), told)
+
+
+def _create_exchange(order: Order, facts: Facts) -> Decided:
+    name = order.exchange
+    _check_name("exchange", name)
+    if order.type not in EXCHANGE_TYPES:
+        message = f"exchange {shown(name)}: type {shown(order.type)}: say one of "
+        raise InvalidRequest(message + ", ".join(EXCHANGE_TYPES))
+    there = facts.exchange_type(name)
+    if there not in {None, order.type}:
+        message = f"exchange {shown(name)} is there as {there}: delete it first"
+        raise InvalidRequest(message)
+    if there is None and name.startswith(_BROKERS_OWN):
+        message = f"exchange {shown(name)}: names with {_BROKERS_OWN} are the broker's: say another"
+        raise InvalidRequest(message)
+    if "/" in name or "::" in name:
+        message = f"exchange {shown(name)}: a client says exchange/key, so no / and no :: in it"
+        raise InvalidRequest(message)
+    if facts.detail(name) is not None:
+        message = f"exchange {shown(name)}: a queue has this name, and would hide it: say another"
+        raise InvalidRequest(message)
+    return Decided(order, {"exchange": name, "type": order.type}, there is None)
+
+
+def _delete_exchange(order: Order, facts: Facts) -> Decided:
+    name = order.exchange
+    _check_exchange(name, facts)
+    if name in DEFAULT_EXCHANGES:
+        message = f"exchange {shown(name)} is every broker's: it cannot be deleted"
+        raise InvalidRequest(message)
+    bindings = [key for key in facts.bindings() if key.exchange == name]
+    losses = [f"{len(bindings)} bindings"] if bindings else []
+    _check_loss("exchange", name, losses, order)
+    return Decided(order, {"exchange": name, "bindings_removed": len(bindings)})
+
+
+def _add_binding(order: Order, facts: Facts) -> Decided:
+    _check_exchange(order.exchange, facts)
+    name, _ = _queue(order, facts)
+    if order.key:
+        _check_name("binding key", order.key)
+    key = BindingKey(order.exchange, name, order.key)
+    told = {"exchange": order.exchange, "queue": name, "key": order.key}
+    return Decided(order._replace(queue=name), told, key not in facts.bindings())
+
+
+def _remove_binding(order: Order, facts: Facts) -> Decided:
+    name = find(order.queue, facts.queues)
+    key = BindingKey(order.exchange, name, order.key)
+    if key not in facts.bindings():
+        bound = [each for each in facts.bindings() if each[:2] == key[:2]]
+        keys = ", ".join(shown(each.binding_key) for each in bound[:5])
+        hint = f"its keys are {keys}" if bound else "see the view bindings"
+        message = f"{shown(name)} is not bound to {shown(order.exchange)} by {shown(order.key)}: "
+        raise InvalidRequest(message + hint)
+    told = {"exchange": order.exchange, "queue": name, "key": order.key}
+    return Decided(order._replace(queue=name), told)
+
+
+_DECISIONS: Mapping[Act, Callable[[Order, Facts], Decided]] = {
+    Act.CREATE_QUEUE: _create_queue,
+    Act.ALTER_QUEUE: _alter_queue,
+    Act.DELETE_QUEUE: _delete_queue,
+    Act.CREATE_EXCHANGE: _create_exchange,
+    Act.DELETE_EXCHANGE: _delete_exchange,
+    Act.ADD_BINDING: _add_binding,
+    Act.REMOVE_BINDING: _remove_binding,
+}
+
+
+def existing(said: str, facts: Facts) -> str:
+    """The queue that is there and that somebody means, as the store calls it.
+
+    Raises:
+        InvalidRequest: There is none, or several.
+    """
+    name = find(said, facts.queues)
+    if facts.detail(name) is None:
+        message = f"unknown queue {shown(said)}: see sparkstore queues"
+        raise InvalidRequest(message)
+    return name
+
+
+def _queue(order: Order, facts: Facts) -> tuple[str, str]:
+    name = existing(order.queue, facts)
+    return name, facts.detail(name) or ""
+
+
+def _check_exchange(name: str, facts: Facts) -> None:
+    if facts.exchange_type(name) is None:
+        message = f"unknown exchange {shown(name)}: create it first (sparkstore exchange create)"
+        raise InvalidRequest(message)
+
+
+def _check_name(what: str, name: str) -> None:
+    if not name:
+        message = f"a {what} needs a name of at least one character"
+        raise InvalidRequest(message)
+    try:
+        name.encode()
+    except UnicodeEncodeError as reason:
+        message = f"{what} {name[:40]!a} is not valid Unicode"
+        raise InvalidRequest(message) from reason
+    if len(name) > _MOST_CHARACTERS or name.count(".") >= _MOST_WORDS:
+        message = f"{what} {shown(name)}: a name has at most {_MOST_CHARACTERS} characters and"
+        raise InvalidRequest(f"{message} {_MOST_WORDS} words")
+
+
+def _check_known(queue: str, arguments: Collection[str]) -> None:
+    """Refuse what is misspelt: the store would keep it and ask nothing of it."""
+    known = QueueArguments._fields
+    check_names(dict.fromkeys(arguments), known, "argument", f"of queue {shown(queue)}")
+
+
+def _check_loss(what: str, name: str, losses: list[str], order: Order) -> None:
+    if losses and not order.force:
+        message = f"{what} {shown(name)} has {', '.join(losses)}: --force deletes it, and that is"
+        raise InvalidRequest(f"{message} lost")

@@ -1,0 +1,220 @@
+"""Every way to fold the same records says the same: views, recovery, `state`, the replica.
+
+The sides are compared entry by entry and wiring by wiring, at one position.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from sparkstore.compaction.state_fold import Meta
+from sparkstore.reconcile.findings import ERROR, INFO, PROPOSED, WARNING, Finding
+from sparkstore.reconcile.inspection import MAX_RECOVERED, Look, Names
+from sparkstore.reconcile.record_checks import REPAIR, listed, told
+from sparkstore.reconcile.sides import (
+    ENTRY_KEY,
+    ENTRY_VALUES,
+    OTHER_KEY,
+    OTHER_VALUES,
+    REFUSED,
+    WIRING_KEY,
+    WIRING_VALUES,
+    Side,
+    by_key,
+    differing,
+    entries,
+    frames_of,
+    others,
+    wiring,
+)
+from sparkstore.tables.schema import STATE
+from sparkstore.views.spark_tables import statement
+
+
+class Folded(NamedTuple):
+    """What a fold made; `wiring` is every queue, exchange, binding and configured object."""
+
+    entries: DataFrame
+    wiring: DataFrame
+    others: DataFrame
+
+
+def compared(check: str, advice: str, left: Folded, right: Folded) -> list[Finding]:
+    """Findings about what is not the same on two sides: entries, wiring, and the others.
+
+    Args:
+        check: Its name.
+        advice: What to do.
+        left: What is there.
+        right: What should be there.
+    """
+
+    def entry(row: Row) -> Finding:
+        subject = f"message {row.message_id} on {row.queue!r}"
+        return Finding(check, ERROR, subject, _both(row), advice, PROPOSED)
+
+    def wired(row: Row) -> Finding:
+        what = " ".join(repr(row[name]) for name in WIRING_KEY if row[name] is not None)
+        return Finding(check, ERROR, f"wiring {what}", _both(row), advice, PROPOSED)
+
+    def other(row: Row) -> Finding:
+        subject = {
+            "member": f"member {row.member!r}",
+            "staged": f"staged message {row.message_id}",
+            "link": f"link {row.exchange}",
+            "delivery": f"delivery {row.binding_key} on link {row.exchange}",
+        }[row.part]
+        return Finding(check, ERROR, subject, _both(row), advice, PROPOSED)
+
+    return [
+        *listed(check, _differing(left.entries, right.entries, ENTRY_KEY, ENTRY_VALUES), entry),
+        *listed(check, _differing(left.wiring, right.wiring, WIRING_KEY, WIRING_VALUES), wired),
+        *listed(check, _differing(left.others, right.others, OTHER_KEY, OTHER_VALUES), other),
+    ]
+
+
+def _differing(
+    left: DataFrame, right: DataFrame, keys: tuple[str, ...], values: tuple[str, ...]
+) -> DataFrame | None:
+    found = differing(left, right, keys, values, by_key(keys))
+    return found if found is None else found.orderBy(*keys)
+
+
+def _both(row: Row) -> dict[str, object]:
+    return {
+        "found": row.left_values,
+        "expected": row.right_values,
+        "copies": [row.left_copies, row.right_copies],
+    }
+
+
+def views_answer(seen: Look) -> list[Finding]:
+    """The views over the tables answer; they refuse when records are missing after P."""
+    if not seen.refusal:
+        return []
+    advice = "repair the positions that are missing: see positions_are_gapless"
+    return [Finding("views_answer", ERROR, "views", {"reason": seen.refusal}, advice, PROPOSED)]
+
+
+def recovery_agrees(seen: Look) -> list[Finding]:
+    """A broker would start with what the views show."""
+    check = "recovery_agrees"
+    if seen.recovery_failure:
+        evidence = {"reason": seen.recovery_failure}
+        advice = "a store cannot start: repair what else is found first"
+        return [Finding(check, ERROR, "recovery", evidence, advice, PROPOSED)]
+    if seen.recovered is None:
+        evidence = {"rows": f"more than {MAX_RECOVERED}"}
+        advice = "not compared: too much for this process; the other folds were"
+        return [Finding(check, INFO, "recovery", evidence, advice)]
+    spark = seen.names.spark
+    shown = Folded(*(spark.table(name) for name in (seen.entries, seen.wiring, seen.others)))
+    advice = "views and recovery fold the same records differently: call the operator"
+    return compared(check, advice, shown, Folded(*frames_of(spark, seen.recovered.state)))
+
+
+def entries_have_queues(seen: Look) -> list[Finding]:
+    """Every entry is on a queue that exists, once."""
+    check = "entries_have_queues"
+
+    def finding(row: Row) -> Finding:
+        return Finding(
+            check, ERROR, f"queue {row.queue!r}: {row.what}", told(row), REPAIR, PROPOSED
+        )
+
+    return listed(check, seen.rows("reconcile_unqueued", wiring=seen.wiring), finding)
+
+
+def bindings_join_what_is_there(seen: Look) -> list[Finding]:
+    """Every binding joins an exchange and a queue that exist."""
+    check = "bindings_join_what_is_there"
+
+    def finding(row: Row) -> Finding:
+        subject = f"binding {row.exchange!r} {row.queue!r} {row.binding_key!r}"
+        return Finding(check, ERROR, subject, told(row), REPAIR, PROPOSED)
+
+    return listed(check, seen.rows("reconcile_unjoined", wiring=seen.wiring), finding)
+
+
+def deliveries_have_links(seen: Look) -> list[Finding]:
+    """Every delivery that is remembered is of a link that exists."""
+    check = "deliveries_have_links"
+    return listed(
+        check,
+        seen.rows("reconcile_unlinked", others=seen.others),
+        lambda row: Finding(check, ERROR, f"link {row.link}", told(row), REPAIR, PROPOSED),
+    )
+
+
+def acquisitions_are_alive(seen: Look) -> list[Finding]:
+    """Nobody holds an entry while no store runs. A running store knows its holders itself."""
+    check = "acquisitions_are_alive"
+    if seen.is_written or seen.root.identity.role != "primary":
+        return []
+    advice = "start the broker, or run reconcile --repair: both give them back"
+    held = seen.names.add("held", seen.held())
+    return listed(
+        check,
+        seen.rows("reconcile_holders", held=held),
+        lambda row: Finding(check, WARNING, f"holder {row.holder!r}", told(row), advice, PROPOSED),
+    )
+
+
+def state_is_the_fold_of_history(seen: Look) -> list[Finding]:
+    """`state` at P is what folding history up to P gives, and its meta row too."""
+    check, spark = "state_is_the_fold_of_history", seen.names.spark
+    if seen.history_end < seen.meta.position:
+        evidence = {"history_end": seen.history_end, "state_position": seen.meta.position}
+        advice = "history lost its end: run compact, it brings it again from the journal"
+        return [Finding(check, ERROR, "history", evidence, advice, PROPOSED)]
+    stored = spark.table(seen.side.state)
+    found = Folded(
+        stored.where("part = 'entry'"),
+        stored.where("part = 'wiring'"),
+        stored.where("part IN ('member', 'staged', 'link', 'delivery')").withColumn(
+            "told", F.expr(f"IF(part = 'member', {REFUSED}, detail)")
+        ),
+    )
+    side = history_side(seen.names, seen.side, seen.meta, seen.meta.position)
+    expected = Folded(entries(spark, side), wiring(spark, side), others(spark, side))
+    advice = REPAIR + ": it is rebuilt from history"
+    return [*_meta(seen, check, advice), *compared(check, advice, found, expected)]
+
+
+def _meta(seen: Look, check: str, advice: str) -> list[Finding]:
+    rows = [
+        row.asDict()
+        for row in seen.names.spark.table(seen.side.state).where("part = 'meta'").limit(2).collect()
+    ]
+    if not rows:  # before the first fold; if it was lost, what it says is missed by all folds
+        return []
+    up_to = seen.rows("reconcile_meta", position=seen.meta.position).collect()[0].asDict()
+    expected = {name: value for name, value in up_to.items() if value is not None}
+    stored = {name: rows[0][name] if len(rows) == 1 else None for name in expected}
+    if stored == expected:
+        return []
+    evidence = {"found": stored, "expected": expected, "copies": len(rows)}
+    return [Finding(check, ERROR, "meta", evidence, advice, PROPOSED)]
+
+
+def history_side(names: Names, side: Side, meta: Meta, last: int) -> Side:
+    """A side that is folded from history alone, as far as history is gapless, up to `last`."""
+    spark, start = names.spark, meta.history_start
+    base = spark.sql(statement("reconcile_base", {"state": side.state, "start": str(start)}))
+    meta_row = spark.range(1).select(
+        *(
+            F.lit({"part": "meta", "position": start - 1, "epoch": 0}.get(name))
+            .cast(base.schema[name].dataType)
+            .alias(name)
+            for name in STATE.names
+        )
+    )
+    rows = spark.table(side.history).where(f"position >= {start} AND position <= {last}")
+    return Side(
+        names.add("base", base.select(*STATE.names).unionByName(meta_row)),
+        names.add("history_part", rows),
+        names.add("no_journal", spark.table(side.history).where("false")),
+    )

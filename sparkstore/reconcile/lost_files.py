@@ -1,0 +1,61 @@
+"""Data files that a table names and that are not there, and the table without them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkstore.tables.parquet_check import reason_broken
+from sparkstore.views.spark_tables import delta_name
+
+
+def lost_files(table: Path) -> dict[str, str]:
+    """Data files that the newest version names and that are not whole, and why.
+
+    A store at work merges files and removes the old ones meanwhile: lost is only what the version
+    after the look still names, and what is still not whole then.
+    """
+    found = _broken(table)
+    return {path: why for path, why in _broken(table).items() if path in found} if found else {}
+
+
+def without(spark: SparkSession, table: Path, lost: Collection[str]) -> DataFrame:
+    """A table as Spark reads it; without some of its files, if it lost them.
+
+    Spark's own `ignoreMissingFiles` would hide files that go while a query runs, too.
+    """
+    if lost:
+        return whole_files(spark, table, lost)
+    return spark.sql(f"SELECT * FROM {delta_name(table)}")  # noqa: S608
+
+
+def whole_files(spark: SparkSession, table: Path, lost: Collection[str]) -> DataFrame:
+    """The rows of a table's files, but for some; with `_metadata.row_index`, as Parquet has it."""
+    schema = spark.read.format("delta").load(str(table)).schema
+    files = [str(table / path) for path in _actions(table)["path"].to_pylist() if path not in lost]
+    reader = spark.read.schema(schema).option("basePath", str(table))
+    if files:
+        return reader.parquet(*files)
+    return reader.parquet(str(table)).where("false")
+
+
+def parts_of(table: Path, files: Collection[str]) -> set[int]:
+    """Segments that some files of a table of records are in."""
+    actions = _actions(table)
+    rows = zip(actions["path"].to_pylist(), actions["partition.segment"].to_pylist(), strict=True)
+    return {int(segment) for path, segment in rows if path in files}
+
+
+def _actions(table: Path) -> pa.Table:
+    return pa.table(DeltaTable(str(table)).get_add_actions(flatten=True))
+
+
+def _broken(table: Path) -> dict[str, str]:
+    actions = _actions(table)
+    files = zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+    reasons = ((path, reason_broken(table / path, size, deep=False)) for path, size in files)
+    return {path: why for path, why in reasons if why is not None}

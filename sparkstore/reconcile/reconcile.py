@@ -1,0 +1,231 @@
+"""The reconciliation job: every copy of a store's records says the same, or a finding says not.
+
+Under the jobs' lease: look at the root at one moment (`look`), make every check of `CHECKS`, write
+what was found to `<root>/findings`. What is found while something writes is looked at a second time
+before it is believed: a root may get a new writer between two reads; a store that works is never
+accused.
+
+With `repair`, what the jobs own (history, state) is repaired by Spark commits under this lease;
+what the store owns is asked of the running broker, or done under the writer's lock if none runs
+(`repair`). Then everything is checked again: a repair is done when its finding is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from sparkstore.config import StoreConfig
+from sparkstore.errors import StoreError
+from sparkstore.jobs.failpoints import At, nowhere
+from sparkstore.jobs.report import JobReport
+from sparkstore.reconcile import findings, fold_checks
+from sparkstore.reconcile import record_checks as checks
+from sparkstore.reconcile.comparable_roots import Roots, check_roots
+from sparkstore.reconcile.findings import ERROR, WARNING, Finding
+from sparkstore.reconcile.inspection import Look, look
+from sparkstore.reconcile.repair import STEPS, Looks, Repair, told
+from sparkstore.reconcile.replica_checks import checks_of_replica
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.fencing import check_may_work
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.root import Root
+from sparkstore.views.spark_tables import translated
+
+_log = logging.getLogger(__name__)
+
+ALWAYS: Mapping[str, checks.Check] = {
+    "tables_are_whole": checks.tables_are_whole,
+    "positions_are_gapless": checks.positions_are_gapless,
+    "epochs_rise": checks.epochs_rise,
+    "transactions_are_whole": checks.transactions_are_whole,
+    "requests_rise": checks.requests_rise,
+    "message_ids_were_reserved": checks.message_ids_were_reserved,
+    "layers_agree": checks.layers_agree,
+    "staged_content_is_used": checks.staged_content_is_used,
+    "state_is_the_fold_of_history": fold_checks.state_is_the_fold_of_history,
+    "views_answer": fold_checks.views_answer,
+}
+IF_FOLDED: Mapping[str, checks.Check] = {
+    "recovery_agrees": fold_checks.recovery_agrees,
+    "entries_have_queues": fold_checks.entries_have_queues,
+    "bindings_join_what_is_there": fold_checks.bindings_join_what_is_there,
+    "deliveries_have_links": fold_checks.deliveries_have_links,
+    "content_is_there": checks.content_is_there,
+    "acquisitions_are_alive": fold_checks.acquisitions_are_alive,
+}
+"""Checks of what the views fold: when the views refuse, there is nothing to check."""
+CHECKS = ("marks_are_not_ahead", *ALWAYS, *IF_FOLDED)
+
+BOUNDARIES = ("looked", *STEPS, "findings written")
+"""Moments between the commits of a run that repairs, in order; a step only if it is due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileReport(JobReport):
+    """What `reconcile` found.
+
+    Attributes:
+        run: Which rows of the table `findings` are of this run.
+        position: F, up to which everything was compared.
+        checks: How many checks were made.
+        errors: Findings of severity error that are left.
+        warnings: Findings of severity warning that are left.
+        repaired: Findings that were repaired.
+        findings: All of them, as the table has them.
+    """
+
+    run: str
+    position: int
+    checks: int
+    errors: int
+    warnings: int
+    repaired: int
+    findings: list[dict[str, object]]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if an error is left."""
+        return 1 if self.errors else 0
+
+    def figures(self) -> dict[str, Any]:
+        """Without the findings: they have a table of their own."""
+        own = ("run", "position", "checks", "errors", "warnings", "repaired")
+        return {name: getattr(self, name) for name in own}
+
+
+def run(
+    spark: SparkSession,
+    where: Root | str | Path,
+    *,
+    replica: Root | str | Path | None = None,
+    repair: bool = False,
+    purge_lost: bool = False,
+    config: StoreConfig | None = None,
+    at: At = nowhere,
+) -> ReconcileReport:
+    """Check a root once, and its replica; repair what can be, if asked to.
+
+    Args:
+        spark: A session with Delta.
+        where: The root.
+        replica: A replica of it, to compare and to copy back from.
+        repair: Repair what is found.
+        purge_lost: With `repair`: drop messages whose content is nowhere any more.
+        config: Settings of the store, for repairs while no broker runs.
+        at: Called at each of `BOUNDARIES`.
+
+    Raises:
+        InvalidRequest: There is no root, or the replica is not one of it.
+        Locked: Another job has the lease of the root, or of the replica.
+        Fenced: A replica took over, and `repair` would change what nobody uses; nothing was done.
+        Unavailable: Spark or the storage failed.
+        CorruptData: `root.json` cannot be read, or is from a newer schema version.
+    """
+    began = time.monotonic()
+    roots = check_roots(_path(where), None if replica is None else _path(replica))
+    with ExitStack() as leases, translated("reconcile"):
+        for root in roots:
+            if root is not None:
+                leases.enter_context(jobs_lease(root.path))
+        if repair:
+            check_may_work(roots.root.path)
+        job = _Job(spark, roots)
+        found, position = job.confirmed()
+        at("looked")
+        if repair:
+            steps = Repair(roots.root, job.looks, config or StoreConfig(), purge_lost, at)
+            mended = steps.run(found)
+            if mended.done or mended.failed:
+                after, position = job.confirmed()
+                found = [*told(found, after, mended)]
+        run_id = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}-{uuid4().hex[:8]}"
+        findings.write(spark, roots.root, run_id, found)
+        at("findings written")
+    return _report(roots.root, run_id, position, found, time.monotonic() - began)
+
+
+def _path(where: Root | str | Path) -> str | Path:
+    return where.path if isinstance(where, Root) else where
+
+
+def _report(
+    root: Root, run_id: str, position: int, found: Sequence[Finding], seconds: float
+) -> ReconcileReport:
+    left = [finding for finding in found if finding.repair != findings.DONE]
+    errors = sum(finding.severity == ERROR for finding in left)
+    warnings = sum(finding.severity == WARNING for finding in left)
+    return ReconcileReport(
+        job="reconcile",
+        root=str(root.path),
+        outcome="findings" if errors or warnings else "done",
+        run=run_id,
+        position=position,
+        checks=len(CHECKS),
+        errors=errors,
+        warnings=warnings,
+        repaired=len(found) - len(left),
+        findings=[finding.as_row() for finding in found],
+        seconds=round(seconds, 3),
+    )
+
+
+class _Job:
+    """Looks at a root and its replica, whose leases are held."""
+
+    def __init__(self, spark: SparkSession, roots: Roots) -> None:
+        self._spark, self._roots = spark, roots
+
+    def confirmed(self) -> tuple[list[Finding], int]:
+        """What was found, and the position compared up to.
+
+        While something wrote to the journal, an error is one only if a second look finds it too.
+        """
+        version = newest_version(self._roots.root.journal)
+        found, position = self._look()
+        is_still = version == newest_version(self._roots.root.journal)
+        if is_still or not any(finding.severity == ERROR for finding in found):
+            return found, position
+        again, position = self._look()
+        before = {finding.key for finding in found}
+        return [finding for finding in again if finding.key in before], position
+
+    @contextmanager
+    def looks(self) -> Iterator[Looks]:
+        """Both roots at one moment each."""
+        with ExitStack() as kept:
+            seen = kept.enter_context(look(self._spark, self._roots.root))
+            other = self._roots.replica
+            yield Looks(seen, kept.enter_context(look(self._spark, other)) if other else None)
+
+    def _look(self) -> tuple[list[Finding], int]:
+        broken = checks.tables_open(self._roots.root)
+        if broken:
+            return broken, 0
+        with self.looks() as (seen, replica):
+            made = {**ALWAYS, **({} if seen.refusal else IF_FOLDED)}
+            found = [one for name, check in made.items() for one in _made(name, check, seen)]
+            if replica is not None:
+                found += _made("replica", lambda it: checks_of_replica(it, replica), seen)
+            return found, seen.end
+
+
+def _made(name: str, check: checks.Check, seen: Look) -> list[Finding]:
+    """What a check finds; that it cannot be made is a finding, too."""
+    try:
+        with translated("it cannot be checked"):
+            found = check(seen)
+    except StoreError as reason:
+        advice = "repair what else is found first"
+        found = [Finding(name, ERROR, "check", {"reason": str(reason)}, advice)]
+    _log.info("%s: %d findings", name, len(found))
+    return found

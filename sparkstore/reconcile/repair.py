@@ -1,0 +1,163 @@
+"""`reconcile --repair`: what can be put right is, layer by layer, and what cannot says why not.
+
+In this order, because each stands on the one before: the end of a table that a power cut broke is
+set aside (`healing`); history (`repair_history`); `state`, from history (`repair_state`); what the
+store owns, through the store (`repair_store`). Each looks anew at what the one before left. A step
+that is killed has changed nothing, or all of it: the next run goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from sparkstore.config import StoreConfig
+from sparkstore.errors import CorruptData, StoreError
+from sparkstore.jobs.failpoints import At, nowhere
+from sparkstore.reconcile import repair_history, repair_state, repair_store
+from sparkstore.reconcile.findings import DONE, PROPOSED, WARNING, Finding
+from sparkstore.reconcile.fold_checks import state_is_the_fold_of_history
+from sparkstore.reconcile.inspection import Look
+from sparkstore.reconcile.record_checks import positions_are_gapless
+from sparkstore.reconcile.replica_checks import AGREES
+from sparkstore.tables import healing
+from sparkstore.tables.root import Root
+from sparkstore.views.spark_tables import translated
+
+_log = logging.getLogger(__name__)
+
+STEPS = ("heal", "history", "state", "store")
+"""The steps of a repair, in order."""
+
+_JOBS_TABLES = ("history", "state")
+_HELD = "acquisitions_are_alive"
+_OF_STATE = {
+    "state_is_the_fold_of_history",
+    "entries_have_queues",
+    "deliveries_have_links",
+    "views_answer",
+}
+
+
+class Looks(NamedTuple):
+    """One look at the root, and one at its replica if it has one."""
+
+    root: Look
+    replica: Look | None
+
+
+@dataclass(slots=True)
+class Mended:
+    """What the steps did, and why others could not, by a word for the step."""
+
+    done: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    found: list[Finding] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The steps of one repair.
+
+    Attributes:
+        root: Where; the caller holds its jobs' lease.
+        looks: Opens a look.
+        config: Settings of the store, for when no broker runs.
+        purge_lost: Messages whose content is nowhere are dropped.
+        at: Called with its name after each step that was due.
+    """
+
+    root: Root
+    looks: Callable[[], AbstractContextManager[Looks]]
+    config: StoreConfig
+    purge_lost: bool
+    at: At = nowhere
+
+    def run(self, found: Sequence[Finding]) -> Mended:
+        """Do what can be done about some findings, and about what is held by the dead."""
+        mended = Mended()
+        if any(finding.subject in _JOBS_TABLES for finding in found):
+            self._step(mended, "heal", self._heal)
+        checks = {finding.check for finding in found if not finding.subject.startswith("replica ")}
+        if checks & {"tables_are_whole", "positions_are_gapless", *_OF_STATE}:
+            self._step(mended, "history", lambda: self._history(found))
+            self._step(mended, "state", self._state)
+        if self.root.identity.role == "primary":
+            self._step(mended, "store", lambda: self._store(mended, checks))
+        return mended
+
+    def _step(self, mended: Mended, name: str, do: Callable[[], str]) -> None:
+        try:
+            with translated(name):
+                told = do()
+        except (StoreError, OSError) as reason:
+            mended.failed[name] = str(reason)
+            _log.warning("%s cannot be repaired: %s", name, reason)
+        else:
+            if told:
+                mended.done[name] = told
+                _log.info("%s", told)
+        self.at(name)
+
+    def _heal(self) -> str:
+        healed = healing.heal(self.root, _JOBS_TABLES)
+        return "; ".join(
+            f"{one.table}: {len(one.set_aside)} files of its broken end set aside" for one in healed
+        )
+
+    def _history(self, found: Sequence[Finding]) -> str:
+        apart = {finding.check for finding in found} & {AGREES, "layers_agree"}
+        if apart:
+            message = f"history is left alone: {', '.join(sorted(apart))} says that two copies"
+            message += " differ, and nobody here knows which is right"
+            raise CorruptData(message)
+        with self.looks() as (seen, replica):
+            return repair_history.mend(seen, replica)
+
+    def _state(self) -> str:
+        with self.looks() as (seen, _replica):
+            if positions_are_gapless(seen):
+                raise CorruptData("history must be whole before state can be rebuilt from it")
+            if not (seen.lost["state"] or state_is_the_fold_of_history(seen)):
+                return ""
+            return repair_state.mend(seen)
+
+    def _store(self, mended: Mended, checks: Collection[str]) -> str:
+        done = []
+        with self.looks() as (seen, _replica):
+            released = repair_store.release_held(seen, self.config)
+            if released.done:
+                done.append(f"{released.done} messages given back")
+                if _HELD not in checks:  # the running broker told which of its holders are dead
+                    evidence = released._asdict()
+                    mended.found.append(
+                        Finding(_HELD, WARNING, "holders", evidence, done[0], repair=DONE)
+                    )
+            # What history lost and could not get back may be in the journal still.
+            if self.purge_lost and "content_is_there" in checks and "history" not in mended.failed:
+                purged = repair_store.purge_lost(seen, self.config)
+                done.append(f"{purged.done} messages without content dropped")
+        return "; ".join(done)
+
+
+def told(before: Sequence[Finding], after: Sequence[Finding], mended: Mended) -> Iterator[Finding]:
+    """The findings of a run with repairs: what is gone is done, what is left says why.
+
+    Args:
+        before: Before the repair.
+        after: Of the look after it.
+        mended: What was done in between.
+    """
+    left = {finding.key for finding in after}
+    done, failed = "; ".join(mended.done.values()), "; ".join(mended.failed.values())
+    for finding in before:
+        if finding.key not in left:
+            yield replace(finding, repair=DONE, advice=done or "gone in the second look")
+    for finding in after:
+        is_due = failed and finding.repair == PROPOSED
+        why = f"{finding.advice} (not repaired: {failed})"
+        yield replace(finding, advice=why) if is_due else finding
+    yield from mended.found

@@ -1,0 +1,62 @@
+"""What the store owns is repaired by the store: through the running broker, or under its lock.
+
+Each request is one transaction of the store; who is killed in between has done some of them, and
+the next run does the rest (`control`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import groupby, islice
+
+from pyspark.sql import DataFrame
+
+from sparkstore.config import StoreConfig
+from sparkstore.control.client import open_control
+from sparkstore.operations.bulk import MAX_IDS, Action, Answer, Request
+from sparkstore.reconcile.inspection import Look
+
+_ENTRIES = ("queue", "message_id")
+
+
+def release_held(seen: Look, config: StoreConfig) -> Answer:
+    """Give back what nobody alive holds: of a running broker, what it does not know as a holder.
+
+    Raises:
+        StoreError: As `open_control` and `Control.run`.
+    """
+    return _ask(seen, Action.RELEASE, seen.held(), config)
+
+
+def purge_lost(seen: Look, config: StoreConfig) -> Answer:
+    """Drop entries whose content is nowhere; those that somebody holds are left.
+
+    Raises:
+        StoreError: As `open_control` and `Control.run`.
+    """
+    entries = seen.names.spark.table(seen.entries)
+    lost = seen.lost_content().select("message_id")
+    return _ask(seen, Action.PURGE, entries.join(lost, "message_id", "left_semi"), config)
+
+
+def _ask(seen: Look, action: Action, entries: DataFrame, config: StoreConfig) -> Answer:
+    answer = Answer()
+    requests = _requests(action, entries)
+    first = next(requests, None)
+    if first is None:
+        return answer
+    with closing(open_control(seen.root, config)) as control:
+        answer = control.run(first)
+        for request in requests:
+            answer = answer.plus(control.run(request))
+    return answer
+
+
+def _requests(action: Action, entries: DataFrame) -> Iterator[Request]:
+    """So many ids of one queue at a time; the rows come one partition at a time."""
+    rows = entries.select(*_ENTRIES).orderBy(*_ENTRIES).toLocalIterator()
+    for queue, group in groupby(rows, key=lambda row: row.queue):
+        ids = (row.message_id for row in group)
+        while part := tuple(islice(ids, MAX_IDS)):
+            yield Request(action, queue, part)

@@ -1,0 +1,99 @@
+"""A replica says what its primary says: record by record, and as the views fold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, Row
+
+from sparkstore.reconcile.findings import ERROR, INFO, PROPOSED, Finding
+from sparkstore.reconcile.fold_checks import Folded, compared, state_is_the_fold_of_history
+from sparkstore.reconcile.inspection import Look, digests
+from sparkstore.reconcile.record_checks import (
+    listed,
+    positions_are_gapless,
+    tables_are_whole,
+    told,
+)
+from sparkstore.reconcile.sides import Side, by_position, differing, entries, others, wiring
+
+AGREES = "replica_agrees"
+_AGAIN = "keep the one that is right; make the replica anew from it, in an empty folder"
+_OWN = (tables_are_whole, positions_are_gapless, state_is_the_fold_of_history)
+
+
+def checks_of_replica(seen: Look, replica: Look) -> list[Finding]:
+    """Findings about a replica; both roots under their jobs' leases."""
+    return [*_own(replica), *_records(seen, replica), *_folds(seen, replica)]
+
+
+def _own(replica: Look) -> Iterator[Finding]:
+    """What must be true of any root: a replica has no store that would notice."""
+    for check in _OWN:
+        for finding in check(replica):
+            yield replace(
+                finding,
+                subject=f"replica {replica.root.path.name}: {finding.subject}",
+                advice=f"run reconcile --repair on {replica.root.path}, or replicate anew",
+            )
+
+
+def _records(seen: Look, replica: Look) -> list[Finding]:
+    """The same record at every position that both have."""
+    first, last = max(seen.start, replica.start), min(seen.end, replica.end)
+    found = []
+    if replica.end > seen.end:
+        evidence = {"replica": replica.end, "primary": seen.end}
+        advice = "the primary lost records: promote the replica, or make it anew"
+        found.append(Finding(AGREES, ERROR, "end", evidence, advice, PROPOSED))
+    if last < first:
+        return found
+    wrong = differing(
+        _part(_records_of(replica), first, last),
+        _part(_records_of(seen), first, last),
+        ["position"],
+        ["digest"],
+        by_position(first, last),
+    )
+    if wrong is not None:  # what one of them lacks is told by its own positions_are_gapless
+        wrong = wrong.where("left_copies > 0 AND right_copies > 0").orderBy("position")
+
+    def finding(row: Row) -> Finding:
+        return Finding(AGREES, ERROR, f"position {row.position}", told(row), _AGAIN, PROPOSED)
+
+    return [*found, *listed(AGREES, wrong, finding)]
+
+
+def _records_of(seen: Look) -> DataFrame:
+    spark = seen.names.spark
+    journal = spark.table(seen.counting).where(f"position > {seen.history_end}")
+    return digests(spark, seen.side.history).union(journal.select("position", "digest"))
+
+
+def _part(records: DataFrame, first: int, last: int) -> DataFrame:
+    return records.where(f"position >= {first} AND position <= {last}")
+
+
+def _folds(seen: Look, replica: Look) -> list[Finding]:
+    """Both fold to the same wiring, entries and the others, at the last position of both."""
+    check, last = "replica_folds_agree", min(seen.end, replica.end)
+    if last < max(seen.meta.position, replica.meta.position) or seen.refusal or replica.refusal:
+        evidence = {"replica": replica.end, "state_position": seen.meta.position}
+        advice = "not compared: replicate first; the records were"
+        return [Finding(check, INFO, "position", evidence, advice)]
+    ours, theirs = _folded(seen, last), _folded(replica, last)
+    return compared(check, _AGAIN, theirs, ours)
+
+
+def _folded(seen: Look, last: int) -> Folded:
+    """What the views fold as it was at a position, P or later."""
+    spark, names = seen.names.spark, seen.names
+    if last == seen.end:
+        return Folded(*(spark.table(name) for name in (seen.entries, seen.wiring, seen.others)))
+    side = Side(
+        seen.side.state,
+        names.add("history_at", spark.table(seen.side.history).where(f"position <= {last}")),
+        names.add("journal_at", spark.table(seen.side.journal).where(f"position <= {last}")),
+    )
+    return Folded(entries(spark, side), wiring(spark, side), others(spark, side))

@@ -1,0 +1,165 @@
+"""Headers of many messages at once, read from journal and history by columns. No body moves.
+
+For a broker that starts and wants every header: a read by message id (`content`) costs a lookup
+each, this one a pass over the files, whose statistics leave out what cannot hold a wanted message.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake.exceptions import DeltaError
+
+from sparkstore.core.records import Kind, MessageHeader
+from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.recovery.arrow_fold import rows_that_count
+from sparkstore.tables.root import Root
+from sparkstore.tables.schema import ROW
+from sparkstore.tables.snapshot import FileStats, columns_of, read_files, snapshot
+
+_IDS = 200_000
+"""Message ids looked for in one pass: their headers are in memory together."""
+_COLUMNS = columns_of(
+    ROW, ["position", "epoch", "kind", "message_id", "protocol", "header", "body_bytes"]
+)
+_ROWS = pa.schema(
+    [
+        pa.field(name, _COLUMNS.field(name).type)
+        for name in ("message_id", "protocol", "header", "body_bytes")
+    ]
+)
+_TRIES = 4
+
+
+class Headers(NamedTuple):
+    """Columns of some messages.
+
+    Attributes:
+        message_ids: Rising.
+        header_lengths: In bytes, -1 for a message without one.
+        headers: One after the other.
+        body_bytes: Length of each content.
+        protocols: One for each; or a single one, of all.
+    """
+
+    message_ids: array[int]
+    header_lengths: array[int]
+    headers: bytes
+    body_bytes: array[int]
+    protocols: list[str]
+
+
+def message_headers(
+    root: Root, message_ids: Sequence[int], volatile: Mapping[int, MessageHeader], count: int
+) -> Iterator[Headers]:
+    """Headers of messages as their protocols encode them, `count` messages at a time.
+
+    Args:
+        root: Where; all that is wanted of it must be in a Delta commit.
+        message_ids: Rising.
+        volatile: Headers of those that are not in the root.
+        count: Messages in one part, but for the last of some.
+
+    Raises:
+        CorruptData: The header of a message is in neither table.
+        Unavailable: Storage did not answer, again and again.
+    """
+    for start in range(0, len(message_ids), _IDS):
+        wanted = message_ids[start : start + _IDS]
+        kept = [number for number in wanted if number not in volatile] if volatile else wanted
+        rows = _found(root, kept)
+        if len(kept) < len(wanted):
+            others = {n: volatile[n] for n in wanted if n in volatile}
+            rows = pa.concat_tables([rows, _table_of(others)]).sort_by("message_id")
+        for first in range(0, rows.num_rows, count):
+            yield _columns(rows.slice(first, count).combine_chunks())
+
+
+def _found(root: Root, wanted: Sequence[int]) -> pa.Table:
+    """What a job or a merge moved away while it was being read is looked for again."""
+    rows = _ROWS.empty_table()
+    if not wanted:
+        return rows
+    for attempt in range(_TRIES):
+        try:
+            rows = _once(_read(root, wanted).sort_by("message_id"))
+        except (OSError, DeltaError, pa.ArrowException) as reason:
+            if attempt == _TRIES - 1:
+                message = f"headers of messages cannot be read: {reason}; retry later"
+                raise Unavailable(message) from reason
+            continue
+        if rows.num_rows == len(wanted):
+            return rows
+    found = set(rows["message_id"].to_pylist())
+    missing = next(number for number in wanted if number not in found)
+    message = f"the header of message {missing} is in neither table: run sparkstore verify"
+    raise CorruptData(message)
+
+
+def _read(root: Root, wanted: Sequence[int]) -> pa.Table:
+    """The journal's files are listed first: what leaves it is in history already (Rule 5)."""
+    first, last = wanted[0], wanted[-1]
+    journal, history = snapshot(root.journal), snapshot(root.history)
+    where = (
+        (ds.field("message_id") >= first)
+        & (ds.field("message_id") <= last)
+        & ds.field("protocol").is_valid()
+    )
+    old = read_files(_overlapping(history, first, last), _COLUMNS, where)
+    new = read_files(_overlapping(journal, first, last), _COLUMNS, where)
+    openings = read_files(journal, _COLUMNS, ds.field("kind") == Kind.OPENED.column)
+    new = rows_that_count(pa.concat_tables([new, openings]))
+    rows = pa.concat_tables([old, new]).select(_ROWS.names)
+    return rows.filter(pc.is_in(rows["message_id"], value_set=pa.array(wanted, pa.int64())))
+
+
+def _overlapping(files: Sequence[FileStats], first: int, last: int) -> Iterator[FileStats]:
+    for file in files:
+        least, largest = file.message_ids
+        if least <= last and largest >= first:
+            yield file
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """Of rows by message id, one for each: a record may be in both layers, or name it again."""
+    if rows.num_rows < 2:
+        return rows
+    ids = rows["message_id"].combine_chunks()
+    is_new = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))
+    return rows.filter(pa.concat_arrays([pa.array([True]), is_new]))
+
+
+def _table_of(headers: Mapping[int, MessageHeader]) -> pa.Table:
+    told = [
+        (number, header.protocol or "raw", header.header, header.body_bytes)
+        for number, header in headers.items()
+    ]
+    return pa.table([pa.array(column) for column in zip(*told, strict=True)], schema=_ROWS)
+
+
+def _columns(rows: pa.Table) -> Headers:
+    ids, protocols, headers, body_bytes = (rows[name].combine_chunks() for name in _ROWS.names)
+    lengths = pc.fill_null(pc.cast(pc.binary_length(headers), pa.int32()), -1)
+    kinds = pc.unique(protocols).to_pylist()
+    return Headers(
+        _values("q", ids),
+        _values("i", lengths),
+        b"".join(each for each in headers.to_pylist() if each is not None),
+        _values("q", pc.fill_null(body_bytes, 0)),
+        kinds if len(kinds) == 1 else protocols.to_pylist(),
+    )
+
+
+def _values(kind: str, column: pa.Array) -> array[int]:
+    """The values of a column without nulls."""
+    size = array(kind).itemsize
+    buffer = column.buffers()[1]
+    start = column.offset * size
+    values = array(kind)
+    values.frombytes(memoryview(buffer)[start : start + len(column) * size])
+    return values

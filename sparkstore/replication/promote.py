@@ -1,0 +1,205 @@
+"""Make a replica the primary (DESIGN 7). No Spark: it must work when little else does.
+
+In this order, each step durable before the next: the replica is healed, folded once for a look and
+marked; the old root, if it can be reached, gets the role `fenced`; the replica gets the next
+generation and the role `primary`. Killed before the last step, it is a replica still, and promoting
+it again goes on; the old root may be fenced by then, which is what was asked for. There is never a
+moment in which both may be served and each could know of the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+
+from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.jobs.failpoints import At, nowhere
+from sparkstore.log.unreplayed_records import unreplayed
+from sparkstore.recovery.recovery import recover
+from sparkstore.tables import healing
+from sparkstore.tables.fencing import FENCED, PRIMARY, REPLICA, change_identity
+from sparkstore.tables.lease import jobs_lease
+from sparkstore.tables.lock import FileLock
+from sparkstore.tables.root import TABLES, Identity, Root, open_root
+from sparkstore.tables.snapshot import snapshot
+
+_log = logging.getLogger(__name__)
+
+_RECORDS = ("history", "journal")
+
+BOUNDARIES = ("checked", "old fenced", "promoted")
+"""Moments between what a promotion makes durable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promotion:
+    """What `promote` did.
+
+    Attributes:
+        root: The new primary.
+        generation: Its generation.
+        last_position: Its last record: what the old primary took after that stays there.
+        queues: Queues that it has.
+        messages: Messages on them.
+        old_primary: Where the old one is.
+        old_fenced: It was reached, and has the role fenced. If not, stop it: it goes on until it
+            can read the new primary's `root.json`.
+    """
+
+    root: str
+    generation: int
+    last_position: int
+    queues: int
+    messages: int
+    old_primary: str
+    old_fenced: bool
+
+
+def promote(
+    where: str | Path,
+    *,
+    primary: str | Path | None = None,
+    accept_loss: bool = False,
+    at: At = nowhere,
+) -> Promotion:
+    """Make a replica the primary; serve it afterwards like any root.
+
+    Args:
+        where: The replica.
+        primary: Where the old primary is now; None: where it was when the replica was made, and it
+            does not matter if it is not there.
+        accept_loss: Also if the old primary can be read and holds more than the replica.
+        at: Called at each of `BOUNDARIES`.
+
+    Raises:
+        InvalidRequest: Not a replica; one that holds nothing yet; one that is behind a primary
+            that can be read; or `primary` is not what it is a copy of.
+        Fenced: Another replica of the same primary was promoted before.
+        Locked: A job is at work on the replica.
+        CorruptData: The replica is not whole; nothing was changed.
+        OSError: It cannot be written.
+    """
+    root = open_root(where)
+    _check_role(root)
+    with ExitStack() as held:
+        held.enter_context(jobs_lease(root.path))
+        held.callback(FileLock(root.path / "writer.lock", str(root.path)).release)
+        root = open_root(where)
+        _check_role(root)
+        old = _old_root(root, primary)
+        healing.heal(root, TABLES)
+        found = recover(root)
+        _check_not_empty(root, found.last_position)
+        if old is not None and not accept_loss:
+            _check_not_behind(root, found.last_position, old)
+        at("checked")
+        is_fenced = old is not None and _fence(old, root, required=primary is not None)
+        at("old fenced")
+        least = old.identity.generation if old is not None else 0
+        now = change_identity(root, lambda identity: _promoted(identity, least))
+        at("promoted")
+    _log.info("%s is the primary now, generation %d", root.path, now.generation)
+    return Promotion(
+        root=str(root.path),
+        generation=now.generation,
+        last_position=found.last_position,
+        queues=len(found.state.queues),
+        messages=sum(len(queue.entries) for queue in found.state.queues.values()),
+        old_primary=str(old.path) if old is not None else root.identity.primary,
+        old_fenced=is_fenced,
+    )
+
+
+def _check_not_empty(root: Root, last_position: int) -> None:
+    """A replica whose first run did not end must not fence the primary that has everything."""
+    if last_position == 0:
+        message = f"{root.path} holds nothing yet: let sparkstore replicate end once, then promote"
+        raise InvalidRequest(message)
+
+
+def _check_not_behind(root: Root, last_position: int, old: Root) -> None:
+    """Nobody gives up records by mistake that are there to be read."""
+    try:
+        ends = [file.positions[1] for name in _RECORDS for file in snapshot(old.table(name))]
+        waiting = unreplayed(old)
+    except (StoreError, DeltaError, OSError) as reason:
+        _log.warning("%s cannot be compared with: %s", old.path, reason)
+        return
+    missing = max(ends, default=0) - last_position
+    if missing > 0:
+        message = f"{old.path} holds {missing} records that {root.path} has not: stop its store and"
+        message += " let sparkstore replicate run once more, or --accept-loss"
+        raise InvalidRequest(message)
+    if waiting is not None:
+        message = f"{old.path}: {waiting}; then stop it and let sparkstore replicate run once more,"
+        message += " or --accept-loss"
+        raise InvalidRequest(message)
+
+
+def _check_role(root: Root) -> None:
+    identity = root.identity
+    if identity.role == PRIMARY:
+        message = f"{root.path} is a primary already (generation {identity.generation}): serve it"
+        raise InvalidRequest(message)
+    if identity.role != REPLICA:
+        message = f"{root.path} is {identity.role}, not a replica: {identity.successor} took over"
+        raise InvalidRequest(message)
+
+
+def _old_root(replica: Root, named: str | Path | None) -> Root | None:
+    """The old primary, None if nobody named it and it is not where it was.
+
+    Raises:
+        InvalidRequest: The one named is not the one this is a copy of.
+        Fenced: Another of its replicas was promoted.
+    """
+    try:
+        old = open_root(named if named is not None else replica.identity.primary)
+    except (StoreError, OSError):
+        if named is not None:
+            raise
+        return None
+    if old.identity.root_id != replica.identity.primary_id:
+        if named is None:
+            return None
+        message = f"{old.path} is not the primary that {replica.path} is a copy of: leave it out"
+        raise InvalidRequest(message)
+    for sibling in old.identity.replicas:
+        _check_not_promoted(sibling, old.identity)
+    return old
+
+
+def _check_not_promoted(sibling: str, old: Identity) -> None:
+    try:
+        other = open_root(sibling).identity
+    except (StoreError, OSError):
+        return
+    if other.primary_id == old.root_id and other.generation > old.generation:
+        message = f"{sibling} was promoted before, to generation {other.generation}: use that"
+        raise Fenced(message)
+
+
+def _fence(old: Root, successor: Root, *, required: bool) -> bool:
+    """Take the old primary's role; False if it cannot be written, which fences it only later.
+
+    Raises:
+        Unavailable: It cannot be written, and was named.
+    """
+    try:
+        change_identity(old, lambda _: {"role": FENCED, "successor": str(successor.path)})
+    except (StoreError, OSError) as reason:
+        message = f"{old.path} cannot be fenced: {reason}"
+        if required:
+            raise Unavailable(f"{message}: stop its store, and leave it out") from reason
+        _log.warning("%s: stop its store", message)
+        return False
+    return True
+
+
+def _promoted(identity: Identity, least: int) -> dict[str, Any]:
+    return {"role": PRIMARY, "generation": max(identity.generation, least) + 1}

@@ -1,0 +1,154 @@
+"""Who may write: a root whose role is primary, and none of whose replicas took over (DESIGN 7).
+
+Who replaces `root.json`, and why no change is lost: the creator of a root, once, by a hard link;
+`replicate`, which adds itself to the primary's `replicas`; `promote`, which changes the role of
+both. The last two read, change and replace it under a flock on `root.json.lock`, held for no more
+than that: so a replication that registers cannot write an old role back over `fenced`. Everybody
+else only reads: the file is replaced atomically and fsynced, so what is read is whole.
+
+What a cut-off costs: whoever can read neither its own `root.json` nor its replicas' goes on. There
+is no third party here that could tell it; what it takes until it is reached stays behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sparkstore.errors import Fenced, StoreError
+from sparkstore.tables.durable_files import replace_durably
+from sparkstore.tables.root import Identity, Root, open_root, read_identity
+
+_log = logging.getLogger(__name__)
+
+PRIMARY, REPLICA, FENCED = "primary", "replica", "fenced"
+
+
+def check_may_serve(where: Path) -> None:
+    """Refuse to write to a root that is not, or is no longer, the primary of its copies.
+
+    Raises:
+        Fenced: Its role is not primary, or a replica of it was promoted.
+        StoreError: Its own `root.json` cannot be read; a replica's that cannot is passed over.
+    """
+    identity = open_root(where).identity
+    if identity.role == REPLICA:
+        message = f"{where} is a replica of {identity.primary}: to serve it, sparkstore promote it"
+        raise Fenced(message)
+    _check_not_superseded(where, identity)
+
+
+def check_may_work(where: Path) -> None:
+    """Refuse a job on a root that was superseded; a replica is worked on like a primary.
+
+    Raises:
+        Fenced: Its role is fenced, or a replica of it was promoted.
+        StoreError: Its own `root.json` cannot be read.
+    """
+    _check_not_superseded(where, open_root(where).identity)
+
+
+def _check_not_superseded(where: Path, identity: Identity) -> None:
+    if identity.role not in {PRIMARY, REPLICA}:
+        message = (
+            f"{where} is fenced: {identity.successor or 'a replica of it'} took over; use that, or"
+            " empty this folder to make it a replica"
+        )
+        raise Fenced(message)
+    for replica in identity.replicas:
+        other = _reachable(replica)
+        if (
+            other is not None
+            and other.primary_id == identity.root_id
+            and other.generation > identity.generation
+        ):
+            message = (
+                f"{where} has generation {identity.generation}, its replica {replica} was promoted"
+                f" to {other.generation}: use that, or empty this folder to make it a replica"
+            )
+            raise Fenced(message)
+
+
+def _reachable(where: str) -> Identity | None:
+    try:
+        return open_root(where).identity
+    except (StoreError, OSError):
+        return None
+
+
+def change_identity(root: Root, change: Callable[[Identity], dict[str, Any]]) -> Identity:
+    """Replace `root.json`, durably, with what it says now and some fields changed.
+
+    Fields that this version does not know are kept.
+
+    Args:
+        root: Whose.
+        change: Gets what the file says under the lock; returns the fields to change. Nothing is
+            written if there are none; what it raises leaves everything as it was.
+
+    Raises:
+        CorruptData: It cannot be read.
+        OSError: It cannot be written; the old one stands.
+    """
+    file = root.path / "root.json"
+    with _locked(root.path / "root.json.lock"):
+        changed = change(read_identity(file))
+        if changed:
+            content = json.loads(file.read_bytes()) | changed
+            replace_durably(file, json.dumps(content, indent=2).encode())
+        return read_identity(file)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+class FenceWatch:
+    """Looks every so often whether the root may still be written to; once fenced, says so.
+
+    Decision: a thread of its own, not a turn of the committer's. A replica may lie on a mount that
+    hangs, and reading its `root.json` must not hold up Delta commits; and while Delta fails, which
+    is when an operator promotes a replica, the committer is busy trying again.
+    """
+
+    def __init__(
+        self, root: Root, interval_s: float, on_fenced: Callable[[StoreError], None]
+    ) -> None:
+        """Start looking.
+
+        Args:
+            root: Its own and its replicas' `root.json` are read.
+            interval_s: Between two looks, in seconds.
+            on_fenced: Called at most once, on the watch's thread.
+        """
+        self._root, self._interval_s, self._on_fenced = root, interval_s, on_fenced
+        self._stopping = threading.Event()
+        self._complained = False
+        threading.Thread(target=self._run, name="fence", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more. Does not wait for a look that hangs."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval_s):
+            try:
+                check_may_serve(self._root.path)
+            except Fenced as fenced:
+                self._on_fenced(fenced)
+                return
+            except (StoreError, OSError) as reason:
+                if not self._complained:
+                    _log.warning("not known whether a replica took over: %s", reason)
+                self._complained = True
+            else:
+                self._complained = False

@@ -1,0 +1,255 @@
+"""A root: the folder that holds all tables of one virtual host, and who it is (`root.json`).
+
+    <root>/root.json     root id, schema version, role, generation, replicas (DESIGN 7)
+           durable.json  per table, the last version known to survive a power cut (DESIGN 6)
+           writer.lock   flock of the one writer          jobs.lock   flock of the jobs' lease
+           wal/          write-ahead log (elsewhere with `wal_dir`)
+           control.sock  where a running broker takes bulk operations (`control`)
+           journal/ history/ state/    Delta tables
+           job_runs/     what the jobs did, a log (`job_runs`); there once a job has run
+
+All three tables are created empty by the creator of the root, before `root.json` makes it a root;
+from then on each has one committing engine (Rule 2).
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from sparkstore.errors import CorruptData, InvalidRequest, StoreError
+from sparkstore.tables.durable_files import fsync_path, fsync_with_folders, replace_durably
+from sparkstore.tables.schema import ROW, SCHEMA_VERSION, STATE, TABLE_CONFIGURATION
+
+TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
+    "journal": (ROW, ("segment",)),
+    "history": (ROW, ("segment",)),
+    "state": (STATE, ("part", "block")),
+}
+"""Schema and partition columns of each table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What `root.json` says.
+
+    Attributes:
+        root_id: UUID, hexadecimal.
+        schema_version: Of records and tables.
+        role: `primary`, `replica` or `fenced`.
+        generation: Raised by each promotion.
+        replicas: Where its copies are.
+        primary_id: Root id of the root that it is, or was, a copy of; empty: of none.
+        primary: Where that root was when the copy was made.
+        successor: Of a fenced root: where the replica is that took over.
+        wal_dir: Where the newest write-ahead log is; empty: `wal` in the root.
+    """
+
+    root_id: str
+    schema_version: int = SCHEMA_VERSION
+    role: str = "primary"
+    generation: int = 1
+    replicas: list[str] = field(default_factory=list)
+    primary_id: str = ""
+    primary: str = ""
+    successor: str = ""
+    wal_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """An existing root, on a file system."""
+
+    path: Path
+    identity: Identity
+
+    @property
+    def journal(self) -> Path:
+        """Delta table, committed only by the store (deltalake)."""
+        return self.path / "journal"
+
+    @property
+    def history(self) -> Path:
+        """Delta table, committed only by Spark jobs."""
+        return self.path / "history"
+
+    @property
+    def state(self) -> Path:
+        """Delta table, committed only by Spark jobs."""
+        return self.path / "state"
+
+    def table(self, name: str) -> Path:
+        """Path of one of `TABLES`."""
+        return self.path / name
+
+
+def path_of(where: str | Path) -> Path:
+    """The folder of a root given as a path or as a `file://` URI.
+
+    Raises:
+        InvalidRequest: Another kind of URI; a character that Delta's engines misread.
+    """
+    text = str(where)
+    if text.startswith("file://"):
+        text = text.removeprefix("file://")
+    elif "://" in text:
+        message = f"{text}: only folders and file:// URIs can be a root in this version"
+        raise InvalidRequest(message)
+    path = Path(text).absolute()
+    misread = sorted({*str(path)} & _MISREAD)
+    if misread:
+        message = f"{path}: Delta's engines misread {misread[0]!r} in a path: choose another folder"
+        raise InvalidRequest(message)
+    return path
+
+
+_MISREAD = {*"%[]\\"}
+"""Tried with deltalake 1.6.6: `%20` is decoded, `[` panics, a backslash becomes a slash."""
+
+
+def open_root(where: str | Path) -> Root:
+    """The root at a folder.
+
+    Raises:
+        InvalidRequest: There is no root there.
+        CorruptData: `root.json` cannot be read, or is from a newer schema version.
+    """
+    path = path_of(where)
+    file = path / "root.json"
+    if not file.is_file():
+        message = f"{path} is not a sparkstore root: it has no root.json"
+        raise InvalidRequest(message)
+    return Root(path, read_identity(file))
+
+
+def open_or_create_root(where: str | Path, new: Identity | None = None) -> Root:
+    """The root at a folder, created as a primary, or as `new`, if the folder is absent or empty.
+
+    Call it with the writer's lock held (`log.lock`), whose file does not count as content.
+
+    Why a creation may be cut off anywhere: `root.json` comes last, so without it no record was ever
+    taken. A version 0 that a power cut left zeroed is made anew, and nothing else is removed: a
+    folder without one may be in another creator's hands, whose version appears at once. Tables
+    with records and no `root.json` are a root that lost it: they are never touched. Of two who
+    create one root on a shared folder, both take the tables of either, and the `root.json` of the
+    first.
+
+    Raises:
+        InvalidRequest: The folder holds something else.
+        CorruptData: As `open_root`; the folder holds records but no `root.json`.
+    """
+    path = path_of(where)
+    check_may_be_root(path)
+    if is_root(path):
+        return open_root(path)
+    for name in TABLES:
+        version = path / name / "_delta_log" / f"{0:020}.json"
+        if version.exists() and not _is_whole(version):
+            version.unlink(missing_ok=True)
+    return _create(path, new or Identity(uuid4().hex))
+
+
+def check_may_be_root(path: Path) -> None:
+    """Refuse a folder that is neither a root nor free to become one; read it, write nothing.
+
+    Raises:
+        InvalidRequest: It is a file, or holds something else.
+        CorruptData: It holds records but no `root.json`.
+    """
+    if path.exists() and not is_root(path):
+        try:
+            _check_leftovers(path)
+        except StoreError:
+            if not is_root(path):  # else another opener has just created it
+                raise
+
+
+_LEFT_BY_A_CREATION = {*TABLES, "wal", "writer.lock", "jobs.lock", "root.json"}
+
+
+def is_root(path: Path) -> bool:
+    """True if a folder is a root, whatever its role."""
+    return (path / "root.json").is_file()
+
+
+def _check_leftovers(path: Path) -> None:
+    """Refuse a folder that holds more than a creation that was cut off may leave."""
+    if not path.is_dir():
+        message = f"{path} is a file: a root is a folder"
+        raise InvalidRequest(message)
+    names = {child.name for child in path.iterdir()} - _LEFT_BY_A_CREATION
+    strangers = {name for name in names if not name.startswith("root.json.")}
+    if strangers:
+        message = f"{path} is not a sparkstore root and not empty: it holds {min(strangers)!r}"
+        raise InvalidRequest(message)
+    for name in (*TABLES, "wal"):
+        for file in (path / name).rglob("*"):
+            if not file.is_dir() and not _is_of_an_empty_table(file.relative_to(path)):
+                message = f"{path} holds {name} but no root.json: restore root.json from a backup"
+                raise CorruptData(message)
+
+
+def _is_whole(version: Path) -> bool:
+    try:
+        actions = [json.loads(line) for line in version.read_bytes().splitlines()]
+    except (OSError, ValueError):
+        return False
+    return any("metaData" in action for action in actions)
+
+
+def _is_of_an_empty_table(file: Path) -> bool:
+    """True for version 0 of a table, or a scratch file or checksum of it (`….json.tmp#1`)."""
+    return file.parts[1:-1] == ("_delta_log",) and f"{0:020}.json" in file.name
+
+
+def _create(path: Path, identity: Identity) -> Root:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)  # see `private_folder`
+    for name, (schema, partitions) in TABLES.items():
+        DeltaTable.create(
+            str(path / name),
+            schema=schema,
+            partition_by=list(partitions),
+            configuration=dict(TABLE_CONFIGURATION),
+            mode="ignore",
+        )
+        log = path / name / "_delta_log"
+        fsync_with_folders([*log.glob("*.json")], up_to=path.parent)
+    scratch = path / f"root.json.{identity.root_id}"
+    replace_durably(scratch, json.dumps(asdict(identity), indent=2).encode())
+    with suppress(FileExistsError):  # whoever created it at the same time was first
+        (path / "root.json").hardlink_to(scratch)
+    scratch.unlink()
+    fsync_path(path)
+    return open_root(path)
+
+
+def read_identity(file: Path) -> Identity:
+    """What a `root.json` says.
+
+    Raises:
+        CorruptData: It cannot be read, or is from a newer schema version.
+    """
+    try:
+        content: dict[str, Any] = json.loads(file.read_bytes())
+        version = int(content["schema_version"])
+        if version != SCHEMA_VERSION:
+            raise CorruptData(_unknown(file, version))
+        known = {name: content[name] for name in Identity.__dataclass_fields__ if name in content}
+        identity = Identity(**known)
+    except (OSError, ValueError, KeyError, TypeError) as reason:
+        message = f"{file} cannot be read ({reason!r}): restore it from a replica or a backup"
+        raise CorruptData(message) from reason
+    return identity
+
+
+def _unknown(file: Path, version: int) -> str:
+    advice = "install a newer sparkstore" if version > SCHEMA_VERSION else "no release wrote that"
+    known = f"this sparkstore knows {SCHEMA_VERSION}"
+    return f"{file.parent} has schema version {version}, {known}: {advice}"

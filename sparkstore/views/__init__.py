@@ -1,0 +1,15 @@
+"""The queues as Spark SQL sees them: views over the table `state` and every record after it.
+
+    views                    which views there are, and how they are registered or published
+    spark_tables             names of tables for SQL, the steps in `sparkstore/sql`, Spark's errors
+    join_hints               which side of a join is small: told to Spark, which cannot know
+    typed_queries            what a query that somebody typed may ask
+    message_choice           a predicate over a view → ids of messages, in the order of the queue
+    job_tables               the views `job_runs` and `findings`
+
+A Spark session and a root come in, DataFrames go out. Nothing here commits to a table.
+"""
+
+from sparkstore.views.views import publish, register, sql
+
+__all__ = ["publish", "register", "sql"]

@@ -1,0 +1,34 @@
+"""The views `job_runs` and `findings`: what the jobs of a root did, and found, for Spark SQL.
+
+Each is a table that is only a log: one that cannot be read keeps nobody from the queues.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql import SparkSession
+
+from sparkstore.errors import StoreError
+from sparkstore.tables.delta_files import versions
+from sparkstore.tables.root import Root
+from sparkstore.views.spark_tables import delta_name, statement, translated
+
+LOGS = ("job_runs", "findings")
+"""Each is a table in the root, a view, and a query in `sql/`."""
+
+_log = logging.getLogger(__name__)
+
+
+def register(spark: SparkSession, root: Root) -> None:
+    """Create or replace the views, for this session; drop one while the root has no such table."""
+    for name in LOGS:
+        spark.catalog.dropTempView(name)
+        if not versions(root.table(name)):
+            continue
+        query = statement(name, {"table": delta_name(root.table(name))})
+        try:
+            with translated(f"cannot register the view {name}"):
+                spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+        except StoreError as reason:
+            _log.warning("%s: the next job sets the table aside and begins it anew", reason)

@@ -1,0 +1,154 @@
+"""Spark chooses messages: a predicate over a view → message ids, in the order of the queue.
+
+Only ids come to the driver, a partition at a time; content is read by id afterwards, so no body
+goes through a shuffle or waits in memory.
+
+Decision: a predicate is parsed as an expression, and refused if it has a sub-query anywhere, by
+what Spark's parser made of it. So `… ; DROP …`, a second table, a statement are not possible: the
+text never becomes part of a statement. What else is wrong with it (a column that is not there, a
+type that is not boolean, an aggregate) Spark's analyser says, before anything has run. Functions
+that call Java are not there (`typed_queries`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.errors import ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from sparkstore.errors import InvalidRequest
+from sparkstore.tables.root import Root
+from sparkstore.views.join_hints import hints
+from sparkstore.views.spark_tables import table_names, text, translated
+from sparkstore.views.typed_queries import forget_programs
+from sparkstore.views.views import VIEWS
+
+_MESSAGE_STEPS = VIEWS["queue_messages"]
+_ENTRY_STEPS = VIEWS["queues"]
+"""With these, `entries` and `wiring` can be named."""
+
+SAMPLE_COLUMNS = (
+    "message_id", "enqueued_at", "acquired_by", "delivery_count", "priority", "message_bytes",
+    "subject", "properties",
+)  # fmt: skip
+DEPARTED_SAMPLE_COLUMNS = (
+    "message_id", "enqueued_at", "dequeued_at", "outcome", "message_bytes", "subject", "properties",
+)  # fmt: skip
+
+
+def waiting(spark: SparkSession, root: Root, queue: str, predicate: str) -> DataFrame:
+    """Rows of `queue_messages` on one queue for which a predicate is true.
+
+    Raises:
+        InvalidRequest: The predicate is wrong.
+        Unavailable: The tables cannot be read.
+    """
+    return _chosen(spark, root, "queue_messages", queue, predicate)
+
+
+def departed(spark: SparkSession, root: Root, queue: str, predicate: str, *, to: str) -> DataFrame:
+    """Rows of `departed_messages` that left one queue and have no copy on `to` yet.
+
+    Raises:
+        InvalidRequest: The predicate is wrong.
+        Unavailable: The tables cannot be read.
+    """
+    found = _chosen(spark, root, "departed_messages", queue, predicate)
+    return found.where(~F.array_contains("replayed_to", F.lit(to)))
+
+
+def _chosen(spark: SparkSession, root: Root, view: str, queue: str, predicate: str) -> DataFrame:
+    """The view is a query here, registered under no name: its text is all that is needed of it."""
+    wanted = condition(spark, predicate)
+    query = text(view, _MESSAGE_STEPS, table_names(root) | hints(root))
+    with translated(f"--where {predicate!r}", is_typed=True):
+        on_queue = spark.sql(query).alias(view).where(F.col("queue") == F.lit(queue))
+        return on_queue.where(wanted)
+
+
+def condition(spark: SparkSession, predicate: str) -> Column:
+    """A predicate as an expression, and nothing more than one.
+
+    Raises:
+        InvalidRequest: It is not an expression, or asks another table.
+    """
+    # PySpark logs a failed query as JSON with both stacks, before it raises what we report.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    forget_programs(spark)
+    try:
+        parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001
+        parsed = parser.parseExpression(predicate)
+    except ParseException as reason:  # its first line is empty
+        message = f"--where {predicate!r}: {str(reason).strip().splitlines()[0]}"
+        raise InvalidRequest(message) from reason
+    patterns: Any = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]  # noqa: SLF001
+    if parsed.containsPattern(patterns.PLAN_EXPRESSION()):
+        message = f"--where {predicate!r}: one table only, without sub-queries: ask for more with"
+        message += " sparkstore sql, and name the messages it finds by message_id"
+        raise InvalidRequest(message)
+    return F.expr(predicate)
+
+
+def ids(chosen: DataFrame) -> Iterator[int]:
+    """Ids of the messages chosen, in the order of the queue, a partition at a time.
+
+    Raises:
+        Unavailable: The query failed, or records were moved under it.
+    """
+    ordered = chosen.select("message_id", "position").orderBy("position")
+    with translated("the query failed"):
+        for row in ordered.toLocalIterator():
+            yield row.message_id
+
+
+def count(chosen: DataFrame) -> int:
+    """How many were chosen.
+
+    Raises:
+        Unavailable: As `ids`.
+    """
+    with translated("the query failed"):
+        return chosen.count()
+
+
+def sample(chosen: DataFrame, limit: int) -> list[dict[str, Any]]:
+    """Some of those chosen.
+
+    Raises:
+        Unavailable: As `ids`.
+    """
+    is_departed = "dequeued_at" in chosen.columns
+    columns = DEPARTED_SAMPLE_COLUMNS if is_departed else SAMPLE_COLUMNS
+    with translated("the query failed"):
+        rows = chosen.select(*columns).limit(limit).collect()
+    return [row.asDict(recursive=True) for row in rows]
+
+
+def definitions(spark: SparkSession, root: Root) -> Mapping[str, str]:
+    """Definition (JSON) of each queue by name.
+
+    Raises:
+        Unavailable: The tables cannot be read.
+    """
+    with translated("the queues cannot be read"):
+        rows = spark.sql(
+            text("definitions", _ENTRY_STEPS, table_names(root) | hints(root))
+        ).collect()
+    return {row.queue: row.detail for row in rows}
+
+
+def ended(spark: SparkSession, root: Root) -> Iterator[tuple[str, int]]:
+    """(queue, message id) of what expired or failed too often, a partition at a time.
+
+    Raises:
+        Unavailable: As `ids`.
+    """
+    with translated("the query failed"):
+        for row in spark.sql(
+            text("ended", _ENTRY_STEPS, table_names(root) | hints(root))
+        ).toLocalIterator():
+            yield row.queue, row.message_id

@@ -1,0 +1,146 @@
+"""The queues as Spark SQL sees them: temporary views over state and every record after it.
+
+`register` makes
+
+    queues            one row for each queue: depth, bytes, who acquired how many, oldest message
+    queue_messages    one row for each message on each queue: typed header, properties, body
+    message_history   one row for each event of each message
+    bindings          one row for each binding
+    configuration     one row for each object of a broker's configuration
+    members           one row for each broker instance that asks by numbered requests
+    links             one row for each AMQP link that outlives its connection
+    deliveries        one row for each unsettled delivery of such a link
+    job_runs          one row for each run of a job, once there was one (`log_views`)
+    findings          one row for each thing that `reconcile` found, once there was one
+
+The queries are in `sql/`: each view is made of steps, and each step is one file.
+
+Decision: a view is its text, analysed anew by each query, and the text names no version of a
+table and no position. So a view that was registered before a compaction and a trim is right after
+them. Delta reads each table at one version within one query; between tables the versions may be
+from different moments, which the guard notices when it matters: state older than history or
+journal only means more records after P, unless some are gone (`sql/guard.sql`). Rejected: a
+DataFrame's `createTempView`, which keeps the analysed plan, and pinned versions, which a VACUUM
+takes away under the view.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkstore.errors import InvalidRequest
+from sparkstore.tables.root import Root, open_root
+from sparkstore.views import job_tables
+from sparkstore.views.join_hints import hints
+from sparkstore.views.spark_tables import GUARD, table_names, text, translated
+
+_TAIL = ("opening", "tail", "changes", "guard")
+_ENTRIES = ("dropped", "folded", "entries")
+_WIRING = ("wired", "wiring")
+_MEMBERS = ("decided", "refusals", "membered")
+_LINKS = ("linked", "delivered", "linking", "remembered")
+STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "brought", "staged", *_LINKS)
+"""With these, what is neither entry nor wiring can be named: members, staged messages, links."""
+
+VIEWS: Mapping[str, tuple[str, ...]] = {
+    "queues": (*_TAIL, *_ENTRIES, *_WIRING),
+    "queue_messages": (*_TAIL, *_ENTRIES, "events"),
+    "message_history": (*_TAIL, "events"),
+    "bindings": (*_TAIL, *_WIRING),
+    "configuration": (*_TAIL, *_WIRING),
+    "members": (*_TAIL, *_MEMBERS),
+    "links": (*_TAIL, *_ENTRIES, *_LINKS),
+    "deliveries": (*_TAIL, *_ENTRIES, *_LINKS),
+}
+"""What users query, and the steps that each is made of, a step after those that it names."""
+
+GUARDS: Mapping[str, Mapping[str, str]] = {
+    "queues": {"entriesguard": "true"},
+    "message_history": {"eventsguard": GUARD},
+    "links": {"entriesguard": "true"},
+    "deliveries": {"entriesguard": "true"},
+}
+"""Where the guard stands, if not where `tables.text` puts it: the scans of wiring, of links and of
+deliveries have it always."""
+
+
+def register(spark: SparkSession, root: Root | str | Path) -> None:
+    """Create or replace the views, for this session. One root at a time.
+
+    Raises:
+        InvalidRequest: There is no root there.
+        Unavailable: Its tables cannot be read.
+    """
+    found = root if isinstance(root, Root) else open_root(root)
+    for view, query in _queries(found).items():
+        with translated(f"cannot register the view {view}"):
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
+    job_tables.register(spark, found)
+
+
+def publish(spark: SparkSession, root: Root | str | Path, schema: str) -> None:
+    """Make the views permanent in a schema of the session's catalog, created if it is not there.
+
+    Whoever shares the catalog queries them by `schema.queues`, without this package. They are
+    views of one root: another root needs another schema.
+
+    Raises:
+        InvalidRequest: There is no root there; the session has no catalog that outlives it; no such
+            name.
+        Unavailable: The catalog does not take them.
+    """
+    check_may_publish(spark, schema)
+    place = ".".join(f"`{part}`" for part in schema.split("."))
+    found = root if isinstance(root, Root) else open_root(root)
+    with translated(f"cannot publish views in {schema}"):
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
+        for view, query in _queries(found).items():
+            spark.sql(f"CREATE OR REPLACE VIEW {place}.{view} AS {query}")
+
+
+def check_may_publish(spark: SparkSession, schema: str) -> None:
+    """Refuse what `publish` would refuse, before hours of work.
+
+    Raises:
+        InvalidRequest: The session has no catalog that outlives it; no such name.
+    """
+    if spark.conf.get("spark.sql.catalogImplementation") == "in-memory":
+        message = "Spark has no catalog: give it one (spark.sql.catalogImplementation=hive)"
+        raise InvalidRequest(message)
+    if not re.fullmatch(r"\w+(\.\w+)*", schema):
+        message = f"{schema!r} is no name of a schema: letters, digits and underscores"
+        raise InvalidRequest(message)
+
+
+def _queries(root: Root) -> dict[str, str]:
+    """The text of each view."""
+    with translated("cannot look at the tables"):
+        names = table_names(root) | hints(root)
+    return {
+        view: text(view, steps, {**names, **GUARDS.get(view, {})}) for view, steps in VIEWS.items()
+    }
+
+
+def sql(
+    spark: SparkSession,
+    root: Root | str | Path,
+    query: str,
+    args: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The answer to a query over the views of a root; `{name}` in it is a value of `args`.
+
+    PySpark writes the value as a literal, escaped. Spark's own `:name` does not work in a session
+    with delta-spark 4.4: its parser leaves parameters unbound.
+
+    Raises:
+        InvalidRequest: The query is wrong, or there is no root.
+        Unavailable: The tables cannot be read.
+    """
+    register(spark, root)
+    with translated("the query failed", is_typed=True):
+        return spark.sql(query, **args) if args else spark.sql(query)
