@@ -28,7 +28,7 @@ from tests.benchmarks.machine import BUILD, describe, median
 STORES = ("sparkstore", "BDB")
 _COMPACT = """
 import sys
-from sparkstore import compact
+from sparkstore.compaction import compact
 from sparkstore.compaction.compact_plan import Upkeep
 from sparkstore.session import local_session
 upkeep = Upkeep(history_days=0.0, reader_grace_s=0.0)

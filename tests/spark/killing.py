@@ -19,7 +19,9 @@ import sys
 from sparkstore.session import local_session
 from sparkstore.compaction.compact_plan import Upkeep
 from sparkstore.config import StoreConfig
-from sparkstore import compact, reconcile, replicate
+from sparkstore.compaction import compact
+from sparkstore.reconcile import reconcile
+from sparkstore.replication import replicate
 def at(boundary):
     print(boundary, flush=True)
 options = '-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m'

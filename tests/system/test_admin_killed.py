@@ -25,12 +25,12 @@ pytestmark = pytest.mark.system
 
 KILLED = """
 import os, signal, sys
-from sparkstore import cli_admin_commands
+from sparkstore.cli import admin_commands
 from sparkstore.cli.command_line import main
-from sparkstore.log import opening
+from sparkstore.log import start
 
 moment, *words = sys.argv[1:]
-sync_write = opening.sync_write
+sync_write = start.sync_write
 
 def die(*_what):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -46,9 +46,9 @@ def write(descriptor, buffers, offset):
     die()
 
 if moment == "acknowledged":
-    cli_admin_commands._show = die
+    admin_commands._show = die
 else:
-    opening.sync_write = write
+    start.sync_write = write
 main(words)
 """
 

@@ -22,7 +22,8 @@ BIN = Path(sys.executable).parent
 
 HOLDING = """
 import sys
-from sparkstore import compact, job
+from sparkstore.compaction import compact
+from sparkstore.jobs import job
 
 def work(spark):
     def at(boundary):
