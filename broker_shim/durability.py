@@ -1,4 +1,4 @@
-"""Durability tiers: what of an object survives a restart (DESIGN 8)."""
+"""Durability tiers: what of an object survives a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store's errors, as a broker sees them (STYLE 3.4)."""
+"""The store's errors, as a broker sees them: one class for each thing it can do about it."""
 
 from sparkstore.errors import (
     Closed,

@@ -1,4 +1,4 @@
-"""What can go wrong in a store, one class for each thing a caller can do about it (STYLE 3.4)."""
+"""What can go wrong in a store, one class for each thing a caller can do about it."""
 
 from __future__ import annotations
 

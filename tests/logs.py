@@ -1,4 +1,4 @@
-"""Logs for tests: opened over real files and real Delta, read back by what counts (Rule 3)."""
+"""Logs over real files and real Delta, read back by what counts (ARCHITECTURE: Rule 3)."""
 
 from __future__ import annotations
 

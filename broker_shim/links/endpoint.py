@@ -1,4 +1,4 @@
-"""The live object at our end of an attached link (step 1: one object, not link and endpoint)."""
+"""The live object at our end of an attached link (one object, not link and endpoint)."""
 
 from __future__ import annotations
 

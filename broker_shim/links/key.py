@@ -1,4 +1,4 @@
-"""Who a link is (document 003, step 4: the remote container is part of it). Pure."""
+"""Who a link is: the remote container is part of it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All termini of a virtual host (steps 4 and 5): who is attached, who takes over, what expires.
+"""All termini of a virtual host: who is attached, who takes over, what expires.
 
 Any thread may call it. The argument that attaching and stealing are atomic: everything a method
 decides, it decides and does under one lock, the calls of the stores too, so the stores are told in

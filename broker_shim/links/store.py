@@ -1,7 +1,7 @@
 """`LinkStore`: what keeps termini over a restart, and the one that keeps nothing.
 
 Which tier an implementation can keep is `highest`: memory NONE, a file of JSON CONFIGURATION, a
-log UNSETTLED_STATE (DESIGN 8). Persistent, but not configuration: nobody edits it.
+log UNSETTLED_STATE. Persistent, but not configuration: nobody edits it.
 """
 
 from __future__ import annotations

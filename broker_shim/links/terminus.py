@@ -1,4 +1,4 @@
-"""Our end of a link, attached or not (step 2): its terms, its endpoint, its delivery states."""
+"""Our end of a link, attached or not: its terms, its endpoint, its delivery states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stores are told of termini, by what their durability says (DESIGN 8).
+"""What the stores are told of termini, by what their durability says.
 
     durability            its terminus             its unsettled deliveries
     NONE                  -                        - (known as long as the terminus lives)

@@ -1,4 +1,4 @@
-"""Source, target and what was granted, as values with an exact JSON form (step 3). Pure.
+"""Source, target and what was granted, as values with an exact JSON form. Pure.
 
 The JSON of a link, version 1 (stores keep it as it is; a field that says nothing is left out):
 

@@ -1,4 +1,4 @@
-"""One root's store, served to other processes of this machine (DESIGN 9, 10).
+"""One root's store, served to other processes of this machine.
 
 From the wire down: `protocol` (bytes ↔ frames), `arrivals` (frames ↔ checked records), `decisions`
 (records → steps of the ledger, refusals), `members` (who asked, what of it is decided), `outbox`

@@ -1,4 +1,4 @@
-"""`MessageStore`: what a broker calls (source: design document 004, QPID-2893; DESIGN 8, 9).
+"""`MessageStore`: what a broker calls (source: QPID-2893).
 
 Every call that changes something takes an `on_complete(error | None)`. It fires once, on another
 thread than the caller's, never before later calls see what was decided; a call does not wait for

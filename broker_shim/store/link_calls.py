@@ -1,4 +1,4 @@
-"""The calls of a `MessageStore` about links: termini and unsettled deliveries (DESIGN 8)."""
+"""The calls of a `MessageStore` about links: termini and unsettled deliveries."""
 
 from __future__ import annotations
 

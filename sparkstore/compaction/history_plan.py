@@ -48,9 +48,9 @@ class Opening(NamedTuple):
 def counts(openings: Iterable[Opening], after: int) -> str:
     """What a row of the journal after a position must fulfil to count, as a condition in SQL.
 
-    A row is a ghost if an `opened` of a higher epoch has a position at or before its own (Rule 3):
-    so it counts if its epoch is no less than the highest opened up to its position. Few numbers,
-    no join.
+    A row is a ghost if an `opened` of a higher epoch has a position at or before its own
+    (ARCHITECTURE: Rule 3): so it counts if its epoch is no less than the highest opened up to its
+    position. Few numbers, no join.
     """
     least, higher = 0, list[Opening]()
     for opening in sorted(openings):

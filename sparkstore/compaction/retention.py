@@ -1,4 +1,4 @@
-"""History keeps what is still needed: passed segments are rewritten with only that (DESIGN 4).
+"""History keeps what is still needed: passed segments are rewritten with only that.
 
 A segment has passed when everything in it is folded, its newest file is older than `history_days`,
 and a newer segment has begun. What is kept of it: the rows that bring the content of messages that

@@ -1,4 +1,4 @@
-"""One step of the fold: the records after P up to Q change `state`, in one MERGE (Rule 4).
+"""A step of the fold: records after P up to Q change `state`, in one MERGE (ARCHITECTURE: Rule 4).
 
 The step decides on narrow columns of `history`; no body moves. What it computes it keeps while it
 works, and nothing else: a job killed here has changed nothing, or everything of the step.

@@ -4,7 +4,7 @@ Every fold adds a few files. OPTIMIZE puts the small ones of a closed segment, o
 entries, together; nothing is shuffled. VACUUM then deletes the files that no version names which
 anybody may still read: the newest one, the one before the last fold, those of the last
 `reader_grace_s`. Before it runs the newest version is made durable, so a power cut cannot bring
-back a version that needs what is gone (Rule 5).
+back a version that needs what is gone (ARCHITECTURE: Rule 5).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Files never change once they are there, and a message's content is written once,
 under an id in any version is right for ever. What changes is *where* it is: merges and compaction
 rewrite it, trims and vacuum take the old file away. So a reader keeps the versions it knows, and
 asks for the newest ones only if a message, a piece or a file is not there. The journal's version
-is taken before history's: what a trim takes from the journal is in history already (Rule 5), so
-nothing that moves in between is missed.
+is taken before history's: what a trim takes from the journal is in history already
+(ARCHITECTURE: Rule 5), so nothing that moves in between is missed.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class ContentVersions:
     def limits(self, path: Path, epochs: Collection[int], last_position: int) -> dict[int, int]:
         """Before which position rows of a file count, by their epoch; all, if it is not there.
 
-        A row of a fenced writer does not count (Rule 3): its id may have been given out again. In
-        history all count.
+        A row of a fenced writer does not count (ARCHITECTURE: Rule 3): its id may have been given
+        out again. In history all count.
 
         Args:
             path: The file.

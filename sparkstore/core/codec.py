@@ -5,7 +5,7 @@
     message   MessagePack array of 20: the fields of `MessageHeader` in order; properties are an
               array of [key, value]
 
-Decision: MessagePack by its C library, not `struct` as DESIGN 3 proposed. A record has some 30
+Decision: MessagePack by its C library, not `struct`. A record has some 30
 optional fields; the same layout by `struct` and Python cost 5.8 µs to pack and 14 µs to unpack on
 the project's machine, MessagePack 1.0 and 2.7 µs. It is as easily written from Java by hand.
 """

@@ -1,8 +1,8 @@
 """The meaning of records: `apply(state, position, record)` changes the state. Pure: the oracle.
 
 A live store's own state is this fold of the records it wrote; recovery (`arrow_fold`) and the
-jobs and views (`compact`, SQL) have fast forms of it, and a property test holds the three equal
-(DESIGN 5). `apply` trusts its records: refusing a call is the business of whoever writes them.
+jobs and views (`compact`, SQL) have fast forms of it, and a property test holds the three equal.
+`apply` trusts its records: refusing a call is the business of whoever writes them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Queue:
 
 @dataclass(slots=True)
 class Member:
-    """What was decided for one broker instance (DESIGN 9).
+    """What was decided for one broker instance.
 
     Attributes:
         last_request: The highest number decided. Each lower one is decided, too.

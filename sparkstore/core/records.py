@@ -1,12 +1,12 @@
 """The record kinds: one record is one fact about a store. Pure: no clock, no thread, no Spark.
 
-A record is a row of the journal before the log gives it its position, segment and epoch
-(DESIGN 4). There is one `Record` type for all kinds, because a row is what every layer moves
+A record is a row of the journal before the log gives it its position, segment and epoch.
+There is one `Record` type for all kinds, because a row is what every layer moves
 (WAL, journal, history, views); the functions below build each kind, and are named for the fact.
 
 Decision: an `enqueued` record brings the message with it (header and body) the first time a
-message is put on a queue, and only names it after that. DESIGN 4 lists a separate `message`
-record; nearly every message is on one queue, so one record instead of two halves the rows that
+message is put on a queue, and only names it after that. Rejected: a separate `message`
+record. Nearly every message is on one queue, so one record instead of two halves the rows that
 are logged, folded and compacted. Content that comes in pieces is `content` records, and the
 `enqueued` record that ends it brings the header with no body. Invariant: the content of a
 message is written once, so `message_id` finds it.
@@ -128,7 +128,7 @@ class Record(NamedTuple):
         detail: JSON: definition of a queue, exchange or binding; a configured object; outcome of
             a settlement; why a request was refused; in `enqueued` and `released`, what the entry
             adds to its message's annotations from now on (`annotations`), None: nothing new.
-        member: Which broker instance asked (DESIGN 9). In the last record of a request, with
+        member: Which broker instance asked. In the last record of a request, with
             `request`: so the highest number a member has in the journal is the last one decided.
         request: Its request number; of one member, they only rise.
         xid: XA branch.

@@ -6,11 +6,11 @@
 It is a log and no more: nothing is decided by what it says, a row that cannot be written is a
 warning, and a table that is broken is set aside and begun anew.
 
-Who commits: only deltalake (Rule 2), and only the holder of `job_runs.lock`, which a run takes for
-the milliseconds of its row. Not the jobs' lease: a run has released it before its seconds are
-known, and a run that failed may never have had it. The kernel lets go of the lock when a process
-ends; a row is one Delta commit, so a kill leaves it whole or not at all. After a power cut the end
-of the table is healed and marked as that of any other (`healing`, `marks`).
+Who commits: only deltalake (ARCHITECTURE: Rule 2), and only the holder of `job_runs.lock`, which a
+run takes for the milliseconds of its row. Not the jobs' lease: a run has released it before its
+seconds are known, and a run that failed may never have had it. The kernel lets go of the lock when
+a process ends; a row is one Delta commit, so a kill leaves it whole or not at all. After a power
+cut the end of the table is healed and marked as that of any other (`healing`, `marks`).
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ Every commit carries (`sparkstore.` metadata) the writer's UUID, its epoch, its 
 epoch, and the positions and segment of its rows; and the Delta transaction (`JOURNAL_APP`, epoch ·
 2⁴⁰ + number), which makes a commit from a handle that has not seen another writer's fail.
 
-Why a commit lands exactly once (Rule 3): a number is bound to its rows until its fate is known. A
-commit that failed may have landed all the same, so the handle is opened anew and the newest
-numbered version is read back: it is mine with the number in doubt (landed), mine with the number
-before (it did not; try again), or somebody else's of this or a later epoch (`Fenced`). Only after
-that may a fresh handle commit, because a fresh handle would be accepted whatever it missed.
+Why a commit lands exactly once (ARCHITECTURE: Rule 3): a number is bound to its rows until its fate
+is known. A commit that failed may have landed all the same, so the handle is opened anew and the
+newest numbered version is read back: it is mine with the number in doubt (landed), mine with the
+number before (it did not; try again), or somebody else's of this or a later epoch (`Fenced`). Only
+after that may a fresh handle commit, because a fresh handle would be accepted whatever it missed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A start, in the order of DESIGN 3: lock; heal; replay under the old epoch; open the new one.
+"""A start, in this order: lock; heal; replay under the old epoch; open the new one.
 
 Why a cut between any two steps is harmless: replayed groups are committed under the epoch that
 wrote them, so the next start finds them in Delta and replays what is left; the new epoch begins

@@ -1,4 +1,4 @@
-"""Let go of journal segments that history and state hold durably (Rule 5).
+"""Let go of journal segments that history and state hold durably (ARCHITECTURE: Rule 5).
 
 In this order: history and state are looked at as their marks have them; history is counted, it
 must hold every position up to P of that state; only then closed segments whose positions are all

@@ -1,4 +1,4 @@
-"""What a start finds in the write-ahead log (DESIGN 3): groups to replay, or why it must not go on.
+"""What a start finds in the write-ahead log: groups to replay, or why it must not go on.
 
 Only groups of the newest epoch that Delta knows are replayed, and only those after the last
 position that Delta holds. Files of older epochs were replayed by the start that ended their epoch;

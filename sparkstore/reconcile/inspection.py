@@ -222,7 +222,7 @@ def _meta(state: DataFrame) -> Meta:
 
 
 def _journal(names: Names, tables: dict[str, str]) -> tuple[str, str, str]:
-    """Names of the journal's narrow rows, of those that count, and of the others (Rule 3)."""
+    """Names of the journal's narrow rows: all, what counts, the others (ARCHITECTURE: Rule 3)."""
     narrow = names.spark.table(tables["journal"]).select(
         *NARROW_COLUMNS,
         record_digest().alias("digest"),

@@ -47,7 +47,7 @@ _PACKED_AT_ONCE = 1 << 14
 
 
 def rows_that_count(rows: pa.Table, *, epoch: int = 0) -> pa.Table:
-    """Rows without those of a fenced writer (Rule 3), in their order.
+    """Rows without those of a fenced writer (ARCHITECTURE: Rule 3), in their order.
 
     Args:
         rows: With the columns position, epoch and kind.

@@ -102,7 +102,7 @@ def _found(root: Root, wanted: Sequence[int]) -> pa.Table:
 
 
 def _read(root: Root, wanted: Sequence[int]) -> pa.Table:
-    """The journal's files are listed first: what leaves it is in history already (Rule 5)."""
+    """The journal's files come first: what leaves it is in history (ARCHITECTURE: Rule 5)."""
     first, last = wanted[0], wanted[-1]
     journal, history = snapshot(root.journal), snapshot(root.history)
     where = (

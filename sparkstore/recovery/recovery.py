@@ -1,4 +1,4 @@
-"""Rebuild what a store had: state + every record after P, each position once (DESIGN 6). No JVM.
+"""Rebuild what a store had: state + every record after P, each position once. No JVM.
 
 The layers overlap on purpose (a record is let go only when its successor is durable), so a position
 may be in history and in the journal: then both must say the same. Positions are gapless, so a hole

@@ -1,5 +1,6 @@
-"""Make a replica the primary (DESIGN 7). No Spark: it must work when little else does.
+"""Make a replica the primary (ARCHITECTURE: A take-over).
 
+No Spark is needed, as a promotion must work when little else does.
 In this order, each step durable before the next: the replica is healed, folded once for a look and
 marked; the old root, if it can be reached, gets the role `fenced`; the replica gets the next
 generation and the role `primary`. Killed before the last step, it is a replica still, and promoting

@@ -1,4 +1,4 @@
-"""Who may write: a root whose role is primary, and none of whose replicas took over (DESIGN 7).
+"""Who may write: a root whose role is primary, and none of whose replicas took over.
 
 Who replaces `root.json`, and why no change is lost: the creator of a root, once, by a hard link;
 `replicate`, which adds itself to the primary's `replicas`; `promote`, which changes the role of

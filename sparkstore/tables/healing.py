@@ -1,4 +1,4 @@
-"""Set aside what a power cut broke at the end of a table, so that the table opens again (DESIGN 6).
+"""Set aside what a power cut broke at the end of a table, so that the table opens again.
 
 Neither engine fsyncs on a local file system, and the commit file is published before its bytes are
 on disk. So after a power cut the newest versions may be zeroed, cut, or name data files that are;

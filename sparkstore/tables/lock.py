@@ -1,4 +1,4 @@
-"""One writer per root, on one machine: an flock. Between machines the epoch decides (Rule 3)."""
+"""One writer per root, by an flock; between machines the epoch decides (ARCHITECTURE: Rule 3)."""
 
 from __future__ import annotations
 

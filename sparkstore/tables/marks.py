@@ -1,4 +1,4 @@
-"""`durable.json`: per table, the last version whose files would survive a power cut (Rule 5).
+"""`durable.json`: per table, the last version that survives a power cut (ARCHITECTURE: Rule 5).
 
 Neither engine fsyncs, so a version is durable only once somebody has fsynced all that it names:
 the store for the journal, the holder of the jobs' lease for history and state. Both keep their
@@ -84,7 +84,8 @@ def mark_durable(root: Root, up_to: Mapping[str, int], *, fsync: bool = True) ->
 
     Raises:
         CorruptData: A version to be marked is broken, or names a file that is not there.
-        OSError: The device failed; nothing was marked. Do not try again: stop (DESIGN 3).
+        OSError: The device failed; nothing was marked. Do not try again, but stop: a
+            second fsync may say yes and lie.
     """
     old = read_marks(root).versions
     done: list[Marked] = []

@@ -1,7 +1,7 @@
 """A root: the folder that holds all tables of one virtual host, and who it is (`root.json`).
 
-    <root>/root.json     root id, schema version, role, generation, replicas (DESIGN 7)
-           durable.json  per table, the last version known to survive a power cut (DESIGN 6)
+    <root>/root.json     root id, schema version, role, generation, replicas
+           durable.json  per table, the last version known to survive a power cut
            writer.lock   flock of the one writer          jobs.lock   flock of the jobs' lease
            wal/          write-ahead log (elsewhere with `wal_dir`)
            control.sock  where a running broker takes bulk operations (`control`)
@@ -9,7 +9,7 @@
            job_runs/     what the jobs did, a log (`job_runs`); there once a job has run
 
 All three tables are created empty by the creator of the root, before `root.json` makes it a root;
-from then on each has one committing engine (Rule 2).
+from then on each has one committing engine (ARCHITECTURE: Rule 2).
 """
 
 from __future__ import annotations

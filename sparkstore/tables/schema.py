@@ -1,6 +1,6 @@
 """The columns of the three tables, as Arrow schemas: the only place.
 
-Journal and history hold rows (one record each, DESIGN 4); state holds the fold (DESIGN 5), narrow,
+Journal and history hold rows (one record each); state holds the fold, narrow,
 partitioned by `part` and `block`:
 
     part     key                                values

@@ -1,4 +1,4 @@
-"""Who may import whom (STYLE 3.2), and what nobody may import."""
+"""Who may import whom (ARCHITECTURE: Layers), and what nobody may import."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ MAX_FUNCTION_LINES = 40
 
 
 def test_a_module_has_at_most_300_lines_of_code() -> None:
-    # Not those of tests: one interface has one contract file (STYLE 2, 21), however long.
+    # Not those of tests: one interface has one contract file, however long.
     written = (path for path in modules() if path.parts[0] != "tests")
     lengths = {str(path): code_line_count((TOP / path).read_text()) for path in written}
     assert {path: n for path, n in lengths.items() if n > MAX_MODULE_LINES} == {}

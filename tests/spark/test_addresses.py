@@ -20,7 +20,7 @@ from tests.stores import done
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """The three queues of design document 001 with 2, 3 and 1 messages; what fails goes to dead."""
+    """Two queues of one name, and a third: 2, 3 and 1 messages; what fails goes to dead."""
     it = Place(tmp_path / "root", is_served=False)
     it.create("address1::q1", max_delivery_count=0, dead_letter_queue="address2::dead")
     it.create("address1::q2")

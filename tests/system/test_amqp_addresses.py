@@ -1,4 +1,4 @@
-"""Queues on addresses (design document 001) over real sockets: full and short names."""
+"""Queues on addresses (ARTEMIS-1093) over real sockets: full and short names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class JmsQueue(LinkOption):
 
 @pytest.fixture
 def document(start_broker: StartBroker) -> BrokerProcess:
-    """The three queues of the document, on multicast addresses."""
+    """The three queues of ARTEMIS-1093, on multicast addresses."""
     return start_broker("--memory", *QUEUES, "--multicast=address1", "--multicast=address2")
 
 

@@ -1,4 +1,4 @@
-"""Each commit of the journal lands exactly once, and only its owner's (Rule 3). Real Delta."""
+"""A journal's commits land once each, and only its owner's (ARCHITECTURE: Rule 3). Real Delta."""
 
 from __future__ import annotations
 

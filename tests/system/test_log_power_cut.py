@@ -184,7 +184,7 @@ def fsyncs(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
 def test_before_a_log_file_is_freed_all_that_delta_needs_of_it_was_fsynced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Data files, versions, and each folder that names them (Rule 5)."""
+    """Data files, versions, and each folder that names them (ARCHITECTURE: Rule 5)."""
     freed: list[int] = []
     missing: set[str] = set()
     release = Wal.release

@@ -1,4 +1,4 @@
-"""A start in the order of DESIGN 3, cut anywhere; who is let in, who is not. Real files, Delta."""
+"""A start, cut anywhere; who is let in, who is not (ARCHITECTURE: A start). Real files, Delta."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store lets go of journal segments that history and state hold durably (Rule 5).
+"""The store lets go of journal segments that history and state hold durably (ARCHITECTURE: Rule 5).
 
 What compaction would have written is written here with deltalake; the store under test is real.
 """

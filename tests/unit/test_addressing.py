@@ -1,4 +1,4 @@
-"""Names of queues: the scenarios of design document 001, parsing, and the registry as a whole."""
+"""Names of queues: the scenarios of ARTEMIS-1093, parsing, and the registry as a whole."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def manager_of(*names: str) -> AddressManager:
 
 @pytest.fixture
 def manager() -> AddressManager:
-    """The three queues of the document."""
+    """The three queues of ARTEMIS-1093."""
     return manager_of("address1::q1", "address1::q2", "address2::q1")
 
 

@@ -1,4 +1,4 @@
-"""Tier 1 of links: termini survive in one JSON file, laid out as design document 003 has it.
+"""Tier 1 of links: termini survive in one JSON file, by container and name.
 
     {"format": "sparkstore links", "version": 1,
      "sendingLinks":   {container: {link name: {"source": {…} | null, "target": {…} | null, …}}},

@@ -16,7 +16,7 @@ class Step(NamedTuple):
 
     Attributes:
         record: The record.
-        is_kept: It goes to the log; else it is true in memory only (DESIGN 8).
+        is_kept: It goes to the log; else it is true in memory only.
         message: In `enqueued`: whose content it is.
     """
 

@@ -1,0 +1,148 @@
+"""Whoever has only the repository can follow every pointer in it, and ARCHITECTURE.md is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import TOP, tracked_files
+
+ARCHITECTURE = Path("ARCHITECTURE.md")
+# Spelt so that this file does not match itself.
+POINTER = re.compile(r"[A]RCHITECTURE:\s+(.{1,60})", re.DOTALL)
+NUMBERED_RULE = re.compile(r"(?<![A]RCHITECTURE: )\b[R]ules? \d")
+ELSEWHERE = re.compile(r"\b[D]ESIGN \d|\b[S]TYLE \d|\bdocument[ ]00\d|\b[F]ACTS-\w")
+TICKET = re.compile(r"\b(?:QPID|ARTEMIS|PROTON|DISPATCH)-\d+")
+TICKETS = {"QPID-2893", "ARTEMIS-1093"}
+"""Of which the text is known: public ones of the brokers that this project learnt from."""
+SECTION = re.compile(r"AMQP(?: 1\.0)?,?(?: section)? (?!1\.0)([1-5])\.(\d+)(?:\.(\d+))?")
+CHAPTERS = {1: 6, 2: 8, 3: 5, 4: 5, 5: 3}
+"""Of AMQP 1.0: how many numbered chapters each part has."""
+SECTIONS = {(2, 6): 14, (2, 7): 9, (4, 4): 4}
+"""And how many sections those chapters that are cited most."""
+
+
+def text_of(path: Path) -> str:
+    try:
+        return (TOP / path).read_text()
+    except UnicodeDecodeError:
+        return ""
+
+
+def found_by(pattern: re.Pattern[str], *, but: tuple[Path, ...] = ()) -> dict[str, list[str]]:
+    found = {
+        path.as_posix(): [match.group() for match in pattern.finditer(text_of(path))]
+        for path in tracked_files()
+        if path not in but
+    }
+    return {path: matches for path, matches in found.items() if matches}
+
+
+def headings(text: str) -> list[str]:
+    """What a pointer may name: a heading, up to its full stop if it has one."""
+    return [line.partition(". ")[0] for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
+
+
+def resolves(pointer: str, names: list[str]) -> bool:
+    words = re.sub(r"\W+", " ", pointer) + " "
+    return any(words.startswith(re.sub(r"\W+", " ", name) + " ") for name in names)
+
+
+def paths_in(text: str) -> set[str]:
+    """Everything that is written as a path from the top: `sparkstore/log/wal.py`, `tests/unit`."""
+    tops = {path.parts[0] for path in tracked_files() if len(path.parts) > 1}
+    tops -= {name for name in tops if name.startswith(".")}
+    words = re.findall(rf"(?<![\w/<>.-])(?:{'|'.join(sorted(tops))})/[\w./-]*\w", text)
+    return set(words)
+
+
+def listed_packages(text: str) -> dict[str, set[str]]:
+    """The folders of the listing: `   core/ operations/    what they are` below ` sparkstore/`."""
+    listed: dict[str, set[str]] = {}
+    top = ""
+    for line in text.splitlines():
+        found = re.match(r"^( {1,3})((?:\w+/ +)+)", line)
+        if found is None:
+            continue
+        names = found.group(2).replace("/", " ").split()
+        if len(found.group(1)) == 1:
+            top = names[0]
+        else:
+            listed.setdefault(top, set()).update(names)
+    return listed
+
+
+def test_every_path_that_the_architecture_names_is_there() -> None:
+    named = paths_in(text_of(ARCHITECTURE))
+    assert len(named) > 50
+    assert {path for path in named if not (TOP / path).exists()} == set()
+
+
+@pytest.mark.parametrize("top", ["sparkstore", "broker_shim"])
+def test_the_architecture_lists_every_package(top: str) -> None:
+    packages = {
+        path.parts[1]
+        for path in tracked_files()
+        if path.parts[0] == top and len(path.parts) == 3 and path.name == "__init__.py"
+    }
+    listed = listed_packages(text_of(ARCHITECTURE))[top]
+    assert packages <= listed
+    assert {name for name in listed if not (TOP / top / name).is_dir()} == set()
+
+
+def test_the_architecture_has_the_length_that_somebody_reads() -> None:
+    assert 300 <= len(text_of(ARCHITECTURE).splitlines()) <= 450
+
+
+def test_every_pointer_to_the_architecture_names_a_heading_of_it() -> None:
+    names = headings(text_of(ARCHITECTURE))
+    pointers = {
+        f"{path}: {match.group(1)}"
+        for path in tracked_files()
+        for match in POINTER.finditer(text_of(path))
+        if not resolves(match.group(1), names)
+    }
+    assert pointers == set()
+
+
+def test_nothing_cites_a_document_that_is_not_in_the_repository() -> None:
+    assert found_by(ELSEWHERE) == {}
+    assert found_by(NUMBERED_RULE, but=(ARCHITECTURE,)) == {}
+
+
+def test_every_ticket_that_is_cited_is_a_known_one() -> None:
+    cited = {ticket for tickets in found_by(TICKET).values() for ticket in tickets}
+    assert cited - TICKETS == set()
+
+
+def test_every_section_of_amqp_that_is_cited_exists() -> None:
+    cited = [
+        (path.as_posix(), match.group())
+        for path in tracked_files()
+        for match in SECTION.finditer(text_of(path))
+        if not is_section(match)
+    ]
+    assert cited == []
+
+
+def is_section(match: re.Match[str]) -> bool:
+    part, chapter, section = int(match[1]), int(match[2]), int(match[3] or 1)
+    return 1 <= chapter <= CHAPTERS[part] and 1 <= section <= SECTIONS.get((part, chapter), 24)
+
+
+def test_the_patterns_find_what_they_are_for() -> None:
+    names = headings("# Architecture\n## Rule" + " 3. One writer per root\n### A start\n")
+    assert resolves("Rule" + " 3).", names)
+    assert resolves("A start, in", names)
+    assert not resolves("Rule" + " 31", names)
+    assert not resolves("Rule" + " 4", names)
+    assert NUMBERED_RULE.search("see Rule" + " 3")
+    assert not NUMBERED_RULE.search("ARCHITECTURE: Rule" + " 3")
+    assert ELSEWHERE.search("DESIGN" + " 8")
+    assert ELSEWHERE.search("design document" + " 004")
+    assert paths_in("`sparkstore/log/nothing.py`, <root>/journal") == {"sparkstore/log/nothing.py"}
+    section = SECTION.search("AMQP 1.0 section" + " 2.6.15")
+    assert section is not None
+    assert not is_section(section)
