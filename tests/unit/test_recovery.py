@@ -124,6 +124,17 @@ def test_an_end_that_was_durable_and_is_gone_is_missed(tmp_path: Path) -> None:
         recover(root)
 
 
+def test_a_late_commit_of_a_fenced_writer_that_was_marked_durable_keeps_no_root_from_opening(
+    tmp_path: Path,
+) -> None:
+    """The mark counts its positions, which are beyond those of the records that count."""
+    fenced = build_history([(24, 1, 2)])
+    assert fenced.ghosts[-1].position > fenced.last_position
+    root = build_root(tmp_path / "root", Layers(fenced, 0, 0, 1, 1_000))
+    mark_durable(root, {"journal": newest_version(root.journal)})
+    assert recover(root).last_position == fenced.last_position
+
+
 @pytest.mark.parametrize("read", [recover, journal_tail])
 @pytest.mark.parametrize("damage", [zeroed, emptied, cut_short])
 def test_a_file_that_was_durable_and_cannot_be_decoded_is_corrupt_data(
