@@ -12,6 +12,10 @@ Values keep the type that the sender gave them: what SQL sees is text, so they a
 header's bytes, when the first of them is asked for. A binary or a compound value is NULL, a UUID is
 its text. A message of another protocol has what its columns have. JMSRedelivered is no name here:
 it changes while a message waits, and a selector looks once.
+
+Decision: a view is made for each reader that judges a message, and not kept with the message. Kept
+views would be a copy of every header outside the budget of content in memory, in decoded size; what
+one costs is bounded by `max_header_bytes`, and readers judge in slices that are their peer's turns.
 """
 
 from __future__ import annotations
