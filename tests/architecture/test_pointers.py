@@ -80,6 +80,21 @@ def test_every_path_that_the_architecture_names_is_there() -> None:
     assert {path for path in named if not (TOP / path).exists()} == set()
 
 
+def test_every_function_that_the_architecture_names_is_in_its_file() -> None:
+    named = re.findall(r"`([\w/]+\.py)`\s+\(`(\w+)`\)", text_of(ARCHITECTURE))
+    assert len(named) > 5
+    missing = [each for each in named if f"def {each[1]}(" not in text_of(Path(each[0]))]
+    assert missing == []
+
+
+def test_every_setting_that_the_architecture_names_is_one() -> None:
+    settings = text_of(Path("conf/sparkstore.toml")) + text_of(Path("sparkstore/cli/jobs.py"))
+    named = set(re.findall(r"`(\w+_(?:ms|s|days|bytes|interval|dir))`", text_of(ARCHITECTURE)))
+    assert len(named) > 3
+    known = settings.replace("-", "_")
+    assert {name for name in named if name not in known} == set()
+
+
 @pytest.mark.parametrize("top", ["sparkstore", "broker_shim"])
 def test_the_architecture_lists_every_package(top: str) -> None:
     packages = {
