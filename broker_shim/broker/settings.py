@@ -1,4 +1,4 @@
-"""Settings of the embedded broker: `[broker]` of sparkstore.toml. Data only.
+"""Settings of the broker: `[broker]` of sparkstore.toml. Data only.
 
 Wiring looks like this:
 

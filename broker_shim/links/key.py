@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 OWNER_PART = "/"
-"""Ends the user's name in a container id, as the broker knows it (`embedded.owners`)."""
+"""Ends the user's name in a container id, as the broker knows it (`listener_1_0.owners`)."""
 
 
 class Role(StrEnum):

@@ -16,7 +16,8 @@ proof of an answer comes at the latest one window after it, and at most one wind
 unproved beside those of the deliveries that are under way.
 
 The other proofs need no count: an attach whose unsettled map does not name the tag, a sender that
-settles, and one that uses the tag for another delivery have forgotten it (see `embedded`).
+settles, and one that uses the tag for another delivery have forgotten it (see
+`listener_1_0.receiving.received_deliveries`).
 """
 
 from __future__ import annotations

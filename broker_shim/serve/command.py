@@ -1,4 +1,4 @@
-"""`sparkstore serve`: the composition root of the embedded broker."""
+"""`sparkstore serve`: the composition root of the broker."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class DeltaMessageStore(LocalMessageStore):
         config: StoreConfig | None = None,
         clock: Callable[[], int] = now_us,
     ) -> None:
-        """Open the root for writing, or create it. See `opening.open_log` for what it raises."""
+        """Open the root for writing, or create it. See `log.start.open_log` for what it raises."""
         config = config or StoreConfig()
         opened = open_log(root, config)
         self._log = opened.log

@@ -4,5 +4,5 @@
     standing     whether a transaction may still take work, and be committed
     refusals     what a client is told when it may not
 
-No store, no broker, no clock: `embedded.local_transaction` does what is decided here.
+No store, no broker, no clock: `listener_1_0.transactions` does what is decided here.
 """

@@ -1,7 +1,7 @@
 """What each command does: ask the module that knows, print its answer.
 
 Modules are imported where they are used: `version` and `--help` answer at once, and only `sql`
-loads Spark. The commands that run a job are in `cli_jobs`.
+loads Spark. The commands that run a job are in `cli.jobs`.
 """
 
 from __future__ import annotations

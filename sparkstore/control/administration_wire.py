@@ -1,4 +1,4 @@
-r"""Orders over the control socket: one JSON object a line, as `control_wire` has it. Pure.
+r"""Orders over the control socket: one JSON object a line, as `wire` has it. Pure.
 
     client → server   {"order": "alter-queue", "queue": "a", "arguments": {"message_ttl_ms": 5000}}
     server → client   {"told": {"act": "alter-queue", "queue": "a", …, "changed": true}}

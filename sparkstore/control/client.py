@@ -2,7 +2,7 @@
 
 `open_control` asks who serves the root. A broker that runs listens on `<root>/control.sock`
 (mode 0600, owner's peers only) and carries requests out through its store; if none runs, the same
-requests are carried out here, under the writer's lock (`control_offline`). The lock decides: a
+requests are carried out here, under the writer's lock (`offline`). The lock decides: a
 socket file that nobody listens on proves nothing, so the lock is taken then, and whoever has it
 meanwhile is asked again.
 

@@ -6,8 +6,8 @@ must hold every position up to P of that state; only then closed segments whose 
 these leaves a journal that holds more than it must, never less.
 
 Decision: nothing of history or state is fsynced here. Whoever wrote it does that and marks it; had
-its fsync failed, a second one from here would say yes (`rewriting`). So what a job that was killed
-left without a mark counts only after the next job, or the next start, has healed it.
+its fsync failed, a second one from here would say yes (`file_rewrite`). So what a job that was
+killed left without a mark counts only after the next job, or the next start, has healed it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class _Item(NamedTuple):
 
 
 class Log:
-    """An open log; made by `opening.open_log`. `failure` is what it stopped with, if it has."""
+    """An open log; made by `start.open_log`. `failure` is what it stopped with, if it has."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """The reconciliation job: every copy of a store's records says the same, or a finding says not.
 
-Under the jobs' lease: look at the root at one moment (`look`), make every check of `CHECKS`, write
-what was found to `<root>/findings`. What is found while something writes is looked at a second time
-before it is believed: a root may get a new writer between two reads; a store that works is never
-accused.
+Under the jobs' lease: look at the root at one moment (`inspection`), make every check of `CHECKS`,
+write what was found to `<root>/findings`. What is found while something writes is looked at a
+second time before it is believed: a root may get a new writer between two reads; a store that works
+is never accused.
 
 With `repair`, what the jobs own (history, state) is repaired by Spark commits under this lease;
 what the store owns is asked of the running broker, or done under the writer's lock if none runs

@@ -1,7 +1,7 @@
 """What must be true of the records and of the tables that hold them, one function a check.
 
-Each looks at one moment (`look`), asks Spark, and gives findings; none changes anything. All of
-them decide on narrow columns, by sums first; what they bring to the driver is capped.
+Each looks at one moment (`inspection`), asks Spark, and gives findings; none changes anything. All
+of them decide on narrow columns, by sums first; what they bring to the driver is capped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Headers of many messages at once, read from journal and history by columns. No body moves.
 
-For a broker that starts and wants every header: a read by message id (`content`) costs a lookup
-each, this one a pass over the files, whose statistics leave out what cannot hold a wanted message.
+For a broker that starts and wants every header: a read by message id (`content.reader`) costs a
+lookup each, this one a pass over the files, whose statistics leave out what cannot hold a wanted
+message.
 """
 
 from __future__ import annotations

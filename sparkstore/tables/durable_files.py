@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class SyncFailed(OSError):
-    """An fsync failed: never try again, a second one may say yes and lie (`rewriting`). Stop."""
+    """An fsync failed: never try again, a second one may say yes and lie (`file_rewrite`). Stop."""
 
 
 def fsync_path(path: Path) -> None:

@@ -95,7 +95,7 @@ def check(root: Root, table: str) -> int | None:
 def heal(root: Root, tables: Iterable[str]) -> list[Healed]:
     """Set the broken end of each table aside, then mark what is left as durable.
 
-    What is after the mark is written anew first (`rewriting`): an fsync of it may have failed.
+    What is after the mark is written anew first (`file_rewrite`): an fsync of it may have failed.
     Only the one who may commit to a table heals it: the store the journal; history and state
     whoever holds the jobs' lease. Nothing is deleted. A second run finds nothing to do.
 

@@ -50,7 +50,7 @@ _DEFAULTS = {
     "eventsguard": "true",
     "window": str(WINDOW),
 }
-"""Hints to the optimiser, which whoever knows sizes fills in (`view_hints`), and where the guard
+"""Hints to the optimiser, which whoever knows sizes fills in (`join_hints`), and where the guard
 stands: once in a query, since all of it reads each table at one version."""
 
 _CALLED = {"fold_tail": "tail", "none_dropped": "dropped", "none_forgotten": "forgotten"}

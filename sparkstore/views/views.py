@@ -10,7 +10,7 @@
     members           one row for each broker instance that asks by numbered requests
     links             one row for each AMQP link that outlives its connection
     deliveries        one row for each unsettled delivery of such a link
-    job_runs          one row for each run of a job, once there was one (`log_views`)
+    job_runs          one row for each run of a job, once there was one (`job_tables`)
     findings          one row for each thing that `reconcile` found, once there was one
 
 The queries are in `sql/`: each view is made of steps, and each step is one file.
@@ -65,8 +65,8 @@ GUARDS: Mapping[str, Mapping[str, str]] = {
     "links": {"entriesguard": "true"},
     "deliveries": {"entriesguard": "true"},
 }
-"""Where the guard stands, if not where `tables.text` puts it: the scans of wiring, of links and of
-deliveries have it always."""
+"""Where the guard stands, if not where `spark_tables.text` puts it: the scans of wiring, of links
+and of deliveries have it always."""
 
 
 def register(spark: SparkSession, root: Root | str | Path) -> None:

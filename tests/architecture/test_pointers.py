@@ -161,3 +161,37 @@ def test_the_patterns_find_what_they_are_for() -> None:
     section = SECTION.search("AMQP 1.0 section" + " 2.6.15")
     assert section is not None
     assert not is_section(section)
+
+
+PROSE = re.compile(r'""".*?"""|(?<=\s)# .*?$', re.DOTALL | re.MULTILINE)
+"""Docstrings, those of attributes too, and comments."""
+FOREIGN = {
+    *("antlr4", "parsimonious", "pyparsing"),  # rejected libraries
+    *("IDENTIFIER", "createTempView", "ignoreMissingFiles", "persist"),  # of Spark: not used
+    *("AF_INET", "SSLSocket", "getpeercert", "on_disconnected"),  # of Python and of proton
+    *("_RECEIVED", "_total"),  # ends of names
+    *("a_2", "eu", "orders"),  # names that a user may have given
+}
+"""What stands in backquotes though nothing here is called so."""
+
+
+def test_every_name_in_backquotes_is_that_of_something_here() -> None:
+    product = [path for path in tracked_files() if path.parts[0] != "tests"]
+    names = {part for path in tracked_files() for part in (*path.parts, path.stem)}
+    code = {word for path in product for word in words_of(path)}
+    known = names | code | FOREIGN | {""}
+    unknown = [
+        f"{path}: {name}"
+        for path in product
+        if path.suffix == ".py"
+        for prose in PROSE.findall(text_of(path))
+        for name in re.findall(r"`([A-Za-z_][\w.]*)`", prose)
+        if not {*name.split(".")} <= known
+    ]
+    assert unknown == []
+
+
+def words_of(path: Path) -> set[str]:
+    """What its code is made of: of Python without the prose, of documents nothing."""
+    text = "" if path.suffix == ".md" else text_of(path)
+    return set(re.findall(r"\w+", PROSE.sub("", text) if path.suffix == ".py" else text))

@@ -2,8 +2,8 @@
 
 Higher priority first, then the order of arrival; a message that was given back is again where it
 was. Consumers with credit take turns. A consumer with a selector, and every consumer of a queue
-with message groups, has a look of its own at the queue (`looking`): it is offered what it wants
-before the others are, who take the next message whatever it is.
+with message groups, has a look of its own at the queue (`selective_cursor`): it is offered what it
+wants before the others are, who take the next message whatever it is.
 """
 
 from __future__ import annotations

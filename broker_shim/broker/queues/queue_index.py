@@ -1,7 +1,7 @@
 """What waits on a queue, in order, in some nine bytes a message. Pure.
 
 Backlog     ten lanes, one for each priority, highest first
-Lane        slots by rising index: one for each arrival (`lane`)
+Lane        slots by rising index: one for each arrival (`priority_level`)
 place       (9 - priority) << 48 | index: rises in the order of the queue, never changes
 """
 

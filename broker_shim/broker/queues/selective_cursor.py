@@ -1,7 +1,7 @@
 """A consumer that does not want whatever comes next: its own place in the queue. Pure.
 
 It looks at each waiting message once, in order, in batches whose headers the caller reads
-(`scanning`), and remembers what it found and has not taken, at most a batch. A message that was
+(`header_scan`), and remembers what it found and has not taken, at most a batch. A message that was
 given back behind its cursor is looked at again, alone: the cursor never goes back for it. The one
 thing that sends it back to the head of the queue is a message group that became free.
 """

@@ -68,7 +68,7 @@ def dynamic_queue(connection: Connection, terminus: Terminus, terms: LinkTerms) 
 
 
 def own(broker: Broker, terminus: Terminus) -> None:
-    """The queue of a dynamic node is its user's: nobody else reads it (see `allowing`)."""
+    """The queue of a dynamic node is its user's: nobody else reads it (see `authorization`)."""
     terms = terminus.terms
     if terms is not None and terms.queue is not None and terms.own.dynamic:
         broker.queues[terms.queue].owner = shared(terminus.key.remote_container_id)

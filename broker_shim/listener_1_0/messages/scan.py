@@ -1,7 +1,7 @@
 """One value among many, in the encoded header of a message: nothing else is decoded. Pure.
 
 Made for a selector, which asks a million headers for a few names each: some 3 µs instead of the 30
-that decoding all of a header takes. It reads what `amqp_message.parse` has taken before, so it
+that decoding all of a header takes. It reads what `message.parse` has taken before, so it
 checks less: only that what it answers with is in bounds.
 """
 

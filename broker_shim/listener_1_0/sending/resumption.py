@@ -2,7 +2,7 @@
 
 The rules are `protocol_1_0.resumption`'s. What we hold without an attachment is, as a sender, what
 the link acquired of its queue, of which no outcome is known (one that was durable has taken the
-message off); as a receiver, what was stored and not settled yet (`answering`).
+message off); as a receiver, what was stored and not settled yet (`received_deliveries`).
 
 Exactly once, as a sender: a message stays acquired by its link until the receiver's outcome is
 durable, through lost connections and crashes, so it is offered to nobody else. Where the receiver

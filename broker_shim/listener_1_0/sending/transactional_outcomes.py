@@ -49,7 +49,7 @@ class Retiring:
         if not isinstance(outcome, OUTCOMES):
             if outcome is not None:
                 transaction.spoil(f"{outcome!r:.80} is no outcome of a delivery")
-            outcome = RELEASED  # what it is for a link that says nothing else (`attach_source`)
+            outcome = RELEASED  # what it is for a link that says nothing else (`attach.source`)
         retirement = Retirement(self, delivery, taken, outcome, delivery.is_settled)
         self._under_way[delivery] = transaction, retirement
         transaction.retire(retirement)

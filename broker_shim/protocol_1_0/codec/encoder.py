@@ -1,4 +1,4 @@
-"""The bytes of one value, in the shortest encoding. Pure; the layout is drawn in `reading`.
+"""The bytes of one value, in the shortest encoding. Pure; the layout is drawn in `decoder`.
 
 A writer is called as `writer(value)` and returns all bytes, the constructor's among them. All of
 them are reached through `write` and `encoded_composite` (composites.py), which make one

@@ -5,7 +5,7 @@
      "receivingLinks": {container: {link name: {"source": {…} | null, "target": {…} | null, …}}}}
 
 A sending link is one on which we send; what is said of a link is its JSON form (`links.values`).
-See `json_file` for how the file is written, and what if that fails. Whether a link is attached is
+See `file` for how the file is written, and what if that fails. Whether a link is attached is
 not kept: after a restart none is.
 """
 

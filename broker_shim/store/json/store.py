@@ -6,7 +6,7 @@
      "bindings":  [{"exchange": text, "queue": text, "binding_key": text,
                     "definition": {"arguments": {…}}}]}
 
-The file holds the whole wiring (see `json_file` for how it is written, and what if that fails).
+The file holds the whole wiring (see `file` for how it is written, and what if that fails).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decides the calls about wiring and configuration: refuse, or make records. Pure.
 
-The half of the ledger (`ledger`) that knows no messages.
+The half of the ledger (`state_machine`) that knows no messages.
 """
 
 from __future__ import annotations
