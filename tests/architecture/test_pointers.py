@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from broker_shim.service.protocol import VERSION as PROTOCOL_VERSION
+from sparkstore.core.records import Kind
+from sparkstore.recovery.recovery import ALL_PARTS
+from sparkstore.tables.schema import SCHEMA_VERSION
 from tests.architecture.source import TOP, tracked_files
 
 ARCHITECTURE = Path("ARCHITECTURE.md")
@@ -195,3 +199,18 @@ def words_of(path: Path) -> set[str]:
     """What its code is made of: of Python without the prose, of documents nothing."""
     text = "" if path.suffix == ".md" else text_of(path)
     return set(re.findall(r"\w+", PROSE.sub("", text) if path.suffix == ".py" else text))
+
+
+def test_the_architecture_lists_every_kind_of_record_and_part_of_state() -> None:
+    text = text_of(ARCHITECTURE)
+    row = next(line for line in text.splitlines() if line.startswith("| `kind`"))
+    kinds = row.rpartition(": ")[2].strip(" |").split(", ")
+    assert sorted(kinds) == sorted(kind.column for kind in Kind)
+    parts = text.partition("It is partitioned by `part`")[2].partition("\n\n")[0]
+    assert set(ALL_PARTS) <= set(re.findall(r"`(\w+)`", parts))
+
+
+def test_the_architecture_tells_the_versions_of_the_formats() -> None:
+    told = dict(re.findall(r"^\| ([\w ]+) \| (\d) \|", text_of(ARCHITECTURE), re.MULTILINE))
+    assert told["records and tables"] == str(SCHEMA_VERSION)
+    assert told["store protocol"] == str(PROTOCOL_VERSION)
