@@ -63,24 +63,26 @@ def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
     folded = spark.sql(text("folded", steps, names)).where("change <> 'drop' OR was_there")
     found = _shaped(folded.withColumn("part", F.lit("entry")))
     if "destroyed" in kinds:
-        emptied = spark.sql(text("emptied", (*steps, "folded"), names))
+        emptied = spark.sql(text("orphaned_entries", (*steps, "folded"), names))
         found = found.unionByName(
             _shaped(emptied.selectExpr("*", "'entry' part", "'drop' change", "true was_there"))
         )
     if kinds & _WIRING_KINDS:
-        wired = spark.sql(text("wired", ("fold_tail", "changes"), names))
+        wired = spark.sql(text("wiring_changes", ("fold_tail", "changes"), names))
         found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
     if kinds & _LINK_KINDS:
         forgotten = "forgotten" if told.has_deliveries else "none_forgotten"
-        linked = text("link_changes", ("fold_tail", "linked", "delivered", forgotten), names)
+        linked = text("link_changes", ("fold_tail", "touched_links", "delivered", forgotten), names)
         found = found.unionByName(_shaped(spark.sql(linked)))
     if told.has_requests:
-        membered = spark.sql(text("membered", ("fold_tail", "decided", "refusals"), names))
+        membered = spark.sql(
+            text("member_state", ("fold_tail", "last_requests", "refusals"), names)
+        )
         found = found.unionByName(
             _shaped(membered.selectExpr("*", "'member' part", "'put' change"))
         )
     if told.has_staged:
-        staged = spark.sql(text("staged", ("fold_tail", "brought"), names))
+        staged = spark.sql(text("staged", ("fold_tail", "staged_content"), names))
         found = found.unionByName(_shaped(staged.selectExpr("*", "'staged' part"), has_block=False))
     return found
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from sparkstore.tables.root import TABLES, Root
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 _GUARD_SAYS = re.compile(r"records are missing after position \d+[^\n\"']*")
-"""The guard's error (`sql/guard.sql`); its text without a number is in every plan."""
+"""The guard's error (`sql/fold/guard.sql`); its text without a number is in every plan."""
 
 
 def delta_name(path: Path) -> str:
@@ -37,7 +39,7 @@ def table_names(root: Root) -> dict[str, str]:
     return {name: delta_name(root.table(name)) for name in TABLES}
 
 
-_ONCE = frozenset({"changes", "guard", "linked"})
+_ONCE = frozenset({"changes", "guard", "touched_links"})
 """Steps that are computed once in a query, however often they are named."""
 
 GUARD = "(SELECT whole FROM guard)"
@@ -58,7 +60,7 @@ _CALLED = {"fold_tail": "tail", "none_dropped": "dropped", "none_forgotten": "fo
 
 
 def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:
-    """The query in `sql/<query>.sql`, after the steps that it and they name, one file each.
+    """The query of this name in `sql/`, after the steps that it and they name, one file each.
 
     `{placeholders}` in them are filled in from `values`.
 
@@ -78,7 +80,7 @@ def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:
 
 
 def statement(name: str, values: Mapping[str, str]) -> str:
-    """The statement in `sql/<name>.sql`, filled in."""
+    """The statement of this name in `sql/`, filled in."""
     return _filled_in(name, values)
 
 
@@ -89,8 +91,15 @@ def _step(name: str, values: Mapping[str, str]) -> str:
     return f"SELECT * FROM (\n{written}) WHERE rand() >= 0\n"  # noqa: S608
 
 
+@cache
+def _files() -> Mapping[str, Traversable]:
+    """Every query by its name, whichever folder of `sql/` it is in."""
+    folders = files("sparkstore").joinpath("sql").iterdir()
+    return {file.name.removesuffix(".sql"): file for each in folders for file in each.iterdir()}
+
+
 def _filled_in(name: str, values: Mapping[str, str]) -> str:
-    written = files("sparkstore").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    written = _files()[name].read_text(encoding="utf-8")
     known = _DEFAULTS | dict(values)
     return _PLACEHOLDER.sub(lambda found: known[found[1]], written)
 

@@ -19,7 +19,7 @@ Decision: a view is its text, analysed anew by each query, and the text names no
 table and no position. So a view that was registered before a compaction and a trim is right after
 them. Delta reads each table at one version within one query; between tables the versions may be
 from different moments, which the guard notices when it matters: state older than history or
-journal only means more records after P, unless some are gone (`sql/guard.sql`). Rejected: a
+journal only means more records after P, unless some are gone (`sql/fold/guard.sql`). Rejected: a
 DataFrame's `createTempView`, which keeps the analysed plan, and pinned versions, which a VACUUM
 takes away under the view.
 """
@@ -41,10 +41,10 @@ from sparkstore.views.spark_tables import GUARD, table_names, text, translated
 
 _TAIL = ("opening", "tail", "changes", "guard")
 _ENTRIES = ("dropped", "folded", "entries")
-_WIRING = ("wired", "wiring")
-_MEMBERS = ("decided", "refusals", "membered")
-_LINKS = ("linked", "delivered", "linking", "remembered")
-STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "brought", "staged", *_LINKS)
+_WIRING = ("wiring_changes", "wiring")
+_MEMBERS = ("last_requests", "refusals", "member_state")
+_LINKS = ("touched_links", "delivered", "link_state", "link_deliveries")
+STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "staged_content", "staged", *_LINKS)
 """With these, what is neither entry nor wiring can be named: members, staged messages, links."""
 
 VIEWS: Mapping[str, tuple[str, ...]] = {

@@ -1,7 +1,7 @@
 -- What becomes of links and of the deliveries that they remember, as rows for the MERGE. A delivery
 -- is dropped only if `state` has it: of many that a step began and settled nothing is left.
 SELECT 'link' AS part, exchange, CAST(NULL AS STRING) AS binding_key, change, position, at, detail
-FROM linked
+FROM touched_links
 WHERE binding_key IS NULL
 UNION ALL
 SELECT 'delivery', exchange, binding_key, change, NULL, NULL, detail

@@ -4,6 +4,6 @@ SELECT
   told.binding_key,
   IF(told.change = 'put' AND told.position > coalesce(link.closed, 0), 'put', 'drop') AS change,
   told.detail
-FROM linked AS told
-LEFT JOIN linked AS link ON link.exchange = told.exchange AND link.binding_key IS NULL
+FROM touched_links AS told
+LEFT JOIN touched_links AS link ON link.exchange = told.exchange AND link.binding_key IS NULL
 WHERE told.binding_key IS NOT NULL

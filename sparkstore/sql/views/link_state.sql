@@ -5,12 +5,12 @@ SELECT
   IF(touched.change IS NULL, link.at, touched.at) AS at,
   link.detail
 FROM {state} AS link
-LEFT JOIN linked AS touched
+LEFT JOIN touched_links AS touched
   ON touched.exchange = link.exchange AND touched.binding_key IS NULL
 WHERE link.part = 'link'
   AND (SELECT whole FROM guard)
   AND (touched.change IS NULL OR touched.change = 'hold')
 UNION ALL
 SELECT exchange AS link, position, at, detail
-FROM linked
+FROM touched_links
 WHERE change = 'put' AND binding_key IS NULL

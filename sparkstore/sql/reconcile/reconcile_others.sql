@@ -6,13 +6,13 @@ SELECT
   'member' AS part, member, CAST(NULL AS BIGINT) AS message_id, CAST(NULL AS STRING) AS exchange,
   CAST(NULL AS STRING) AS binding_key, CAST(NULL AS BIGINT) AS position,
   CAST(NULL AS TIMESTAMP) AS at, request, detail, {refused} AS told
-FROM membered
+FROM member_state
 UNION ALL
 SELECT
   'staged', NULL, message_id, NULL, NULL, position, NULL, NULL, NULL, NULL
 FROM staged
 WHERE change = 'put'
 UNION ALL
-SELECT 'link', NULL, NULL, link, NULL, position, at, NULL, NULL, detail FROM linking
+SELECT 'link', NULL, NULL, link, NULL, position, at, NULL, NULL, detail FROM link_state
 UNION ALL
-SELECT 'delivery', NULL, NULL, link, tag, NULL, NULL, NULL, NULL, detail FROM remembered
+SELECT 'delivery', NULL, NULL, link, tag, NULL, NULL, NULL, NULL, detail FROM link_deliveries

@@ -17,7 +17,7 @@ FROM (
     get_json_object(detail, '$.queue') AS queue,
     CAST(get_json_object(detail, '$.message_id') AS BIGINT) AS message_id,
     detail AS state
-  FROM remembered
+  FROM link_deliveries
   UNION ALL
   SELECT
     from_json(entry.acquired_by, 'array<string>'),
@@ -26,6 +26,6 @@ FROM (
     entry.message_id,
     CAST(NULL AS STRING)
   FROM entries AS entry
-  LEFT SEMI JOIN linking AS link ON link.link = entry.acquired_by
+  LEFT SEMI JOIN link_state AS link ON link.link = entry.acquired_by
   WHERE entry.acquired_by IS NOT NULL
 )

@@ -21,9 +21,9 @@ FROM (
     max(detail) AS detail,
     count_if(NOT is_link) AS unsettled
   FROM (
-    SELECT link, at, detail, true AS is_link FROM linking
+    SELECT link, at, detail, true AS is_link FROM link_state
     UNION ALL
-    SELECT link, NULL, NULL, false FROM remembered
+    SELECT link, NULL, NULL, false FROM link_deliveries
     UNION ALL
     SELECT acquired_by, NULL, NULL, false FROM entries WHERE acquired_by IS NOT NULL
   )

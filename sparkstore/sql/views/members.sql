@@ -4,4 +4,4 @@ SELECT
   member,
   request AS last_request,
   size(json_object_keys(detail)) AS refusals
-FROM membered
+FROM member_state

@@ -3,7 +3,7 @@ SELECT delivery.exchange, delivery.binding_key
 FROM {state} AS delivery
 LEFT JOIN delivered
   ON delivered.exchange = delivery.exchange AND delivered.binding_key = delivery.binding_key
-LEFT JOIN linked AS link
+LEFT JOIN touched_links AS link
   ON link.exchange = delivery.exchange AND link.binding_key IS NULL
 WHERE delivery.part = 'delivery'
   AND (
