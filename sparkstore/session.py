@@ -154,7 +154,7 @@ def _gateway(conf: SparkConf) -> object:
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return launch_gateway(conf)  # type: ignore[no-untyped-call]
-    said = _Said()
+    said = _JvmOutput()
     try:
         pipes = {"stdout": said.writer, "stderr": said.writer}
         gateway = launch_gateway(conf, pipes)  # type: ignore[no-untyped-call]
@@ -174,7 +174,7 @@ def _why(said: str) -> str:
     return "Spark did not start: " + " | ".join(last)
 
 
-class _Said:
+class _JvmOutput:
     """What the JVM writes: kept while it starts, passed on to standard error afterwards."""
 
     def __init__(self) -> None:

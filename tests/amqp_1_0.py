@@ -33,8 +33,8 @@ SETTINGS = Settings("broker", max_sessions=8, max_links=16, requires_sasl=False)
 E = TypeVar("E")
 
 
-def server(settings: Settings = SETTINGS) -> machine.Connection:
-    return machine.Connection(settings, ANONYMOUS, now_s=0.0)
+def server(settings: Settings = SETTINGS) -> machine.ServerConnection:
+    return machine.ServerConnection(settings, ANONYMOUS, now_s=0.0)
 
 
 class Client:
@@ -43,7 +43,7 @@ class Client:
     But it counts transfers: what a flow says of the next one is filled in by `send`.
     """
 
-    def __init__(self, peer: machine.Connection) -> None:
+    def __init__(self, peer: machine.ServerConnection) -> None:
         self.peer = peer
         self.now_s = 0.0
         self.events: list[events.Event] = []
@@ -101,7 +101,7 @@ class Client:
         self._decoder.max_frame_bytes = fields.get("max_frame_size", 1 << 30)
         self.write(AMQP_HEADER.encoded())
         self.send(Open("client", **fields))
-        self.take(events.Opened)
+        self.take(events.ConnectionOpened)
         self.peer.open()
         return self
 
@@ -209,7 +209,7 @@ class ProtonClient:
         self.exchange()
         if isinstance(self.events[0], events.Authenticated):
             self.events.pop(0)
-        self.take(events.Opened)
+        self.take(events.ConnectionOpened)
         self.peer.open()
         ours = self.take(events.SessionBegun).session
         ours.begin()

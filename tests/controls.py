@@ -21,7 +21,7 @@ from broker_shim.serve.recovery import recover
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.content.reader import ContentReader
-from sparkstore.control.client import Control, open_control
+from sparkstore.control.client import AdminClient, open_control
 from sparkstore.core.fold import State
 from sparkstore.recovery.recovery import recover as recover_root
 from sparkstore.tables.root import Root, open_root
@@ -82,7 +82,7 @@ class Place:
         self.path, self.is_served = path, is_served
         self._held: list[tuple[str, int]] = []
         self.served: ServedRoot | None = None
-        self._control: Control | None = None
+        self._control: AdminClient | None = None
         self._store: DeltaMessageStore | None = DeltaMessageStore(path, DELTA_CONFIG)
 
     def create(self, name: str, **arguments: Any) -> None:
@@ -113,7 +113,7 @@ class Place:
             done(self._store.release, message_id, queue, "c", delivery_failed=True)
 
     @property
-    def control(self) -> Control:
+    def control(self) -> AdminClient:
         """Who changes the queues; opened by the first use."""
         if self._control is None:
             self._open()

@@ -11,7 +11,7 @@ from typing import TypeVar
 from sparkstore.core import fold
 from sparkstore.core.link_records import attached, detached, settled, unsettled
 from sparkstore.core.records import (
-    BindingKey,
+    ExchangeBindingKey,
     MessageHeader,
     Record,
     bound,
@@ -179,7 +179,7 @@ class HistoryBuilder:
         """Bind a queue."""
         for exchange in _pick(sorted(self.state.exchanges), b):
             for queue in self._queue(a):
-                key = BindingKey(exchange, queue, ["", "#", "a.*.ü"][b % 3])
+                key = ExchangeBindingKey(exchange, queue, ["", "#", "a.*.ü"][b % 3])
                 if key not in self.state.bindings:
                     self.add(bound(self.at(), key, f'{{"n": {b}}}'))
 

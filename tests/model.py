@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, NotAcquired
-from broker_shim.store.interface import BindingKey
+from broker_shim.store.interface import ExchangeBindingKey
 from tests.model_links import ModelLinks
 
 CONFIGURATION, UNSETTLED_STATE = 1, 2
@@ -65,7 +65,7 @@ class Model:
         self.lives: dict[str, int] = {}
         self.altered: dict[str, int] = {}
         self.exchanges: dict[str, int] = {}
-        self.bindings: dict[BindingKey, int] = {}
+        self.bindings: dict[ExchangeBindingKey, int] = {}
         self.entries: dict[str, dict[int, ModelEntry]] = {}
         self.messages: dict[int, ModelMessage] = {}
         self.transactions: list[ModelTransaction] = []
@@ -101,13 +101,13 @@ class Model:
                 for place in [place for place in transaction.sees if place[0] == name]:
                     del transaction.sees[place]
 
-    def bind(self, key: BindingKey, arguments: int) -> None:
+    def bind(self, key: ExchangeBindingKey, arguments: int) -> None:
         if key.queue not in self.queues or key.exchange not in self.exchanges:
             raise InvalidRequest
         if self.bindings.setdefault(key, arguments) != arguments:
             raise InvalidRequest
 
-    def unbind(self, key: BindingKey) -> None:
+    def unbind(self, key: ExchangeBindingKey) -> None:
         if self.bindings.pop(key, None) is None:
             raise InvalidRequest
 

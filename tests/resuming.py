@@ -37,7 +37,7 @@ from broker_shim.protocol_1_0.codec.frames import (
 )
 from broker_shim.protocol_1_0.links.deliveries import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-from broker_shim.protocol_1_0.links.resumption import Step, decide, is_outcome, to_tell
+from broker_shim.protocol_1_0.links.resumption import ResumptionStep, decide, is_outcome, to_tell
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from tests.amqp_1_0 import server
 
@@ -87,7 +87,7 @@ class Broker:
 
     def _on(self, event: events.Event) -> None:
         match event:
-            case events.Opened():
+            case events.ConnectionOpened():
                 self.machine.open()
             case events.SessionBegun(session):
                 session.begin()
@@ -130,16 +130,16 @@ class Broker:
         ours = to_tell(decided, self.unsettled)
         for tag in self.unsettled.keys() - ours.keys():
             del self.unsettled[tag]
-            if decided[tag] is Step.SEND_AGAIN:
+            if decided[tag] is ResumptionStep.SEND_AGAIN:
                 self.stored.insert(0, self.payloads.pop(tag))
         link.attach(source=remote.source, target=remote.target, unsettled=ours)
         if isinstance(link, ReceiverLink):
             link.flow(self._credit)
             return
         for tag, step in decided.items():
-            if step is Step.RESUME:
+            if step is ResumptionStep.RESUME:
                 link.resume(tag, [self.payloads[tag]], waits=True)
-            elif step is Step.SETTLE:
+            elif step is ResumptionStep.SETTLE:
                 outcome = (remote.unsettled or {})[tag]
                 self._done(link.resume(tag, state=outcome), outcome)
 
@@ -329,17 +329,17 @@ class Client:
             is_complete=not attach.incomplete_unsettled,
         )
         for tag, step in decided.items():
-            if step is Step.FORGET:
+            if step is ResumptionStep.FORGET:
                 del self.unsettled[tag]
-            elif step is Step.SEND_AGAIN:
+            elif step is ResumptionStep.SEND_AGAIN:
                 self._again.append(tag)
-            elif step is Step.RESUME:
+            elif step is ResumptionStep.RESUME:
                 self._write_transfer(tag, is_resumed=True)
-            elif step is Step.SETTLE:
+            elif step is ResumptionStep.SETTLE:
                 self._told(tag)
                 self._settle_earlier(tag, theirs[tag])
             else:
-                assert step in {Step.KEEP, Step.IGNORE}, step
+                assert step in {ResumptionStep.KEEP, ResumptionStep.IGNORE}, step
         if self.is_receiver:
             self._give()
 

@@ -70,7 +70,7 @@ def state_table(state: fold.State, *, segment: int = 0, history_start: int = 1) 
     return pa.Table.from_pylist(rows, STATE)
 
 
-def link_rows(text: str, link: fold.Link) -> list[dict[str, object]]:
+def link_rows(text: str, link: fold.LinkState) -> list[dict[str, object]]:
     """The rows of `state` that stand for a link and its deliveries."""
     place: dict[str, object] = {"exchange": text}
     terminus = {"position": link.position, "at": link.detached_at, "detail": link.detail}

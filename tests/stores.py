@@ -1,7 +1,7 @@
 """Stores for tests: how each is opened and reopened, and a fake of tier 2 that keeps all records.
 
-`RecordedMessageStore` is the real ledger over a list of packed records instead of a log: what the
-rules of tier 2 mean, without Delta, at the speed of memory.
+`RecordedMessageStore` is the real state machine over a list of packed records instead of a log:
+what the rules of tier 2 mean, without Delta, at the speed of memory.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from broker_shim.store.interface import MessageStore
 from broker_shim.store.json.store import JsonMessageStore
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import MemoryMessageStore
-from broker_shim.store.remote.greeting import Greeting
+from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
 from broker_shim.store.sink import MemorySink
-from broker_shim.store.state_machine.state_machine import Ledger
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
 from sparkstore.config import StoreConfig
 from sparkstore.core import fold
 from sparkstore.core.codec import packer, unpack_all
@@ -113,8 +113,8 @@ class RecordedMessageStore(LocalMessageStore):
         for position, record in enumerate(read(log), 1):
             fold.apply(state, position, record)
         self.sink = self.sink_of(log)
-        self.ledger = Ledger(state, durability, lambda: 0)
-        super().__init__(self.ledger, self.sink, MAX_MESSAGE_BYTES)
+        self.machine = StoreStateMachine(state, durability, lambda: 0)
+        super().__init__(self.machine, self.sink, MAX_MESSAGE_BYTES)
 
 
 class HeldSink(RecordingSink):
@@ -215,7 +215,7 @@ class ServedMessageStore(RemoteMessageStore):
         path = Path(self._sockets.name) / "s"
         door = Door(listen_on_path(path))
         self.service = Service(self.served, [door], config.max_message_bytes)
-        greeting = Greeting("remote", "the same")
+        greeting = MemberIdentity("remote", "the same")
         super().__init__(path, greeting, retry_s=5, max_message_bytes=config.max_message_bytes)
 
     def close(self) -> None:

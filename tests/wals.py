@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparkstore.log.wal import SyncWrite, Wal, sync_write
-from sparkstore.log.wal_format import Group, WalFileReader
+from sparkstore.log.wal_format import WalFileReader, WalGroup
 from sparkstore.log.wal_replay import Replay, read_wal
 
 ROOT_ID = bytes(range(16))
@@ -49,13 +49,13 @@ def replay(folder: Path, *, epoch: int = 1, opened_at: int = 0, last_position: i
     return read_wal(folder, ROOT_ID, epoch=epoch, opened_at=opened_at, last_position=last_position)
 
 
-def positions(groups: list[Group]) -> list[int]:
+def positions(groups: list[WalGroup]) -> list[int]:
     """First positions, in order; every payload is checked to be the one written there."""
     assert [group.payload for group in groups] == [payload_of(g.first_position) for g in groups]
     return [group.first_position for group in groups]
 
 
-def groups_of(path: Path, epoch: int = 1) -> list[Group]:
+def groups_of(path: Path, epoch: int = 1) -> list[WalGroup]:
     """The good groups of one file."""
     reader = WalFileReader(path, ROOT_ID, epoch)
     try:

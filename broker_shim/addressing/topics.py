@@ -43,14 +43,14 @@ def too_wild(pattern: str) -> str | None:
 
 
 @dataclass(slots=True)
-class _Node:
+class _TopicNode:
     """One word of some patterns: what follows it, and the names whose pattern ends here.
 
     A name is there once for each of its patterns that mean the same.
     """
 
     is_hash: bool = False
-    children: dict[str, _Node] = field(default_factory=dict)
+    children: dict[str, _TopicNode] = field(default_factory=dict)
     names: dict[str, set[str]] = field(default_factory=dict)
 
 
@@ -63,7 +63,7 @@ class TopicBindings:
     """
 
     def __init__(self) -> None:
-        self._root = _Node()
+        self._root = _TopicNode()
         self._rows: dict[tuple[str, ...], _Row] = {}
 
     def bind(self, binding_key: str, queue: str) -> None:
@@ -74,7 +74,7 @@ class TopicBindings:
         else:
             node = self._root
             for word in words:
-                node = node.children.setdefault(word, _Node(is_hash=word == "#"))
+                node = node.children.setdefault(word, _TopicNode(is_hash=word == "#"))
             names = node.names
         names.setdefault(queue, set()).add(binding_key)
 
@@ -183,7 +183,7 @@ def _taken(names: dict[str, set[str]], binding_key: str, queue: str) -> bool:
     return True
 
 
-def _with_nothing_for_hashes(nodes: list[_Node]) -> list[_Node]:
+def _with_nothing_for_hashes(nodes: list[_TopicNode]) -> list[_TopicNode]:
     """The nodes, and what comes after each `#` that takes no word; each once."""
     found = {id(node): node for node in nodes}
     unseen = list(found.values())

@@ -19,12 +19,19 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.links import Terminus
-from broker_shim.store.interface import BindingKey, Exchange, Queue
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.core.queue_names import shown
-from sparkstore.operations.administration import Act, Decided, Order, OwnLink, decide, existing
+from sparkstore.operations.administration import (
+    AdminAction,
+    Order,
+    OrderDecision,
+    OwnLink,
+    decide,
+    existing,
+)
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
-from sparkstore.operations.queue_alteration import Standing, definition
+from sparkstore.operations.queue_alteration import QueueUsage, definition
 
 if TYPE_CHECKING:
     from broker_shim.broker.virtual_host import Broker
@@ -36,7 +43,7 @@ _COMES_BACK = "the broker's settings make it so again at its next start: change 
 
 
 class BrokerFacts:
-    """See `administration.Facts`."""
+    """See `AdministrationFacts`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -51,10 +58,10 @@ class BrokerFacts:
         there = self._broker.definitions.get(queue)
         return None if there is None else definition(there.arguments, int(there.durability))
 
-    def standing(self, queue: str) -> Standing:
+    def standing(self, queue: str) -> QueueUsage:
         """What a queue has; the store knows of messages that have not arrived yet."""
         depth = len(self._broker.calls.message_ids(queue)) + self._broker.replacing.count(queue)
-        return Standing(depth, self._broker.queues[queue].consumer_count)
+        return QueueUsage(depth, self._broker.queues[queue].consumer_count)
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Whose own queue it is; None: nobody's."""
@@ -83,7 +90,7 @@ class BrokerFacts:
         """Type of an exchange; None: there is none."""
         return self._broker.router.type_of(exchange)
 
-    def bindings(self) -> Collection[BindingKey]:
+    def bindings(self) -> Collection[ExchangeBindingKey]:
         """All bindings."""
         return self._broker.router.bindings()
 
@@ -94,14 +101,14 @@ class Administering:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._facts = BrokerFacts(broker)
-        self._acts: dict[Act, Callable[[Decided, OnComplete], None]] = {
-            Act.CREATE_QUEUE: self._create_queue,
-            Act.ALTER_QUEUE: self._alter_queue,
-            Act.DELETE_QUEUE: self._delete_queue,
-            Act.CREATE_EXCHANGE: self._create_exchange,
-            Act.DELETE_EXCHANGE: self._delete_exchange,
-            Act.ADD_BINDING: self._add_binding,
-            Act.REMOVE_BINDING: self._remove_binding,
+        self._acts: dict[AdminAction, Callable[[OrderDecision, OnComplete], None]] = {
+            AdminAction.CREATE_QUEUE: self._create_queue,
+            AdminAction.ALTER_QUEUE: self._alter_queue,
+            AdminAction.DELETE_QUEUE: self._delete_queue,
+            AdminAction.CREATE_EXCHANGE: self._create_exchange,
+            AdminAction.DELETE_EXCHANGE: self._delete_exchange,
+            AdminAction.ADD_BINDING: self._add_binding,
+            AdminAction.REMOVE_BINDING: self._remove_binding,
         }
 
     def order(self, order: Order, on_told: OnTold) -> None:
@@ -159,13 +166,13 @@ class Administering:
 
         go_on(0)
 
-    def _create_queue(self, decided: Decided, on_done: OnComplete) -> None:
+    def _create_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         order = decided.order
         durability = TerminusDurability(order.durability)
         queue = Queue(order.queue, durability, arguments_of(decided.detail))
         self._broker.create_queue(queue, on_done)
 
-    def _alter_queue(self, decided: Decided, on_done: OnComplete) -> None:
+    def _alter_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         broker, name = self._broker, decided.order.queue
         before = broker.definitions[name]
         queue = Queue(name, before.durability, arguments_of(decided.detail))
@@ -184,7 +191,7 @@ class Administering:
         broker.redefine(queue)
         broker.calls.alter(queue, altered)
 
-    def _delete_queue(self, decided: Decided, on_done: OnComplete) -> None:
+    def _delete_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         """Consumers go first, so that what they held is on the queue when that goes."""
         name = decided.order.queue
         queue, terminus = self._broker.queues[name], self._facts.terminus_of(name)
@@ -198,7 +205,7 @@ class Administering:
         else:
             links.finish(over, on_done)
 
-    def _create_exchange(self, decided: Decided, on_done: OnComplete) -> None:
+    def _create_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
         order = decided.order
 
         def created(error: StoreError | None) -> None:
@@ -208,7 +215,7 @@ class Administering:
 
         self._broker.calls.create(Exchange(order.exchange, order.type), created)
 
-    def _delete_exchange(self, decided: Decided, on_done: OnComplete) -> None:
+    def _delete_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
         exchange = decided.order.exchange
 
         def destroyed(error: StoreError | None) -> None:
@@ -219,7 +226,7 @@ class Administering:
 
         self._broker.calls.destroy(Exchange(exchange, ""), destroyed)
 
-    def _add_binding(self, decided: Decided, on_done: OnComplete) -> None:
+    def _add_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key = _key(decided)
 
         def bound(error: StoreError | None) -> None:
@@ -229,7 +236,7 @@ class Administering:
 
         self._broker.calls.bind(key, bound)
 
-    def _remove_binding(self, decided: Decided, on_done: OnComplete) -> None:
+    def _remove_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key = _key(decided)
 
         def unbound(error: StoreError | None) -> None:
@@ -244,19 +251,19 @@ class Administering:
         """True if the next start undoes an order that takes away or alters."""
         settings = self._broker.settings
         match order.act:
-            case Act.DELETE_QUEUE:
+            case AdminAction.DELETE_QUEUE:
                 return any(each.name == order.queue for each in settings.queues)
-            case Act.ALTER_QUEUE:
+            case AdminAction.ALTER_QUEUE:
                 return any(each.name == order.queue and each.arguments for each in settings.queues)
-            case Act.DELETE_EXCHANGE:
+            case AdminAction.DELETE_EXCHANGE:
                 return any(each.name == order.exchange for each in settings.exchanges)
-            case Act.REMOVE_BINDING:
+            case AdminAction.REMOVE_BINDING:
                 bound = map(self._broker.destinations.bound, settings.bindings)
-                return BindingKey(order.exchange, order.queue, order.key) in bound
+                return ExchangeBindingKey(order.exchange, order.queue, order.key) in bound
             case _:
                 return False
 
 
-def _key(decided: Decided) -> BindingKey:
+def _key(decided: OrderDecision) -> ExchangeBindingKey:
     order = decided.order
-    return BindingKey(order.exchange, order.queue, order.key)
+    return ExchangeBindingKey(order.exchange, order.queue, order.key)

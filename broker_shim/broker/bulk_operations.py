@@ -18,10 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.interface import Message, Queue
+from broker_shim.store.interface import Queue, StoredMessage
 from sparkstore.core.queue_arguments import Terms
 from sparkstore.operations import bulk
-from sparkstore.operations.bulk import Action, Answer, Facts, NewMessage, Put, Request, Take
+from sparkstore.operations.bulk import (
+    Action,
+    Answer,
+    Dequeue,
+    Enqueue,
+    MessageDraft,
+    MessageFacts,
+    Request,
+)
 
 if TYPE_CHECKING:
     from broker_shim.broker.virtual_host import Broker
@@ -40,7 +48,7 @@ class _Decided(NamedTuple):
         answer: If the store takes the steps.
     """
 
-    steps: list[tuple[int, Put | Take]]
+    steps: list[tuple[int, Enqueue | Dequeue]]
     moving: list[tuple[int, int]]
     answer: Answer
 
@@ -82,7 +90,7 @@ class BulkOperations:
         else:
             self._broker.create_queue(Queue(target), created)
 
-    def put(self, queue: str, messages: Sequence[NewMessage], on_answer: OnAnswer) -> None:
+    def put(self, queue: str, messages: Sequence[MessageDraft], on_answer: OnAnswer) -> None:
         """Put new messages on a queue, all or none."""
         terms = self._terms(queue)
         if terms is None or not terms.keeps_messages:
@@ -96,7 +104,7 @@ class BulkOperations:
             publish(header, body, (queue,), lambda error: on_answer(error, answer))
             return
 
-        def done(error: StoreError | None, made: list[Message]) -> None:
+        def done(error: StoreError | None, made: list[StoredMessage]) -> None:
             if error is None:
                 self._broker.metrics.enqueued += len(made)
                 for message in made:
@@ -145,9 +153,9 @@ class BulkOperations:
                 continue
             # Asked of the store: dispatch hears of an arrival only when that has completed.
             is_there = target is not None and calls.entry(target, message_id) is not None
-            facts = Facts(entry, is_there, queue.arguments, now_us)
+            facts = MessageFacts(entry, is_there, queue.arguments, now_us)
             steps = bulk.decide(request, target, facts)
-            takes = [s for s in steps if isinstance(s, Put | Take)]
+            takes = [s for s in steps if isinstance(s, Enqueue | Dequeue)]
             if takes:
                 decided.steps.extend((message_id, step) for step in takes)
                 decided.moving.append((message_id, entry.priority))
@@ -163,7 +171,7 @@ class BulkOperations:
     ) -> None:
         """The store has decided: what moved leaves its place for the target, or goes back."""
         queue = self._broker.queues.get(request.queue)
-        put = {message_id for message_id, step in decided.steps if isinstance(step, Put)}
+        put = {message_id for message_id, step in decided.steps if isinstance(step, Enqueue)}
         if error is None:
             self._count(request, decided)
         for message_id, priority in decided.moving:
@@ -181,7 +189,7 @@ class BulkOperations:
             self._broker.metrics.moved += len(decided.moving)
             return
         for message_id, step in decided.steps:
-            if isinstance(step, Take):
+            if isinstance(step, Dequeue):
                 self._broker.deaths.note(message_id, step)
 
 

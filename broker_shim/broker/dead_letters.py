@@ -20,7 +20,7 @@ from broker_shim.errors import StoreError
 from broker_shim.store.interface import Queue
 from sparkstore.core.annotations import Death
 from sparkstore.core.queue_arguments import EXPIRED, OVER_DELIVERED, REJECTED
-from sparkstore.operations.bulk import Put, Take, buried
+from sparkstore.operations.bulk import Dequeue, Enqueue, buried
 
 if TYPE_CHECKING:
     from broker_shim.broker.virtual_host import Broker
@@ -46,7 +46,7 @@ class Deaths:
         self._metrics, self._queues, self._clock = metrics, queues, clock
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def note(self, message_id: int, take: Take) -> None:
+    def note(self, message_id: int, take: Dequeue) -> None:
         """A message died, durably; its last step tells how."""
         outcome = take.outcome
         reason = outcome.get("reason", outcome["outcome"])
@@ -94,11 +94,11 @@ class Rejection:
         """Say who rejected it, and what was told of why: condition, description."""
         self._broker, self._queue, self._message_id = broker, queue, message_id
         self._holder, self._told = holder, told
-        self._steps: Sequence[Put | Take] = ()
+        self._steps: Sequence[Enqueue | Dequeue] = ()
         self._priority = 0
         self.target = queue.arguments.dead_letter_queue_of(queue.name, rejected=True)
 
-    def steps(self) -> list[tuple[int, Put | Take]]:
+    def steps(self) -> list[tuple[int, Enqueue | Dequeue]]:
         """What the store is to do, decided on what is true now."""
         calls, name = self._broker.calls, self._queue.name
         entry = calls.entry(name, self._message_id)
@@ -113,7 +113,7 @@ class Rejection:
                 death, target, entry, is_on_target=there is not None, holder=self._holder
             )
         elif not self._steps:  # it went with its queue: the store says so
-            self._steps = [Take(name, {"outcome": REJECTED}, self._holder)]
+            self._steps = [Dequeue(name, {"outcome": REJECTED}, self._holder)]
         return [(self._message_id, step) for step in self._steps]
 
     def make_target(self, on_done: OnComplete) -> None:
@@ -126,7 +126,7 @@ class Rejection:
     def is_done(self) -> None:
         """It is durable: the message arrives at its target."""
         for step in self._steps:
-            if isinstance(step, Take):
+            if isinstance(step, Dequeue):
                 self._broker.deaths.note(self._message_id, step)
             else:
                 self._broker.arrived(step.queue, self._message_id, self._priority)

@@ -26,7 +26,7 @@ from broker_shim.broker.address import (
 from broker_shim.broker.routing import Router
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import BindingKey, MessageHeader, Queue
+from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.queue_names import canonical, shown
 
 _log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Destinations:
         """A queue on a multicast address, for one subscription, as the address has it."""
         return _as_set(queue, self._settings.of(address))
 
-    def bound(self, key: BindingKey) -> BindingKey:
+    def bound(self, key: ExchangeBindingKey) -> ExchangeBindingKey:
         """A configured binding, with its queue by what the store calls it.
 
         Raises:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from broker_shim.addressing.topics import TopicBindings
 from broker_shim.errors import InvalidRequest
-from sparkstore.core.records import BindingKey
+from sparkstore.core.records import ExchangeBindingKey
 
 DEFAULT_EXCHANGES = {"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic"}
 """Exchanges of every broker, by name: their type."""
@@ -113,10 +113,10 @@ class Router:
         """Type of an exchange; None: there is none."""
         return self._kinds.get(exchange)
 
-    def bindings(self) -> set[BindingKey]:
+    def bindings(self) -> set[ExchangeBindingKey]:
         """All bindings."""
         return {
-            BindingKey(exchange, queue, key)
+            ExchangeBindingKey(exchange, queue, key)
             for queue, keys in self._keys.items()
             for exchange, key in keys
         }

@@ -23,7 +23,7 @@ from broker_shim.addressing.bindings import Routing
 from broker_shim.broker.routing import EXCHANGE_TYPES
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import BindingKey, Exchange, Queue
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.queue_arguments import QueueArguments, check_arguments
 from sparkstore.core.queue_names import TEMPORARY, canonical, is_reserved
 from sparkstore.settings_file import check_names, read_section, told_of
@@ -110,7 +110,7 @@ class BrokerSettings:
     auto_create: bool = True
     queues: tuple[Queue, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
-    bindings: tuple[BindingKey, ...] = ()
+    bindings: tuple[ExchangeBindingKey, ...] = ()
     addresses: tuple[AddressSettings, ...] = ()
     temporary_queues: str = "connection"
     credit: int = 1000
@@ -184,7 +184,7 @@ class BrokerSettings:
         self,
         queues: list[Queue],
         exchanges: list[Exchange],
-        bindings: list[BindingKey],
+        bindings: list[ExchangeBindingKey],
         addresses: Sequence[AddressSettings] = (),
     ) -> BrokerSettings:
         """The same with more to create at start; settings of addresses go before the others."""
@@ -226,9 +226,11 @@ def _exchange(item: Mapping[str, Any]) -> Exchange:
     return Exchange(_field(item, "name"), _field(item, "type"))
 
 
-def _binding(item: Mapping[str, Any]) -> BindingKey:
+def _binding(item: Mapping[str, Any]) -> ExchangeBindingKey:
     _check_keys("bindings", item, ("exchange", "key", "queue"))
-    return BindingKey(_field(item, "exchange"), _field(item, "queue"), _field(item, "key", ""))
+    return ExchangeBindingKey(
+        _field(item, "exchange"), _field(item, "queue"), _field(item, "key", "")
+    )
 
 
 def _address(item: Mapping[str, Any]) -> AddressSettings:

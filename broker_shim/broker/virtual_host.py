@@ -34,7 +34,7 @@ from broker_shim.listener_1_0.containers import Containers
 from broker_shim.listener_1_0.links import Links
 from broker_shim.messages.header import CommonHeader, HeaderFactory
 from broker_shim.store.interface import (
-    BindingKey,
+    ExchangeBindingKey,
     MessageHeader,
     Queue,
 )
@@ -251,10 +251,10 @@ class Broker:
 
         self.create_queue(queue, created)
 
-    def binding_of(self, queue: str, node: ExchangeNode) -> BindingKey:
+    def binding_of(self, queue: str, node: ExchangeNode) -> ExchangeBindingKey:
         """How a subscription's queue is bound: by its routing key, or to everything."""
         binding_key = "#" if node.routing_key is None else node.routing_key
-        return BindingKey(node.exchange, queue, binding_key)
+        return ExchangeBindingKey(node.exchange, queue, binding_key)
 
     def destroy_queue(self, name: str, on_done: OnComplete = lambda _error: None) -> None:
         """Destroy a queue with its messages and bindings (temporary queues, at the link's end)."""

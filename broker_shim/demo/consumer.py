@@ -27,7 +27,7 @@ WINDOW = 200
 """Credit of each link."""
 
 
-class Consumer(Client):
+class QuotaConsumer(Client):
     """Takes the same number of messages from each of several queues."""
 
     def __init__(
@@ -102,7 +102,7 @@ def main(argv: list[str]) -> None:
     url, ledger, accept, release, hold, *queues = argv
     signal.signal(signal.SIGTERM, _end)
     run(
-        Consumer(
+        QuotaConsumer(
             url,
             Path(ledger),
             queues,

@@ -32,7 +32,7 @@ def kill_what_runs() -> None:
             process.wait()
 
 
-class Broker:
+class BrokerProcess:
     """`sparkstore serve` over a root, on a port of its own."""
 
     def __init__(self, root: Path, log: Path) -> None:
@@ -82,7 +82,7 @@ class Broker:
         return url
 
 
-class Client:
+class ClientProcess:
     """A publisher or a consumer.
 
     Attributes:

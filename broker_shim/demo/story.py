@@ -12,8 +12,14 @@ from pyspark.sql import SparkSession
 
 from broker_shim.demo import answers
 from broker_shim.demo.departures import departures, message_name
-from broker_shim.demo.processes import Broker, Client, DemoFailed, Progress, kill_what_runs
-from broker_shim.demo.told import Told, disagreements, landed_in_doubt
+from broker_shim.demo.processes import (
+    BrokerProcess,
+    ClientProcess,
+    DemoFailed,
+    Progress,
+    kill_what_runs,
+)
+from broker_shim.demo.told import ConfirmedDeliveries, disagreements, landed_in_doubt
 from sparkstore.cli.output import table
 from sparkstore.compaction import compact
 from sparkstore.session import local_session
@@ -31,7 +37,7 @@ class Demo:
         self.folder = folder
         self.root = folder / "root"
         self.message_count = message_count
-        self.told = Told()
+        self.told = ConfirmedDeliveries()
         self.progress = Progress()
         self._ledgers = 0
         self._departure_of: dict[int, int] = {}
@@ -42,7 +48,7 @@ class Demo:
         Returns:
             For each publisher, the departure to go on with.
         """
-        broker = Broker(self.root, self.folder / "broker.log")
+        broker = BrokerProcess(self.root, self.folder / "broker.log")
         self.progress.say(f"the broker listens on {broker.url}; {PUBLISHERS} publishers start")
         publishers = self._publishers(broker, list(range(PUBLISHERS)))
         self._wait(lambda: told(publishers) > self.message_count // 6, publishers, [])
@@ -69,10 +75,10 @@ class Demo:
         self._report_told()
         return [ledger["next"] for ledger in ledgers]
 
-    def restart(self, go_on: list[int]) -> tuple[Broker, Client]:
+    def restart(self, go_on: list[int]) -> tuple[BrokerProcess, ClientProcess]:
         """Start again, publish the rest, and leave a consumer that holds some."""
         at = time.monotonic()
-        broker = Broker(self.root, self.folder / "broker.log")
+        broker = BrokerProcess(self.root, self.folder / "broker.log")
         self.progress.say(f"the broker is back after {time.monotonic() - at:.1f} s")
         publishers = self._publishers(broker, go_on)
         self._wait(lambda: not any(p.is_running for p in publishers), publishers, [])
@@ -146,14 +152,14 @@ class Demo:
         print("", *query.splitlines(), "", *table(rows), "", sep="\n  ")
         return rows
 
-    def _publishers(self, broker: Broker, first: list[int]) -> list[Client]:
+    def _publishers(self, broker: BrokerProcess, first: list[int]) -> list[ClientProcess]:
         ends = (self.message_count, PUBLISHERS)
         return [self._client("publisher", broker, number, *ends) for number in first]
 
-    def _client(self, module: str, broker: Broker, *arguments: object) -> Client:
+    def _client(self, module: str, broker: BrokerProcess, *arguments: object) -> ClientProcess:
         self._ledgers += 1
         ledger = self.folder / f"ledger-{self._ledgers}-{module}.json"
-        return Client(module, broker.url, ledger, *arguments)
+        return ClientProcess(module, broker.url, ledger, *arguments)
 
     def _publisher_told(self, ledger: dict[str, Any]) -> None:
         if ledger["refused"]:
@@ -170,7 +176,10 @@ class Demo:
         )
 
     def _wait(
-        self, condition: Callable[[], bool], publishers: list[Client], consumers: list[Client]
+        self,
+        condition: Callable[[], bool],
+        publishers: list[ClientProcess],
+        consumers: list[ClientProcess],
     ) -> None:
         deadline = time.monotonic() + STEP_TIMEOUT_S
         before = len(self.told.published)
@@ -185,7 +194,7 @@ class Demo:
             time.sleep(0.02)
 
 
-def told(clients: list[Client]) -> int:
+def told(clients: list[ClientProcess]) -> int:
     """Confirmations of several clients."""
     return sum(client.told_count for client in clients)
 

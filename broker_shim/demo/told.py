@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class Told:
+class ConfirmedDeliveries:
     """All ledgers together.
 
     Attributes:
@@ -78,7 +78,7 @@ class Stored:
 
 
 def disagreements(
-    told: Told, stored: Stored, queues_of: Callable[[int], Iterable[str]]
+    told: ConfirmedDeliveries, stored: Stored, queues_of: Callable[[int], Iterable[str]]
 ) -> list[str]:
     """Where the store is not what clients were told: one line each, none if the proof holds."""
     found = []
@@ -107,7 +107,7 @@ def disagreements(
     return found
 
 
-def landed_in_doubt(told: Told, stored: Stored) -> tuple[int, int]:
+def landed_in_doubt(told: ConfirmedDeliveries, stored: Stored) -> tuple[int, int]:
     """How many publishes and settlements that nobody acknowledged happened all the same."""
     numbers = {key.number for key, count in stored.enqueued.items() if count}
     landed = len(told.publish_in_doubt & numbers)
@@ -127,13 +127,13 @@ def _columns(stored: Stored) -> tuple[Mapping[Key, int], ...]:
     return stored.enqueued, stored.dequeued, stored.present
 
 
-def _allowed_enqueued(key: Key, told: Told, sent: set[Key]) -> set[int]:
+def _allowed_enqueued(key: Key, told: ConfirmedDeliveries, sent: set[Key]) -> set[int]:
     if key not in sent:
         return {0}
     return {1} if key.number in told.published or key in told.seen else {0, 1}
 
 
-def _allowed_dequeued(key: Key, told: Told) -> set[int]:
+def _allowed_dequeued(key: Key, told: ConfirmedDeliveries) -> set[int]:
     if key in told.settled:
         return {1}
     return {0, 1} if key in told.settle_in_doubt else {0}

@@ -25,8 +25,8 @@ configuration can keep the first without being able to keep the second.
 Nothing here knows frames, queues or where a store keeps what it is told.
 """
 
-from broker_shim.links.endpoint import LinkEndpoint, Place
-from broker_shim.links.expiry import Ended, ExpiryPolicy
+from broker_shim.links.endpoint import EndpointPlace, LinkEndpoint
+from broker_shim.links.expiry import EndedScope, ExpiryPolicy
 from broker_shim.links.key import LinkKey, Role, holder_of
 from broker_shim.links.registry import Attached, LinkRegistry
 from broker_shim.links.store import LinkStore, NoLinkStore, granted_durability
@@ -36,7 +36,8 @@ from broker_shim.links.values import Filter, LinkTerms, Source, Target
 
 __all__ = [
     "Attached",
-    "Ended",
+    "EndedScope",
+    "EndpointPlace",
     "ExpiryPolicy",
     "Filter",
     "LinkEndpoint",
@@ -46,7 +47,6 @@ __all__ = [
     "LinkTerms",
     "MemoryUnsettledStore",
     "NoLinkStore",
-    "Place",
     "Role",
     "Source",
     "Target",

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from broker_shim.links.terminus import Terminus
 
 
-class Place(NamedTuple):
+class EndpointPlace(NamedTuple):
     """Where a link is attached, by what the caller calls them.
 
     Attributes:
@@ -34,7 +34,7 @@ class LinkEndpoint:
 
     __slots__ = ("place", "served_by", "terminus")
 
-    def __init__(self, terminus: Terminus, place: Place) -> None:
+    def __init__(self, terminus: Terminus, place: EndpointPlace) -> None:
         self.terminus = terminus
         self.place = place
         self.served_by: Any = None

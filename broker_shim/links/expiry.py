@@ -27,7 +27,7 @@ class ExpiryPolicy(StrEnum):
     NEVER = "never"
 
 
-class Ended(IntEnum):
+class EndedScope(IntEnum):
     """What ended at a terminus' last endpoint; a later one holds the earlier ones."""
 
     LINK = 0
@@ -36,13 +36,15 @@ class Ended(IntEnum):
 
 
 _STARTS_WITH = {
-    ExpiryPolicy.LINK_DETACH: Ended.LINK,
-    ExpiryPolicy.SESSION_END: Ended.SESSION,
-    ExpiryPolicy.CONNECTION_CLOSE: Ended.CONNECTION,
+    ExpiryPolicy.LINK_DETACH: EndedScope.LINK,
+    ExpiryPolicy.SESSION_END: EndedScope.SESSION,
+    ExpiryPolicy.CONNECTION_CLOSE: EndedScope.CONNECTION,
 }
 
 
-def expires_at_ms(policy: ExpiryPolicy, timeout_s: int, ended: Ended, now_ms: int) -> int | None:
+def expires_at_ms(
+    policy: ExpiryPolicy, timeout_s: int, ended: EndedScope, now_ms: int
+) -> int | None:
     """When a terminus ends of which just `ended` did; None if its time does not run by that.
 
     Args:

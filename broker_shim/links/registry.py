@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.endpoint import LinkEndpoint, Place
-from broker_shim.links.expiry import Deadlines, Ended
+from broker_shim.links.endpoint import EndpointPlace, LinkEndpoint
+from broker_shim.links.expiry import Deadlines, EndedScope
 from broker_shim.links.key import LinkKey
 from broker_shim.links.store import LinkStore
 from broker_shim.links.terminus import DeliveryState, Termini, Terminus
@@ -77,7 +77,7 @@ class LinkRegistry:
         with self._lock:
             for terminus in self._keeping.recover():
                 self._termini[terminus.key] = terminus
-                terminus.ended(Ended.CONNECTION, now_ms)
+                terminus.ended(EndedScope.CONNECTION, now_ms)
                 if terminus.expires_at_ms is not None:
                     self._deadlines.add(terminus.expires_at_ms, terminus.key)
                 self._keeping.left(terminus, on_complete)
@@ -93,7 +93,7 @@ class LinkRegistry:
             terminus = self._termini.get(key)
             return None if terminus is None or terminus.terms is None else terminus
 
-    def attach(self, key: LinkKey, place: Place) -> Attached:
+    def attach(self, key: LinkKey, place: EndpointPlace) -> Attached:
         """Attach a link: make its endpoint, and its terminus if there is none.
 
         Whoever was attached is so no longer. Go on with `grant`, or with `detach`.
@@ -156,7 +156,7 @@ class LinkRegistry:
             if not endpoint.is_attached:
                 return None
             terminus = endpoint.terminus
-            is_over = self._is_over(terminus, Ended.LINK, now_ms) or closed
+            is_over = self._is_over(terminus, EndedScope.LINK, now_ms) or closed
             self._leave(terminus, is_over=is_over)
             return terminus if is_over else None
 
@@ -169,19 +169,21 @@ class LinkRegistry:
             self._leave(terminus, is_over=True)
             return terminus
 
-    def end_session(self, place: Place, now_ms: int) -> list[Terminus]:
+    def end_session(self, place: EndpointPlace, now_ms: int) -> list[Terminus]:
         """A session ended, its links with it; the termini that are over by that: see `forget`."""
         with self._lock:
             keys = self._by_connection.get(place.connection, ())
             here = [self._termini[key] for key in keys]
             here = [terminus for terminus in here if terminus.place == place]
-            return self._end_all(here, Ended.SESSION, now_ms)
+            return self._end_all(here, EndedScope.SESSION, now_ms)
 
     def end_connection(self, connection: Hashable, now_ms: int) -> list[Terminus]:
         """A connection is gone, its links with it; the termini that are over: see `forget`."""
         with self._lock:
             keys = self._by_connection.get(connection, ())
-            over = self._end_all([self._termini[key] for key in keys], Ended.CONNECTION, now_ms)
+            over = self._end_all(
+                [self._termini[key] for key in keys], EndedScope.CONNECTION, now_ms
+            )
             self._by_connection.pop(connection, None)
             return over
 
@@ -259,7 +261,9 @@ class LinkRegistry:
             on_complete(None)
         return True
 
-    def _end_all(self, termini: Iterable[Terminus], ended: Ended, now_ms: int) -> list[Terminus]:
+    def _end_all(
+        self, termini: Iterable[Terminus], ended: EndedScope, now_ms: int
+    ) -> list[Terminus]:
         over = []
         for terminus in termini:
             is_over = self._is_over(terminus, ended, now_ms)
@@ -273,7 +277,7 @@ class LinkRegistry:
         terminus = self._termini.get(key)
         return terminus is not None and terminus.expires_at_ms == at_ms
 
-    def _is_over(self, terminus: Terminus, ended: Ended, now_ms: int) -> bool:
+    def _is_over(self, terminus: Terminus, ended: EndedScope, now_ms: int) -> bool:
         """Let its time run if this starts it; True if it is over already."""
         terminus.ended(ended, now_ms)
         at_ms = terminus.expires_at_ms

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.endpoint import LinkEndpoint, Place
-from broker_shim.links.expiry import Ended, ExpiryPolicy, expires_at_ms
+from broker_shim.links.endpoint import EndpointPlace, LinkEndpoint
+from broker_shim.links.expiry import EndedScope, ExpiryPolicy, expires_at_ms
 from broker_shim.links.key import LinkKey
 from broker_shim.links.values import LinkTerms
 
@@ -36,7 +36,7 @@ class Terminus:
         self.terms = terms
         self.unsettled: dict[bytes, DeliveryState | None] = {}
         self.endpoint: LinkEndpoint | None = None
-        self.place: Place | None = None
+        self.place: EndpointPlace | None = None
         self.expires_at_ms: int | None = None
         self.is_over = False
 
@@ -45,7 +45,7 @@ class Terminus:
         """As granted; NONE before."""
         return TerminusDurability.NONE if self.terms is None else self.terms.durability
 
-    def associate(self, place: Place) -> LinkEndpoint:
+    def associate(self, place: EndpointPlace) -> LinkEndpoint:
         """Make the endpoint of a new attachment; its time does not run any more."""
         assert self.endpoint is None, "dissociate it first"
         self.endpoint = LinkEndpoint(self, place)
@@ -58,7 +58,7 @@ class Terminus:
         endpoint, self.endpoint = self.endpoint, None
         return endpoint
 
-    def ended(self, ended: Ended, now_ms: int) -> None:
+    def ended(self, ended: EndedScope, now_ms: int) -> None:
         """Let its time run, if this end of its last attachment starts it. It runs on if it does."""
         if self.expires_at_ms is None:
             policy, timeout_s = ExpiryPolicy.LINK_DETACH, 0

@@ -16,7 +16,7 @@ from broker_shim.broker.address import (
 from broker_shim.listener_1_0.attach.subscriptions import PREFIX as SUBSCRIPTION
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.listener_1_0.owners import shared
-from broker_shim.security.permissions import Act, Place
+from broker_shim.security.permissions import AccessTarget, Permission
 from sparkstore.core.queue_names import TEMPORARY, TEMPORARY_PREFIX, shown
 
 if TYPE_CHECKING:
@@ -26,24 +26,29 @@ _MOST_CANDIDATES = 20
 """Of an ambiguous name: somebody may have made thousands."""
 
 
-def place_of(node: Node) -> Place | None:
+def place_of(node: Node) -> AccessTarget | None:
     """Where permissions look for a node; None for what names nothing by itself."""
     match node:
         case QueueNode(queue):
             key = key_of(queue)
             if _is_temporary(queue):
-                return Place(TEMPORARY, key.queue, is_named_by_broker=True)
-            return Place(key.address, key.queue)
+                return AccessTarget(TEMPORARY, key.queue, is_named_by_broker=True)
+            return AccessTarget(key.address, key.queue)
         case AddressNode(address):
-            return Place(address)
+            return AccessTarget(address)
         case ExchangeNode(exchange, _):
-            return Place(exchange)
+            return AccessTarget(exchange)
         case _:
             return None
 
 
 def refusal_of_link(
-    connection: Connection, act: Act, node: Node, said: str | None, *, is_durable: bool = False
+    connection: Connection,
+    act: Permission,
+    node: Node,
+    said: str | None,
+    *,
+    is_durable: bool = False,
 ) -> Refusal | None:
     """Why the peer may not attach there; None if it may.
 
@@ -51,7 +56,7 @@ def refusal_of_link(
     """
     refusal = refusal_of_act(connection, act, node, said)
     if refusal is None and (is_durable or _is_missing(connection, node)):
-        refusal = refusal_of_act(connection, Act.CREATE, node, said)
+        refusal = refusal_of_act(connection, Permission.CREATE, node, said)
     return refusal
 
 
@@ -67,7 +72,7 @@ def refusal_of_consumer(connection: Connection, node: Node) -> Refusal | None:
         return None
     guard, place = connection.access.guard, place_of(node)
     is_admin = guard.has_permissions and guard.allows(
-        connection.login.principal, Act.ADMIN, place or Place("")
+        connection.login.principal, Permission.ADMIN, place or AccessTarget("")
     )
     if is_admin or connection.broker.settings.temporary_queues == "user":
         return None
@@ -75,7 +80,7 @@ def refusal_of_consumer(connection: Connection, node: Node) -> Refusal | None:
     return Refusal(RESOURCE_LOCKED, text)
 
 
-def _is_anothers(connection: Connection, act: Act, node: Node) -> bool:
+def _is_anothers(connection: Connection, act: Permission, node: Node) -> bool:
     """True if a client gets at this queue by its name only as an administrator.
 
     A subscriber gets at its queue by its subscription. And who may have the broker name a queue for
@@ -87,7 +92,7 @@ def _is_anothers(connection: Connection, act: Act, node: Node) -> bool:
     name = key_of(node.queue).queue
     if name.startswith(SUBSCRIPTION):
         return True
-    if act is not Act.READ or not name.startswith(TEMPORARY_PREFIX):
+    if act is not Permission.READ or not name.startswith(TEMPORARY_PREFIX):
         return False
     there = connection.broker.queues.get(node.queue)
     return there is not None and there.owner != shared(connection.container)
@@ -106,13 +111,13 @@ def _is_missing(connection: Connection, node: Node) -> bool:
     return isinstance(node, QueueNode) and node.queue not in connection.broker.queues
 
 
-def may(connection: Connection, act: Act, node: Node) -> bool:
+def may(connection: Connection, act: Permission, node: Node) -> bool:
     """True if the peer may do this there; nothing is written down."""
     return _denied(connection, act, node) is None
 
 
 def refusal_of_act(
-    connection: Connection, act: Act, node: Node, said: str | None, *, is_told: bool = False
+    connection: Connection, act: Permission, node: Node, said: str | None, *, is_told: bool = False
 ) -> Refusal | None:
     """Why the peer may not do this there; None if it may.
 
@@ -136,7 +141,9 @@ def refusal_of_act(
     return Refusal(UNAUTHORIZED_ACCESS, text)
 
 
-def _denied(connection: Connection, act: Act, node: Node) -> tuple[Act, Place] | None:
+def _denied(
+    connection: Connection, act: Permission, node: Node
+) -> tuple[Permission, AccessTarget] | None:
     """What the peer would have to be allowed, and is not; None if it may.
 
     That a name is ambiguous is told to who may use one of the queues that it could mean.
@@ -147,10 +154,12 @@ def _denied(connection: Connection, act: Act, node: Node) -> tuple[Act, Place] |
         return None if None in denied else denied[0]
     guard, principal = connection.access.guard, connection.login.principal
     if isinstance(node, AnonymousNode) and not guard.allows_anywhere(principal, act):
-        return act, Place("")  # what its messages say is looked at one by one, if it has any place
+        return act, AccessTarget(
+            ""
+        )  # what its messages say is looked at one by one, if it has any place
     place = place_of(node)
     if place is None:
         return None
     if _is_anothers(connection, act, node):
-        act = Act.ADMIN
+        act = Permission.ADMIN
     return None if guard.allows(principal, act, place) else (act, place)

@@ -88,7 +88,7 @@ class Connection:
         self._served = Served(self)
         self._waiting_for_room: dict[LinkEndpoint, None] = {}  # in the order in which they came
         self._hangs_up = False
-        self._machine = protocol.Connection(
+        self._machine = protocol.ServerConnection(
             access.settings(broker.settings), access.mechanisms, now_s=time.monotonic()
         )
 
@@ -270,7 +270,7 @@ class Connection:
         """End it because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
-    def _opened(self, event: events.Opened) -> None:
+    def _opened(self, event: events.ConnectionOpened) -> None:
         if self._machine.is_closed:
             return
         refusal = self.login.opens(self.broker.settings.max_connections_per_user)
@@ -346,7 +346,7 @@ class Connection:
     def _session_failed(self, event: events.SessionFailed) -> None:
         self._served.end_session(event.session)
 
-    def _closed(self, _event: events.Closed) -> None:
+    def _closed(self, _event: events.ConnectionClosed) -> None:
         with self._parting(is_answer=self._machine.is_over):
             self.lost()
         if not self._machine.is_over:
@@ -365,8 +365,8 @@ class Connection:
 _BEFORE_OUR_OPEN = {
     events.Authenticated,
     events.AuthenticationFailed,
-    events.Opened,
-    events.Closed,
+    events.ConnectionOpened,
+    events.ConnectionClosed,
     events.ConnectionFailed,
     events.Lost,
 }
@@ -375,7 +375,7 @@ _BEFORE_OUR_OPEN = {
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
     events.Authenticated: lambda connection, event: connection.login.passed(event),
     events.AuthenticationFailed: lambda connection, event: connection.login.failed(event),
-    events.Opened: Connection._opened,  # noqa: SLF001  # a table of its own methods
+    events.ConnectionOpened: Connection._opened,  # noqa: SLF001  # a table of its own methods
     events.SessionBegun: Connection._session_begun,  # noqa: SLF001
     events.SessionEnded: Connection._session_ended,  # noqa: SLF001
     events.SessionFailed: Connection._session_failed,  # noqa: SLF001
@@ -387,7 +387,7 @@ _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
     events.DeliveryAborted: Connection._aborted,  # noqa: SLF001
     events.DispositionReceived: Connection._disposition,  # noqa: SLF001
     events.DispositionMissed: Connection._missed,  # noqa: SLF001
-    events.Closed: Connection._closed,  # noqa: SLF001
+    events.ConnectionClosed: Connection._closed,  # noqa: SLF001
     events.ConnectionFailed: Connection._failed,  # noqa: SLF001
     events.Lost: Connection._hung_up,  # noqa: SLF001
 }

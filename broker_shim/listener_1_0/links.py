@@ -28,11 +28,11 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.links import (
+    EndpointPlace,
     LinkEndpoint,
     LinkKey,
     LinkRegistry,
     LinkTerms,
-    Place,
     Role,
     Terminus,
     holder_of,
@@ -103,7 +103,7 @@ class Links:
 
     def attach(self, connection: Connection, link: Link) -> LinkEndpoint:
         """Attach a link: whoever had it loses it (`amqp:link:stolen`)."""
-        place, key = Place(connection.number, link.port.channel), key_of(connection, link)
+        place, key = EndpointPlace(connection.number, link.port.channel), key_of(connection, link)
         self._overtake(key)
         endpoint, stolen = self.registry.attach(key, place)
         endpoint.served_by = (connection, link)
@@ -189,7 +189,7 @@ class Links:
         for link in links:
             self._endpoints.pop(link, None)
             self._looking.pop(link, None)
-        over = self.registry.end_session(Place(connection.number, channel), now_ms())
+        over = self.registry.end_session(EndpointPlace(connection.number, channel), now_ms())
         self._schedule()
         return over
 

@@ -73,7 +73,7 @@ class FramingHeader:
         return written(self.lead, offset, buffer)
 
 
-class Session(Protocol):
+class FramingSession(Protocol):
     """Whoever a message is to be framed for."""
 
     def framing(self, header: MessageHeader) -> FramingHeader:
@@ -114,7 +114,7 @@ class Header(Generic[C_co]):
         """See `StoreHeader`."""
         return written(self.columns.header or b"", offset, buffer)
 
-    def for_session(self, session: Session) -> FramingHeader:
+    def for_session(self, session: FramingSession) -> FramingHeader:
         """The header in the form that a session's protocol wants."""
         return session.framing(self.columns)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_shim.messages.reference import Hold, Interest, Reference
-from broker_shim.messages.residency import Content, OnLoaded, Residency
+from broker_shim.messages.residency import LoadedMessage, OnLoaded, Residency
 
 Post = Callable[[Callable[[], None]], None]
 """post(call): have a call made on the one thread; itself safe from any thread, at any time."""
@@ -53,7 +53,7 @@ class Message:
         """Call with header and content when they are in memory; an interest must be held."""
         self._messages.residency.when_here(self.message_id, call)
 
-    def content_now(self) -> Content | None:
+    def content_now(self) -> LoadedMessage | None:
         """Header and content if they are in memory."""
         return self._messages.residency.get(self.message_id)
 

@@ -20,7 +20,7 @@ from broker_shim.errors import StoreError
 from sparkstore.core.records import MessageHeader
 
 
-class Content(NamedTuple):
+class LoadedMessage(NamedTuple):
     """Header and content of a message, as its store gave them back."""
 
     header: MessageHeader
@@ -32,13 +32,13 @@ class Content(NamedTuple):
         return len(self.header.header or b"") + len(self.body)
 
 
-OnLoaded = Callable[[Content | StoreError], None]
+OnLoaded = Callable[[LoadedMessage | StoreError], None]
 
 
 class ContentSource(Protocol):
     """Where content is, when it is not in memory."""
 
-    def now(self, message_id: int) -> Content | None:
+    def now(self, message_id: int) -> LoadedMessage | None:
         """Content that can be had without waiting; None if it has to be loaded."""
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
@@ -57,7 +57,7 @@ class _Wanted:
 
     __slots__ = ("content", "count", "waiting")
 
-    def __init__(self, content: Content | None) -> None:
+    def __init__(self, content: LoadedMessage | None) -> None:
         self.count = 0
         self.content = content
         self.waiting: list[OnLoaded] | None = None  # a list while it is being loaded
@@ -76,7 +76,7 @@ class Residency:
         self._limit_bytes = limit_bytes
         self._source = source
         self._wanted: dict[int, _Wanted] = {}
-        self._idle: OrderedDict[int, Content] = OrderedDict()
+        self._idle: OrderedDict[int, LoadedMessage] = OrderedDict()
         self.byte_count = 0
         self.wanted_bytes = 0
         self.loads = 0
@@ -121,7 +121,7 @@ class Residency:
         assert wanted.waiting is not None
         wanted.waiting.append(call)
 
-    def get(self, message_id: int) -> Content | None:
+    def get(self, message_id: int) -> LoadedMessage | None:
         """Content that is in memory."""
         wanted = self._wanted.get(message_id)
         return self._idle.get(message_id) if wanted is None else wanted.content
@@ -146,9 +146,9 @@ class Residency:
     def _load(self, message_id: int, wanted: _Wanted) -> None:
         waiting = wanted.waiting = []
 
-        def loaded(result: Content | StoreError) -> None:
+        def loaded(result: LoadedMessage | StoreError) -> None:
             wanted.waiting = None
-            if isinstance(result, Content) and self._wanted.get(message_id) is wanted:
+            if isinstance(result, LoadedMessage) and self._wanted.get(message_id) is wanted:
                 self._came(wanted, result)
             for call in waiting:
                 call(result)
@@ -156,7 +156,7 @@ class Residency:
         self.loads += 1
         self._source.load(message_id, loaded)
 
-    def _came(self, wanted: _Wanted, content: Content) -> None:
+    def _came(self, wanted: _Wanted, content: LoadedMessage) -> None:
         if wanted.content is None:
             wanted.content = content
             byte_count = content.byte_count

@@ -28,11 +28,11 @@ from broker_shim.protocol_1_0.codec.frames import AMQP_FRAME, EMPTY_FRAME, Frame
 from broker_shim.protocol_1_0.codec.sizes import decoded_bytes
 from broker_shim.protocol_1_0.events import (
     AuthenticationFailed,
-    Closed,
+    ConnectionClosed,
     ConnectionFailed,
+    ConnectionOpened,
     Event,
     Lost,
-    Opened,
 )
 from broker_shim.protocol_1_0.greeting import Greeting
 from broker_shim.protocol_1_0.heartbeat import Due, Heartbeat
@@ -49,7 +49,7 @@ from broker_shim.protocol_1_0.transitions import (
 )
 
 
-class Connection:
+class ServerConnection:
     """The server's end of one connection.
 
     The caller's loop: read the socket → `receive_data` → act on `events` → write `data_to_send`;
@@ -254,10 +254,10 @@ class Connection:
         self._channels.max_channel = remote.channel_max
         self.remote = remote
         if self._state is ConnectionState.OPEN_RECEIVED:
-            self._tell(Opened(remote))
+            self._tell(ConnectionOpened(remote))
 
     def _received_close(self, close: Close) -> None:
-        self._tell(Closed(close.error))
+        self._tell(ConnectionClosed(close.error))
 
     def _tell(self, event: Event) -> None:
         self._events.append(event)
@@ -315,7 +315,7 @@ def _step_of(kind: type[Composite]) -> ConnectionStep:
     return _STEPS.get(kind, ConnectionStep.SESSION_FRAME_RECEIVED)
 
 
-_RECEIVE: dict[type[Composite], Callable[[Connection, Any], None]] = {
-    Open: Connection._received_open,  # noqa: SLF001  # a table of its own methods
-    Close: Connection._received_close,  # noqa: SLF001
+_RECEIVE: dict[type[Composite], Callable[[ServerConnection, Any], None]] = {
+    Open: ServerConnection._received_open,  # noqa: SLF001  # a table of its own methods
+    Close: ServerConnection._received_close,  # noqa: SLF001
 }

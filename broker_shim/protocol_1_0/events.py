@@ -41,7 +41,7 @@ class AuthenticationFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ConnectionOpened:
     """The peer opened: answer with `connection.open` or `connection.close`."""
 
     open: Open
@@ -146,7 +146,7 @@ class SessionFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ConnectionClosed:
     """The peer closed: answer with `connection.close`, unless we had closed."""
 
     error: Error | None
@@ -167,7 +167,7 @@ class Lost:
 Event = (
     Authenticated
     | AuthenticationFailed
-    | Opened
+    | ConnectionOpened
     | SessionBegun
     | LinkAttached
     | FlowReceived
@@ -179,7 +179,7 @@ Event = (
     | LinkFailed
     | SessionEnded
     | SessionFailed
-    | Closed
+    | ConnectionClosed
     | ConnectionFailed
     | Lost
 )

@@ -19,7 +19,7 @@ from broker_shim.protocol_1_0.sasl.scram import Scram, ScramSecret
 from broker_shim.security.attempts import FailedLogins
 from broker_shim.security.limits import Counts, HalfOpen
 from broker_shim.security.passwords import ITERATIONS, Passwords
-from broker_shim.security.permissions import Act, Permissions, Place, Principal
+from broker_shim.security.permissions import AccessTarget, Permission, Permissions, Principal
 from broker_shim.security.refusals import SummedRefusals
 from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
 from broker_shim.security.tls import server_context
@@ -185,16 +185,22 @@ class Guard:
         self._refused.tell()
         self._failed_tls.tell()
 
-    def allows(self, principal: Principal, act: Act, place: Place) -> bool:
+    def allows(self, principal: Principal, act: Permission, place: AccessTarget) -> bool:
         """True if this is allowed; nothing is written down."""
         return self._permissions.allow(principal, act, place)
 
-    def allows_anywhere(self, principal: Principal, act: Act) -> bool:
+    def allows_anywhere(self, principal: Principal, act: Permission) -> bool:
         """True if there is a place where this is allowed."""
         return self._permissions.allow_anywhere(principal, act)
 
     def refused(
-        self, remote: Remote, principal: Principal, act: Act, place: Place, *, is_told: bool = False
+        self,
+        remote: Remote,
+        principal: Principal,
+        act: Permission,
+        place: AccessTarget,
+        *,
+        is_told: bool = False,
     ) -> None:
         """Count that this was not allowed, and write it down unless that `is_told` already."""
         self.counts.refused_permissions += 1

@@ -34,7 +34,7 @@ from sparkstore.core.queue_names import SEPARATOR, TEMPORARY
 from sparkstore.settings_file import check_names
 
 
-class Act(StrEnum):
+class Permission(StrEnum):
     """What somebody wants to do."""
 
     READ = "read"
@@ -43,7 +43,7 @@ class Act(StrEnum):
     ADMIN = "admin"
 
 
-class Place(NamedTuple):
+class AccessTarget(NamedTuple):
     """Where: an address or an exchange, and a queue on it if one is meant.
 
     Attributes:
@@ -90,7 +90,7 @@ class Rule:
 
     who: frozenset[str]
     address: str
-    allow: frozenset[Act]
+    allow: frozenset[Permission]
 
 
 class Permissions:
@@ -115,14 +115,14 @@ class Permissions:
         """False if there is no rule, and everything is allowed."""
         return bool(self._rules)
 
-    def allow_anywhere(self, principal: Principal, act: Act) -> bool:
+    def allow_anywhere(self, principal: Principal, act: Permission) -> bool:
         """True if there is a place where somebody may do this."""
         return not self or any(
-            not rule.allow.isdisjoint({act, Act.ADMIN}) and principal.is_one_of(rule.who)
+            not rule.allow.isdisjoint({act, Permission.ADMIN}) and principal.is_one_of(rule.who)
             for rule in self._rules
         )
 
-    def allow(self, principal: Principal, act: Act, place: Place) -> bool:
+    def allow(self, principal: Principal, act: Permission, place: AccessTarget) -> bool:
         """True if somebody may do this there."""
         if not self:
             return True
@@ -131,7 +131,7 @@ class Permissions:
             fitting = fitting - self._for_replies
         named = set() if place.queue is None else self._queues.route(place.queue)
         return any(
-            not rule.allow.isdisjoint({act, Act.ADMIN}) and principal.is_one_of(rule.who)
+            not rule.allow.isdisjoint({act, Permission.ADMIN}) and principal.is_one_of(rule.who)
             for rule in (self._rules[int(n)] for n in fitting & (self._for_any_queue | named))
         )
 
@@ -156,10 +156,10 @@ def rule_of(item: Any) -> Rule:
         check_name(
             name.removeprefix(ROLE_PREFIX), "role" if name.startswith(ROLE_PREFIX) else "user"
         )
-    if unknown := allow - {*Act}:
-        message = f"[security] permissions: {min(unknown)!r}: allow some of {', '.join(Act)}"
+    if unknown := allow - {*Permission}:
+        message = f"[security] permissions: {min(unknown)!r}: allow some of {', '.join(Permission)}"
         raise InvalidRequest(message)
-    return Rule(who, address, frozenset(map(Act, allow)))
+    return Rule(who, address, frozenset(map(Permission, allow)))
 
 
 def _texts(item: Mapping[str, Any], name: str) -> frozenset[str]:

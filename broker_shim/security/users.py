@@ -67,7 +67,7 @@ def check_name(name: str, what: str = "user") -> None:
         raise InvalidRequest(message)
 
 
-class Content(NamedTuple):
+class UsersFileContent(NamedTuple):
     """What a users file has.
 
     Attributes:
@@ -79,7 +79,7 @@ class Content(NamedTuple):
     decoy_key: bytes | None = None
 
 
-def encoded(content: Content) -> bytes:
+def encoded(content: UsersFileContent) -> bytes:
     """The file's text: sorted, a user a line, so that two of them can be compared."""
     lines = [
         f"  {json.dumps(user.name)}: {json.dumps(_user_as_json(user))}"
@@ -90,7 +90,7 @@ def encoded(content: Content) -> bytes:
     return f'{{"version": {VERSION}, {decoy}"users": {{\n{users}\n}}}}\n'.encode()
 
 
-def decoded(content: bytes) -> Content:
+def decoded(content: bytes) -> UsersFileContent:
     """What a file's text says.
 
     Raises:
@@ -110,7 +110,7 @@ def decoded(content: bytes) -> Content:
         raise InvalidRequest('no users file: it needs "version" and "users"')
     users = {name: _user(name, item) for name, item in found["users"].items()}
     try:
-        return Content(users, b64decode(found.get("decoy_key", ""), validate=True) or None)
+        return UsersFileContent(users, b64decode(found.get("decoy_key", ""), validate=True) or None)
     except (TypeError, ValueError) as reason:
         raise InvalidRequest('"decoy_key" is damaged: take it out') from reason
 

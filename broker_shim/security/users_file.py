@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_bytes
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.users import Content, User, Users, decoded, encoded
+from broker_shim.security.users import User, Users, UsersFileContent, decoded, encoded
 from sparkstore.tables.durable_files import fsync_path
 
 _log = logging.getLogger(__name__)
@@ -52,14 +52,14 @@ def changing_users(path: Path) -> Iterator[dict[str, User]]:
         raise InvalidRequest(message) from reason
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        content = _read(path, is_command=True)[0] if path.exists() else Content({})
+        content = _read(path, is_command=True)[0] if path.exists() else UsersFileContent({})
         yield content.users
         _write(path, content)
     finally:
         os.close(folder)
 
 
-def _write(path: Path, content: Content) -> None:
+def _write(path: Path, content: UsersFileContent) -> None:
     """Replace the file: a reader sees the old or the new one, also after a power cut.
 
     The new one is open to nobody else from its first byte on, and belongs to whom the old one
@@ -104,7 +104,7 @@ class UsersFile:
         """That of the file; if it has none, one that lasts as long as this process."""
         return self._now().decoy_key or self._decoy_key
 
-    def _now(self) -> Content:
+    def _now(self) -> UsersFileContent:
         stamp = self._stamp_now()
         if stamp != self._stamp:
             self._stamp = stamp
@@ -123,7 +123,7 @@ class UsersFile:
             return None
 
 
-def _read(path: Path, *, is_command: bool = False) -> tuple[Content, _Stamp | None]:
+def _read(path: Path, *, is_command: bool = False) -> tuple[UsersFileContent, _Stamp | None]:
     """What it has, and by what to see that the file was changed since.
 
     The stamp and the mode are those of the very file that is read.

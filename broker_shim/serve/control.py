@@ -254,7 +254,7 @@ def _held(broker: Broker, limit: int) -> wire.HeldMessages:
     """Messages that somebody holds, each with its queues and holders, for debugging."""
     held = broker.calls.messages.holders()
     shown = [
-        wire.Held(name, message_id, holders)
+        wire.HeldMessage(name, message_id, holders)
         for message_id, holders in islice(held.items(), limit)
         for name, queue in broker.queues.items()
         if message_id in queue

@@ -18,7 +18,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security import options as security_options
 from broker_shim.serve.stores import check_choice
 from broker_shim.service import options as service_options
-from broker_shim.store.interface import BindingKey, Exchange, Queue
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.core.queue_names import canonical
 
@@ -155,7 +155,7 @@ def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfi
     for text in options.bind:
         exchange, key, queue = _split(text, "--bind EXCHANGE:KEY:QUEUE", 3)
         queue = _named(queue, "--bind EXCHANGE:KEY:QUEUE")
-        bindings.append(BindingKey(exchange, queue, key))
+        bindings.append(ExchangeBindingKey(exchange, queue, key))
     queues = [Queue(canonical(_named(name, "--queue NAME"))) for name in options.queue]
     addresses = [
         AddressSettings(_named(match, "--multicast ADDRESS"), Routing.MULTICAST)

@@ -18,7 +18,7 @@ from broker_shim.listener_1_0.sending.resumption import tag_of
 from broker_shim.store.interface import Entry, Exchange, MessageStore, Queue
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import DURABILITIES
-from sparkstore.operations.queue_alteration import Standing, check_alteration, definition
+from sparkstore.operations.queue_alteration import QueueUsage, check_alteration, definition
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ def _is_to_alter(broker: Broker, queue: Queue) -> bool:
         return False
     detail, wanted = (definition(each.arguments, int(each.durability)) for each in (there, queue))
     depth = len(broker.queues[queue.name])
-    check_alteration(queue.name, detail, wanted, Standing(depth))
+    check_alteration(queue.name, detail, wanted, QueueUsage(depth))
     return True
 
 

@@ -20,11 +20,11 @@ from functools import partial
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.audit import Audit, MemberEvent
-from broker_shim.service.members import Member, Members
+from broker_shim.service.members import ConnectedMember, Members
 from broker_shim.service.outbox import Outbox
 from broker_shim.service.protocol import Decoder, Frame, Hello
-from broker_shim.service.reads import Reads
-from broker_shim.service.requests import REQUESTS, Decided, refusals_of
+from broker_shim.service.reads import ReadWorker
+from broker_shim.service.requests import REQUESTS, BatchDecision, refusals_of
 from broker_shim.service.socket import remote_of
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core import fold
@@ -37,7 +37,7 @@ _ROOM_RETRY_S = 0.02
 _LINGER_S = 1.0
 
 
-class Connection:
+class MemberConnection:
     """See above.
 
     Attributes:
@@ -62,11 +62,11 @@ class Connection:
         self._store, self._members, self._token = store, members, token
         self._identity = identity
         self._outbox = Outbox(peer)
-        self._reads = Reads(store, self._outbox)
+        self._reads = ReadWorker(store, self._outbox)
         self._decoder = Decoder()
         self._decoder.max_frame_bytes = wire.MAX_HELLO_BYTES  # until it is welcome
         self._buffer = bytearray(_READ_BYTES)
-        self._member: Member | None = None
+        self._member: ConnectedMember | None = None
         self._ending: StoreError | None = None
         self._has_ended = threading.Event()
         self._taken = self._answered = 0
@@ -148,8 +148,8 @@ class Connection:
         with self._store.batch() as batch:
             self._member = self._members.greet(batch, hello, self)
             self._reads.member = hello.member
-            state = batch.ledger.state
-            there = state.members.get(hello.member, fold.Member())
+            state = batch.machine.state
+            there = state.members.get(hello.member, fold.MemberState())
             refusals = refusals_of(state, hello.member, 0, there.last_request)
             welcome = (
                 wire.VERSION,
@@ -200,7 +200,7 @@ class Connection:
                 decided = member.requests.decide(batch, frames)
                 batch.finish(partial(self._decided, decided, len(frames)))
 
-    def _decided(self, decided: Decided, count: int, error: StoreError | None) -> None:
+    def _decided(self, decided: BatchDecision, count: int, error: StoreError | None) -> None:
         """On the log's thread."""
         self._answered += count
         if error is None:
@@ -216,7 +216,7 @@ class Connection:
             message = f"IDS reserves from 1 to {wire.MAX_IDS} message ids, not {count}"
             raise InvalidRequest(message)
         with self._store.batch() as batch:
-            first, steps = batch.ledger.reserve(count)
+            first, steps = batch.machine.reserve(count)
             batch.take(steps)
             batch.finish(partial(self._answer, wire.ANSWER, (read, True, first)))
 

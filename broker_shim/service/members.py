@@ -20,9 +20,9 @@ from broker_shim.service.decisions.configuration import OWN_CATEGORY
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
-from broker_shim.service.requests import Requests
+from broker_shim.service.requests import MemberRequests
 from broker_shim.store.batch import Batch
-from broker_shim.store.state_machine.transaction import Step
+from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
 from sparkstore.core.queue_names import shown
@@ -35,7 +35,7 @@ _REMEMBERED = 64
 """Incarnations of a member that are told from a new one."""
 
 
-class Peer(Protocol):
+class MemberPeer(Protocol):
     """A connection, as the members see it."""
 
     def is_lost(self) -> bool:
@@ -46,7 +46,7 @@ class Peer(Protocol):
 
 
 @dataclass(slots=True)
-class Member:
+class ConnectedMember:
     """One broker instance that was connected in this run of the service.
 
     Attributes:
@@ -59,8 +59,8 @@ class Member:
 
     name: str
     incarnation: str
-    requests: Requests
-    peer: Peer | None = None
+    requests: MemberRequests
+    peer: MemberPeer | None = None
     is_exclusive: bool = False
 
 
@@ -75,11 +75,11 @@ class Members:
     """
 
     max_message_bytes: int
-    by_name: dict[str, Member] = field(default_factory=dict)
+    by_name: dict[str, ConnectedMember] = field(default_factory=dict)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def greet(self, batch: Batch, hello: Hello, peer: Peer) -> Member:
+    def greet(self, batch: Batch, hello: Hello, peer: MemberPeer) -> ConnectedMember:
         """Let a member in: its connection speaks for it from now on.
 
         Raises:
@@ -101,9 +101,11 @@ class Members:
         if member is None or is_new:
             if member is not None:
                 member.requests.forget()
-            decisions = Decisions(batch.ledger, hello.member, self.max_message_bytes)
-            member = Member(
-                hello.member, hello.incarnation, Requests(decisions, hello.member, self.metrics)
+            decisions = Decisions(batch.machine, hello.member, self.max_message_bytes)
+            member = ConnectedMember(
+                hello.member,
+                hello.incarnation,
+                MemberRequests(decisions, hello.member, self.metrics),
             )
             self.by_name[hello.member] = member
         self.metrics.connections += 1
@@ -116,7 +118,7 @@ class Members:
         with self._guard:
             self.metrics.sent_away += 1
 
-    def leave(self, member: Member, peer: Peer) -> None:
+    def leave(self, member: ConnectedMember, peer: MemberPeer) -> None:
         """A connection ended; what its member holds it keeps, until a new incarnation comes.
 
         The store may be closed by now, so this has a lock of its own, with the end of `greet`.
@@ -127,7 +129,7 @@ class Members:
 
     def _owner(self, batch: Batch, hello: Hello) -> str | None:
         """The host that the root belongs to, if that lets this one in."""
-        kept = batch.ledger.state.configured.get(_HOST)
+        kept = batch.machine.state.configured.get(_HOST)
         owner: str | None = None if kept is None else json.loads(kept)["host"]
         if hello.host is None or owner in {None, hello.host, hello.former_host}:
             return owner
@@ -149,7 +151,7 @@ class Members:
                 )
                 raise InvalidRequest(message)
 
-    def _check_other(self, member: Member, peer: Peer, hello: Hello) -> None:
+    def _check_other(self, member: ConnectedMember, peer: MemberPeer, hello: Hello) -> None:
         if member.incarnation != hello.incarnation and not peer.is_lost():
             message = (
                 f"member {hello.member!r} is connected already, by another process: stop that one,"
@@ -159,8 +161,8 @@ class Members:
 
     def _incarnate(self, batch: Batch, hello: Hello) -> bool:
         """Note a new incarnation, and release what those before it held; True if it is new."""
-        ledger = batch.ledger
-        kept = ledger.state.configured.get((_MEMBER, hello.member))
+        machine = batch.machine
+        kept = machine.state.configured.get((_MEMBER, hello.member))
         known: list[str] = [] if kept is None else json.loads(kept)["incarnations"]
         if known and known[-1] == hello.incarnation:
             return False
@@ -168,9 +170,9 @@ class Members:
             message = f"another process took the place of member {hello.member!r}: stop this one"
             raise Fenced(message)
         detail = json.dumps({"incarnations": [*known, hello.incarnation][-_REMEMBERED:]})
-        made = records.configured(ledger.now_us(), _MEMBER, hello.member, detail)
+        made = records.configured(machine.now_us(), _MEMBER, hello.member, detail)
         released = _releases(batch, hello.member) if known else []
-        batch.take([*released, Step(made, is_kept=True)])
+        batch.take([*released, RecordStep(made, is_kept=True)])
         if known:
             _log.info(
                 "member %r has a new incarnation; released %d messages that the one before held",
@@ -184,17 +186,17 @@ def _own(batch: Batch, hello: Hello) -> None:
     """The root belongs to this host from now on, if it is one."""
     if hello.host is not None:
         detail = json.dumps({"host": hello.host})
-        step = Step(records.configured(batch.ledger.now_us(), *_HOST, detail), is_kept=True)
+        step = RecordStep(records.configured(batch.machine.now_us(), *_HOST, detail), is_kept=True)
         batch.take([step])
 
 
-def _releases(batch: Batch, member: str) -> list[Step]:
+def _releases(batch: Batch, member: str) -> list[RecordStep]:
     """Give back what a member holds: its deliveries failed."""
-    prefix, ledger = member + "/", batch.ledger
+    prefix, machine = member + "/", batch.machine
     return [
-        Step(
+        RecordStep(
             records.message_released(
-                ledger.now_us(),
+                machine.now_us(),
                 queue,
                 message_id,
                 entry.delivery_count + 1,
@@ -202,7 +204,7 @@ def _releases(batch: Batch, member: str) -> list[Step]:
             ),
             entry.position > 0,
         )
-        for queue, there in ledger.state.queues.items()
+        for queue, there in machine.state.queues.items()
         for message_id, entry in there.entries.marked()
         if entry.acquired_by is not None and entry.acquired_by.startswith(prefix)
     ]

@@ -25,7 +25,7 @@ _HEADERS = 1_000
 _TYPES = {wire.FLUSH, wire.LOAD, wire.RECOVER, wire.SIZE, wire.ENTRIES, wire.HEADERS, wire.PART}
 
 
-class Reads:
+class ReadWorker:
     """See above; `take` and `end` are for the connection's thread."""
 
     def __init__(self, store: DeltaMessageStore, outbox: Outbox) -> None:

@@ -42,8 +42,8 @@ Section = tuple[Any, ...]
 
 def entries(store: DeltaMessageStore, member: str) -> Iterator[Section]:
     """Sections of ENTRIES: one moment of the store."""
-    with store.look() as ledger:
-        state = ledger.state
+    with store.look() as machine:
+        state = machine.state
         found = [*_definitions(state), *_links(state)]
         found += [
             ("queue", name, *_columns(part), *_held(part, member), _annotated(part))
@@ -58,8 +58,8 @@ def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
 
     Those of a log that has no room now are waited for: what a start misses here is lost to it.
     """
-    with store.look() as ledger:
-        state = ledger.state
+    with store.look() as machine:
+        state = machine.state
         sections = [*_definitions(state)]
         queued: list[Section] = [
             ("entries", name, _int64(ids), *_held(part, member))
@@ -69,7 +69,7 @@ def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
         wanted = array("q", state.messages.rising())
         if state.staged:
             wanted = array("q", sorted({*wanted, *state.staged}))
-        volatile = {number: message.header for number, message in ledger.volatile.items()}
+        volatile = {number: message.header for number, message in machine.volatile.items()}
         next_id = state.next_message_id
     yield from sections
     store.catch_up()

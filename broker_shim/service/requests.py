@@ -21,7 +21,7 @@ from broker_shim.service.decisions.decisions import Decisions, Open
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Body, Frame, Refusal
 from broker_shim.store.batch import Batch
-from broker_shim.store.state_machine.transaction import Step
+from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core import fold, records
 from sparkstore.core.records import Kind, Record
 
@@ -31,14 +31,14 @@ _ENQUEUED = int(Kind.ENQUEUED)
 _new = tuple.__new__
 
 
-class Decided(NamedTuple):
+class BatchDecision(NamedTuple):
     """What a batch came to: the last request, and those refused."""
 
     through: int
     refusals: list[Refusal]
 
 
-class Requests:
+class MemberRequests:
     """Requests of one member's incarnation, under the store's lock."""
 
     def __init__(self, decisions: Decisions, member: str, metrics: ServiceMetrics) -> None:
@@ -46,13 +46,13 @@ class Requests:
         self._open: dict[int, Open] = {}
         self._highest = 0
 
-    def decide(self, batch: Batch, frames: Sequence[Frame]) -> Decided:
+    def decide(self, batch: Batch, frames: Sequence[Frame]) -> BatchDecision:
         """Decide requests in order and take what they mean into the batch.
 
         Raises:
             InvalidRequest: A frame is not a well-formed request; those before it are decided.
         """
-        state = batch.ledger.state
+        state = batch.machine.state
         there = state.members.get(self._member)
         last = through = 0 if there is None else there.last_request
         refusals: list[Refusal] = []
@@ -75,7 +75,7 @@ class Requests:
         finally:
             if last:
                 fold.decided(state, self._member, last)
-        return Decided(through, refusals)
+        return BatchDecision(through, refusals)
 
     def forget(self) -> None:
         """Another incarnation came: abort what is open."""
@@ -89,7 +89,7 @@ class Requests:
         Another run of the service decided it, perhaps: what that only had in memory, pieces and
         open transactions, is built up again, as what they are for is not decided yet.
         """
-        state, request = batch.ledger.state, body[0]
+        state, request = batch.machine.state, body[0]
         if kind not in _BUILDS or (told := refusals_of(state, self._member, request, request)):
             return refusals_of(state, self._member, request, request)
         try:
@@ -117,7 +117,7 @@ class Requests:
                     return
         self._take_steps(batch, self._STEPS[kind](self, batch, body), body[0])
 
-    def _take_steps(self, batch: Batch, steps: list[Step], request: int) -> None:
+    def _take_steps(self, batch: Batch, steps: list[RecordStep], request: int) -> None:
         for index in range(len(steps) - 1, -1, -1):
             step = steps[index]
             if step.is_kept:
@@ -132,16 +132,16 @@ class Requests:
         """Put a refusal on record: else a replay could be decided otherwise."""
         name, message = type(refusal).__name__, _sendable(str(refusal))
         detail = json.dumps({"error": name, "message": message})
-        record = records.refused(batch.ledger.now_us(), self._member, request, detail)
-        batch.take([Step(record, is_kept=True)])
+        record = records.refused(batch.machine.now_us(), self._member, request, detail)
+        batch.take([RecordStep(record, is_kept=True)])
         return request, name, message
 
-    def _do(self, batch: Batch, body: Body) -> list[Step]:
+    def _do(self, batch: Batch, body: Body) -> list[RecordStep]:
         if len(body[1]) == 1:
             return self._decisions.one(body[1][0])
         return self._decisions.several(body[1], batch.begin)
 
-    def _begin(self, batch: Batch, body: Body) -> list[Step]:
+    def _begin(self, batch: Batch, body: Body) -> list[RecordStep]:
         if body[1] in self._open:
             message = f"transaction {body[1]} is open already: draw another number"
             raise InvalidRequest(message)
@@ -149,19 +149,19 @@ class Requests:
         self._highest = max(self._highest, body[1])
         return []
 
-    def _add(self, _batch: Batch, body: Body) -> list[Step]:
+    def _add(self, _batch: Batch, body: Body) -> list[RecordStep]:
         opened = self._opened(body[1])
         opened.last_request = body[0]
         for fields in body[2]:
             self._decisions.added(opened, fields)
         return []
 
-    def _end(self, _batch: Batch, body: Body) -> list[Step]:
+    def _end(self, _batch: Batch, body: Body) -> list[RecordStep]:
         opened = self._opened(body[1])
         del self._open[body[1]]
         return self._decisions.end(opened, commit=body[2], objects=body[3] if body[3:] else ())
 
-    def _piece(self, _batch: Batch, body: Body) -> list[Step]:
+    def _piece(self, _batch: Batch, body: Body) -> list[RecordStep]:
         return self._decisions.staged.piece(body[1])
 
     def _opened(self, number: int) -> Open:
@@ -171,7 +171,7 @@ class Requests:
             raise InvalidRequest(message)
         return opened
 
-    _STEPS: ClassVar[Mapping[int, Callable[[Requests, Batch, Body], list[Step]]]] = {
+    _STEPS: ClassVar[Mapping[int, Callable[[MemberRequests, Batch, Body], list[RecordStep]]]] = {
         wire.DO: _do,
         wire.OPEN: _begin,
         wire.ADD: _add,

@@ -1,4 +1,4 @@
-"""The listener: a thread that accepts, and a `Connection` with a thread for each peer."""
+"""The listener: a thread that accepts, and a `MemberConnection` with a thread for each peer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.service.audit import Audit, MemberEvent, not_audited
-from broker_shim.service.connection import Connection
+from broker_shim.service.connection import MemberConnection
 from broker_shim.service.members import Members
 from broker_shim.service.socket import Door, is_our_user, remote_of
 from broker_shim.store.delta import DeltaMessageStore
@@ -45,7 +45,7 @@ class Service:
         self.store, self._doors, self._audit = store, doors, audit
         self.urls = [_url_of(door.listening) for door in doors]
         self._guard = threading.Lock()
-        self._connections: dict[Connection, threading.Thread] = {}
+        self._connections: dict[MemberConnection, threading.Thread] = {}
         self._is_closed = False
         self._threads = [
             threading.Thread(target=self._accept, args=(door,), name="store service", daemon=True)
@@ -89,7 +89,9 @@ class Service:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         identity = (self.instance, self.store.root.identity.root_id)
-        connection = Connection(peer, self.store, self.members, identity, door.token, self._audit)
+        connection = MemberConnection(
+            peer, self.store, self.members, identity, door.token, self._audit
+        )
         thread = threading.Thread(
             target=self._serve, args=(connection,), name="member", daemon=True
         )
@@ -100,7 +102,7 @@ class Service:
             self._connections[connection] = thread
         thread.start()
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: MemberConnection) -> None:
         try:
             connection.run()
         finally:

@@ -17,8 +17,8 @@ from typing import Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, StoreError
 from broker_shim.store.sink import Sink
-from broker_shim.store.state_machine.state_machine import Ledger
-from broker_shim.store.state_machine.transaction import Step, Transaction
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
+from broker_shim.store.state_machine.transaction import RecordStep, Transaction
 from sparkstore.core.records import Record
 
 
@@ -41,18 +41,18 @@ class Batch:
     """Entered, it holds the store's lock; left, its records are on their way to the log.
 
     Attributes:
-        ledger: Decides; its methods change nothing.
+        machine: Decides; its methods change nothing.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        machine: StoreStateMachine,
         sink: PackingSink,
         lock: threading.Lock,
         is_closed: Callable[[], bool],
         next_transaction: Callable[[], int],
     ) -> None:
-        self.ledger = ledger
+        self.machine = machine
         self._sink, self._lock, self._is_closed = sink, lock, is_closed
         self._next_transaction = next_transaction
         self._records: list[Record] = []
@@ -85,7 +85,7 @@ class Batch:
         finally:
             self._lock.release()
 
-    def take(self, steps: Iterable[Step]) -> None:
+    def take(self, steps: Iterable[RecordStep]) -> None:
         """Make decided steps true.
 
         Raises:
@@ -95,21 +95,21 @@ class Batch:
         kept = [step.record for step in steps if step.is_kept]
         self._packed += [*map(self._sink.pack, kept)]
         self._records += kept
-        self.ledger.apply(steps, self._position)
+        self.machine.apply(steps, self._position)
         self._position += len(kept)
 
-    def take_enqueued(self, step: Step) -> None:
+    def take_enqueued(self, step: RecordStep) -> None:
         """`take` of a single enqueue: the hottest call."""
         record, is_kept, _message = step
         if is_kept:
             self._packed.append(self._sink.pack(record))
             self._records.append(record)
-        self.ledger.apply_enqueued(step, self._position)
+        self.machine.apply_enqueued(step, self._position)
         self._position += is_kept
 
     def begin(self) -> Transaction:
         """A new transaction."""
-        return Transaction(self._next_transaction(), self.ledger)
+        return Transaction(self._next_transaction(), self.machine)
 
     def finish(self, on_complete: OnComplete) -> None:
         """Called when all that was taken is durable, in its turn among the store's completions."""

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from broker_shim.completion import OnComplete
 from broker_shim.store.state_machine.arguments import check_body, check_completion
 from broker_shim.store.state_machine.staging import PIECE_BYTES, check_size
-from broker_shim.store.values import Message
+from broker_shim.store.values import StoredMessage
 
-TakePiece = Callable[[Message, int, bytes, OnComplete], None]
+TakePiece = Callable[[StoredMessage, int, bytes, OnComplete], None]
 """take(message, body_offset, piece, on_complete): append one record."""
 
 
@@ -22,9 +22,9 @@ class LocalContentWriter:
 
     def __init__(
         self,
-        message: Message,
+        message: StoredMessage,
         take: TakePiece | None,
-        end: Callable[[Message, OnComplete], None],
+        end: Callable[[StoredMessage, OnComplete], None],
         max_message_bytes: int,
     ) -> None:
         """Begin.
@@ -56,13 +56,15 @@ class LocalContentWriter:
             self._take(self._message, self._body_bytes, cut, told)
             self._body_bytes += len(cut)
 
-    def end(self, on_complete: OnComplete) -> Message:
+    def end(self, on_complete: OnComplete) -> StoredMessage:
         """See `ContentWriter.end`."""
         check_completion(on_complete)
         self._end(self._message, on_complete)
         header = self._message.header._replace(body_bytes=self._body_bytes)
         is_staged = self._take is not None and self._body_bytes > 0
-        return Message(self._message.message_id, header, b"".join(self._held), is_staged=is_staged)
+        return StoredMessage(
+            self._message.message_id, header, b"".join(self._held), is_staged=is_staged
+        )
 
 
 def _by_the_next(_error: object) -> None:

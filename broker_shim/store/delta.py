@@ -1,4 +1,4 @@
-"""Tier 2, the product: what the ledger decides goes to the log, and from there to Delta."""
+"""Tier 2, the product: what the state machine decides goes to the log, and from there to Delta."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from broker_shim.completion import Completion
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.batch import Batch
-from broker_shim.store.interface import Message
+from broker_shim.store.interface import StoredMessage
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
-from broker_shim.store.state_machine.state_machine import Ledger
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
 from sparkstore.config import StoreConfig
-from sparkstore.log.metrics import Backlog, LogMetrics
+from sparkstore.log.metrics import LogBacklog, LogMetrics
 from sparkstore.log.start import open_log
 from sparkstore.tables.root import Root
 
@@ -33,8 +33,8 @@ class DeltaMessageStore(LocalMessageStore):
         config = config or StoreConfig()
         opened = open_log(root, config)
         self._log = opened.log
-        ledger = Ledger(opened.state, TerminusDurability.UNSETTLED_STATE, clock)
-        super().__init__(ledger, opened.log, config.max_message_bytes)
+        machine = StoreStateMachine(opened.state, TerminusDurability.UNSETTLED_STATE, clock)
+        super().__init__(machine, opened.log, config.max_message_bytes)
 
     @property
     def root(self) -> Root:
@@ -59,11 +59,11 @@ class DeltaMessageStore(LocalMessageStore):
     def batch(self) -> Batch:
         """Many calls of a member under one holding of the lock: for the store service."""
         return Batch(
-            self._ledger, self._log, self._lock, lambda: self._is_closed, self._next_transaction
+            self._machine, self._log, self._lock, lambda: self._is_closed, self._next_transaction
         )
 
     @contextmanager
-    def look(self) -> Iterator[Ledger]:
+    def look(self) -> Iterator[StoreStateMachine]:
         """Hold the lock and look at what was decided. It needs no room in the log, as calls do.
 
         Raises:
@@ -74,7 +74,7 @@ class DeltaMessageStore(LocalMessageStore):
             self._check_open()
             if self.failure is not None:
                 raise self.failure.with_traceback(None)
-            yield self._ledger
+            yield self._machine
 
     def _next_transaction(self) -> int:
         self._transactions += 1
@@ -95,11 +95,11 @@ class DeltaMessageStore(LocalMessageStore):
         return None
 
     @property
-    def backlog(self) -> Backlog:
+    def backlog(self) -> LogBacklog:
         """What was taken and is still on its way."""
         return self._log.backlog
 
-    def load_anywhere(self, message_id: int) -> Message:
+    def load_anywhere(self, message_id: int) -> StoredMessage:
         """`load`, also of a message that is on no queue: not yet, or not any more.
 
         Not yet: it was staged with its header. Not any more: its last queue let go of it, and who
@@ -112,6 +112,6 @@ class DeltaMessageStore(LocalMessageStore):
         """
         with self._lock:
             self._check_open()
-            if (message := self._ledger.volatile.get(message_id)) is not None:
+            if (message := self._machine.volatile.get(message_id)) is not None:
                 return message
-        return Message(message_id, *self._log.load(message_id))
+        return StoredMessage(message_id, *self._log.load(message_id))

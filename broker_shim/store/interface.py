@@ -18,27 +18,27 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.link_calls import LinkCalls
 from broker_shim.store.prefetch import OnLoaded
-from broker_shim.store.values import Exchange, Message, Queue, Recovered
+from broker_shim.store.values import Exchange, Queue, Recovered, StoredMessage
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
-from sparkstore.core.link_records import LinkKey
-from sparkstore.core.records import BindingKey, MessageHeader
+from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.records import ExchangeBindingKey, MessageHeader
 
 __all__ = [
     "Annotations",
-    "BindingKey",
     "ContentWriter",
     "Entry",
     "Exchange",
+    "ExchangeBindingKey",
     "LinkCalls",
-    "LinkKey",
-    "Message",
     "MessageHeader",
     "MessageStore",
     "OnComplete",
     "OnLoaded",
     "Queue",
+    "RecordedLinkKey",
     "Recovered",
+    "StoredMessage",
     "TransactionContext",
 ]
 
@@ -54,7 +54,7 @@ class ContentWriter(Protocol):
             StoreError: The store takes no records now; of this piece nothing was taken.
         """
 
-    def end(self, on_complete: OnComplete) -> Message:
+    def end(self, on_complete: OnComplete) -> StoredMessage:
         """All pieces came; `on_complete` after theirs. Returns the message to enqueue."""
 
 
@@ -98,7 +98,9 @@ class MessageStore(LinkCalls, Protocol):
             InvalidRequest: There is no such queue or exchange.
         """
 
-    def bind(self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete) -> None:
+    def bind(
+        self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
+    ) -> None:
         """Bind a queue to an exchange; again with the same arguments succeeds.
 
         A binding lives as long as the less durable of both ends.
@@ -107,7 +109,7 @@ class MessageStore(LinkCalls, Protocol):
             InvalidRequest: Unknown exchange or queue; bound with other arguments.
         """
 
-    def unbind(self, key: BindingKey, on_complete: OnComplete) -> None:
+    def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
         """Take a binding away.
 
         Completes with:
@@ -125,13 +127,15 @@ class MessageStore(LinkCalls, Protocol):
             InvalidRequest: JSON cannot hold it; category or key is not valid Unicode.
         """
 
-    def message(self, header: MessageHeader, body: bytes = b"") -> Message:
+    def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """A new message with an id of its own; nothing is stored until it is enqueued.
 
         `header.header_bytes` and `.body_bytes` are set here.
         """
 
-    def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
+    def stage(
+        self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
+    ) -> StoredMessage:
         """Give the content of a new message in pieces, for content too large for one call.
 
         Each is durable on its own; staged and never enqueued is forgotten at the next start.
@@ -143,12 +147,12 @@ class MessageStore(LinkCalls, Protocol):
             InvalidRequest: The content is larger than `max_message_bytes`.
         """
 
-    def content(self, message: Message) -> ContentWriter:
+    def content(self, message: StoredMessage) -> ContentWriter:
         """Give the content of a new message as it comes. Raises InvalidRequest if it has some."""
 
     def enqueue(
         self,
-        message: Message,
+        message: StoredMessage,
         queue: str,
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
@@ -258,14 +262,14 @@ class MessageStore(LinkCalls, Protocol):
     def recover(self) -> Recovered:
         """What is in the store now; right after opening: what survived."""
 
-    def load(self, message_id: int) -> Message:
+    def load(self, message_id: int) -> StoredMessage:
         """A message that is on a queue, content and all, from memory or wherever it is.
 
         Raises:
             InvalidRequest: It is on no queue.
         """
 
-    def at_hand(self, message_id: int) -> Message | None:
+    def at_hand(self, message_id: int) -> StoredMessage | None:
         """A message that is on a queue, if its content is in memory: never waits for storage."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_shim.completion import OnComplete
-from sparkstore.core.link_records import LinkKey
+from sparkstore.core.link_records import RecordedLinkKey
 
 if TYPE_CHECKING:
     from broker_shim.store.interface import TransactionContext
@@ -23,7 +23,9 @@ class LinkCalls(Protocol):
     (`sparkstore.core.link_records.link_text`) is that delivery.
     """
 
-    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
+    def attach(
+        self, key: RecordedLinkKey, detail: Mapping[str, Any], on_complete: OnComplete
+    ) -> None:
         """Keep a link's termini, or replace them, and that it is attached.
 
         A link that is there keeps its deliveries, unless its tier changes: then they are forgotten.
@@ -39,7 +41,7 @@ class LinkCalls(Protocol):
                 is missing or none; a name is not valid Unicode, or too long.
         """
 
-    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+    def detach(self, key: RecordedLinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """A link is detached: for good, with all it remembers, if `closed`; else it is kept.
 
         Completes with:
@@ -48,7 +50,7 @@ class LinkCalls(Protocol):
 
     def unsettled(
         self,
-        key: LinkKey,
+        key: RecordedLinkKey,
         tag: bytes,
         state: Mapping[str, Any] | None,
         on_complete: OnComplete,
@@ -71,7 +73,7 @@ class LinkCalls(Protocol):
 
     def settle(
         self,
-        key: LinkKey,
+        key: RecordedLinkKey,
         tags: Sequence[bytes],
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,

@@ -18,8 +18,8 @@ from broker_shim.links.store import LinkStore, NoLinkStore
 from broker_shim.links.terminus import DeliveryState
 from broker_shim.links.unsettled import MemoryUnsettledStore, Unsettled, UnsettledStore
 from broker_shim.links.values import VERSION, LinkTerms
-from broker_shim.store.interface import LinkKey as StoreKey
 from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import RecordedLinkKey as StoreKey
 from sparkstore.core.link_records import link_text
 
 _log = logging.getLogger(__name__)

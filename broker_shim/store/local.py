@@ -1,4 +1,4 @@
-"""A `MessageStore` that decides in this process: the ledger in front of a sink.
+"""A `MessageStore` that decides in this process: the state machine in front of a sink.
 
 Memory, JSON and Delta stores are this class over different sinks.
 
@@ -21,13 +21,13 @@ from broker_shim.errors import Closed, StoreError
 from broker_shim.store.content_writer import LocalContentWriter
 from broker_shim.store.interface import (
     Annotations,
-    BindingKey,
     ContentWriter,
     Exchange,
-    Message,
+    ExchangeBindingKey,
     MessageHeader,
     Queue,
     Recovered,
+    StoredMessage,
     TransactionContext,
 )
 from broker_shim.store.local_links import LocalLinkCalls
@@ -43,74 +43,80 @@ from broker_shim.store.state_machine.arguments import (
 )
 from broker_shim.store.state_machine.definitions import recovered_of
 from broker_shim.store.state_machine.staging import check_size
-from broker_shim.store.state_machine.state_machine import Ledger
-from broker_shim.store.state_machine.transaction import Step, Transaction
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
+from broker_shim.store.state_machine.transaction import RecordStep, Transaction
 from sparkstore.core import records
 
-Decide = Callable[..., list[Step] | Step]
+Decide = Callable[..., list[RecordStep] | RecordStep]
 
 
 class LocalMessageStore(ReadCalls, LocalLinkCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive."""
 
-    def __init__(self, ledger: Ledger, sink: Sink, max_message_bytes: int = 128 << 20) -> None:
-        self._ledger = ledger
+    def __init__(
+        self, machine: StoreStateMachine, sink: Sink, max_message_bytes: int = 128 << 20
+    ) -> None:
+        self._machine = machine
         self._sink = sink
         self._max_message_bytes = max_message_bytes
         self._lock = threading.Lock()
         self._is_closed = False
         self._transactions = 0
-        self._reads = LocalReads(ledger, sink, self._holding)
+        self._reads = LocalReads(machine, sink, self._holding)
 
     @property
     def durability(self) -> TerminusDurability:
         """The highest tier it keeps."""
-        return self._ledger.durability
+        return self._machine.durability
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.create`."""
-        self._decide(on_complete, self._ledger.create, wiring)
+        self._decide(on_complete, self._machine.create, wiring)
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
         """See `MessageStore.alter`."""
-        self._decide(on_complete, self._ledger.alter, queue)
+        self._decide(on_complete, self._machine.alter, queue)
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.destroy`."""
-        self._decide(on_complete, self._ledger.destroy, wiring)
+        self._decide(on_complete, self._machine.destroy, wiring)
 
-    def bind(self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete) -> None:
+    def bind(
+        self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
+    ) -> None:
         """See `MessageStore.bind`."""
-        self._decide(on_complete, self._ledger.bind, key, arguments)
+        self._decide(on_complete, self._machine.bind, key, arguments)
 
-    def unbind(self, key: BindingKey, on_complete: OnComplete) -> None:
+    def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
         """See `MessageStore.unbind`."""
-        self._decide(on_complete, self._ledger.unbind, key)
+        self._decide(on_complete, self._machine.unbind, key)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
         """See `MessageStore.configure`."""
-        self._decide(on_complete, self._ledger.configure, category, key, detail)
+        self._decide(on_complete, self._machine.configure, category, key, detail)
 
-    def message(self, header: MessageHeader, body: bytes = b"") -> Message:
+    def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """See `MessageStore.message`; raises StoreError if no records are taken now."""
         with self._lock:  # as hot as `enqueue`
             self._check_open()
-            message, steps = self._ledger.message(header, body)
+            message, steps = self._machine.message(header, body)
             if steps:
                 self._take(steps, _nothing)
         return message
 
-    def content(self, message: Message) -> ContentWriter:
+    def content(self, message: StoredMessage) -> ContentWriter:
         """See `MessageStore.content`: each piece is a record, the last one completes it."""
         check_message(message)
         with self._holding():
-            is_kept = self._ledger.begin_content(message)
+            is_kept = self._machine.begin_content(message)
         take = self._stage_piece if is_kept else None
         return LocalContentWriter(message, take, self._end_content, self._max_message_bytes)
 
-    def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
+    def stage(
+        self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
+    ) -> StoredMessage:
         """See `MessageStore.stage`."""
         check_completion(on_complete)
         try:
@@ -127,7 +133,7 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
 
     def enqueue(
         self,
-        message: Message,
+        message: StoredMessage,
         queue: str,
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
@@ -143,9 +149,9 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
             self._check_open()
             try:
                 self._check_enqueued(message, queue)
-                step = self._ledger.enqueue(message, queue, annotations=annotations)
+                step = self._machine.enqueue(message, queue, annotations=annotations)
                 kept = (step.record,) if step.is_kept else ()
-                self._ledger.apply_enqueued(step, self._sink.append(kept, on_complete))
+                self._machine.apply_enqueued(step, self._sink.append(kept, on_complete))
             except StoreError as refusal:
                 self._sink.finish(on_complete, refusal)
 
@@ -160,7 +166,7 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
     ) -> None:
         """See `MessageStore.dequeue`."""
         if transaction is None:
-            self._decide(on_complete, self._ledger.dequeue, message_id, queue, holder, outcome)
+            self._decide(on_complete, self._machine.dequeue, message_id, queue, holder, outcome)
         else:
             later = transactions.dequeue
             self._later(on_complete, later, transaction, message_id, queue, holder, outcome)
@@ -175,7 +181,7 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
     ) -> None:
         """See `MessageStore.acquire`."""
         if transaction is None:
-            self._decide(on_complete, self._ledger.acquire, message_id, queue, holder)
+            self._decide(on_complete, self._machine.acquire, message_id, queue, holder)
         else:
             later = transactions.acquire
             self._later(on_complete, later, transaction, message_id, queue, holder)
@@ -194,7 +200,7 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         """See `MessageStore.release`."""
         if transaction is None:
             decide = partial(
-                self._ledger.release, delivery_failed=delivery_failed, annotations=annotations
+                self._machine.release, delivery_failed=delivery_failed, annotations=annotations
             )
             self._decide(on_complete, decide, message_id, queue, holder)
         else:
@@ -207,7 +213,7 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         """See `MessageStore.begin`."""
         with self._holding():
             self._transactions += 1
-            return Transaction(self._transactions, self._ledger)
+            return Transaction(self._transactions, self._machine)
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.commit`."""
@@ -226,7 +232,7 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
     def recover(self) -> Recovered:
         """See `MessageStore.recover`."""
         with self._holding():
-            return recovered_of(self._ledger.state)
+            return recovered_of(self._machine.state)
 
     def close(self) -> None:
         """See `MessageStore.close`."""
@@ -246,13 +252,13 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
             except StoreError as refusal:
                 self._sink.finish(on_complete, refusal)
 
-    def _take(self, decided: list[Step] | Step, on_complete: OnComplete) -> None:
+    def _take(self, decided: list[RecordStep] | RecordStep, on_complete: OnComplete) -> None:
         if isinstance(decided, list):
             kept = [step.record for step in decided if step.is_kept]
-            self._ledger.apply(decided, self._sink.append(kept, on_complete))
+            self._machine.apply(decided, self._sink.append(kept, on_complete))
         else:  # most often
             one = (decided.record,) if decided.is_kept else ()
-            self._ledger.apply((decided,), self._sink.append(one, on_complete))
+            self._machine.apply((decided,), self._sink.append(one, on_complete))
 
     def _later(
         self,
@@ -261,10 +267,10 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         transaction: TransactionContext,
         *args: Any,
     ) -> None:
-        def nothing_yet() -> list[Step]:
-            own = transactions.own(self._ledger, transaction)
+        def nothing_yet() -> list[RecordStep]:
+            own = transactions.own(self._machine, transaction)
             try:
-                later(self._ledger, own, *args)
+                later(self._machine, own, *args)
             except StoreError:
                 own.is_refused = True
                 raise
@@ -274,34 +280,34 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
 
     def _enqueue_later(
         self,
-        ledger: Ledger,
+        machine: StoreStateMachine,
         transaction: Transaction,
-        message: Message,
+        message: StoredMessage,
         queue: str,
         annotations: Annotations | None,
     ) -> None:
         self._check_enqueued(message, queue)
-        transactions.enqueue(ledger, transaction, message, queue, annotations)
+        transactions.enqueue(machine, transaction, message, queue, annotations)
 
-    def _check_enqueued(self, message: Message, queue: str) -> None:
+    def _check_enqueued(self, message: StoredMessage, queue: str) -> None:
         check_message(message)
         check_queue(queue)
         check_size(message.header.body_bytes, self._max_message_bytes)
 
-    def _committed(self, transaction: TransactionContext) -> list[Step]:
-        return transactions.commit(self._ledger, transactions.own(self._ledger, transaction))
+    def _committed(self, transaction: TransactionContext) -> list[RecordStep]:
+        return transactions.commit(self._machine, transactions.own(self._machine, transaction))
 
     def _stage_piece(
-        self, message: Message, body_offset: int, piece: bytes, on_complete: OnComplete
+        self, message: StoredMessage, body_offset: int, piece: bytes, on_complete: OnComplete
     ) -> None:
         with self._holding():
             record = records.content_staged(
-                self._ledger.now_us(), message.message_id, body_offset, piece
+                self._machine.now_us(), message.message_id, body_offset, piece
             )
-            self._take([Step(record, is_kept=True)], on_complete)
+            self._take([RecordStep(record, is_kept=True)], on_complete)
 
-    def _end_content(self, message: Message, on_complete: OnComplete) -> None:
-        self._decide(on_complete, self._ledger.end_content, message)
+    def _end_content(self, message: StoredMessage, on_complete: OnComplete) -> None:
+        self._decide(on_complete, self._machine.end_content, message)
 
     @contextmanager
     def _holding(self) -> Iterator[None]:
@@ -318,5 +324,5 @@ def _nothing(_error: StoreError | None) -> None:
     """For records that nobody waits for."""
 
 
-def _refuse(refusal: StoreError) -> list[Step]:
+def _refuse(refusal: StoreError) -> list[RecordStep]:
     raise refusal

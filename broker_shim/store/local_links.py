@@ -8,31 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.store.state_machine import transactions
-from broker_shim.store.state_machine.state_machine import Ledger
-from sparkstore.core.link_records import LinkKey
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.link_records import RecordedLinkKey
 
 if TYPE_CHECKING:
     from broker_shim.store.interface import TransactionContext
 
 
 class LocalLinkCalls:
-    """The part of a store that keeps links; it has a ledger, and decides now or at a commit."""
+    """The part of a store that keeps links: its state machine decides now, or at a commit."""
 
-    _ledger: Ledger
+    _machine: StoreStateMachine
     _decide: Callable[..., None]
     _later: Callable[..., None]
 
-    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
+    def attach(
+        self, key: RecordedLinkKey, detail: Mapping[str, Any], on_complete: OnComplete
+    ) -> None:
         """See `LinkCalls.attach`."""
-        self._decide(on_complete, self._ledger.attach, key, detail)
+        self._decide(on_complete, self._machine.attach, key, detail)
 
-    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+    def detach(self, key: RecordedLinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """See `LinkCalls.detach`."""
-        self._decide(on_complete, partial(self._ledger.detach, closed=closed), key)
+        self._decide(on_complete, partial(self._machine.detach, closed=closed), key)
 
     def unsettled(
         self,
-        key: LinkKey,
+        key: RecordedLinkKey,
         tag: bytes,
         state: Mapping[str, Any] | None,
         on_complete: OnComplete,
@@ -40,19 +42,19 @@ class LocalLinkCalls:
     ) -> None:
         """See `LinkCalls.unsettled`."""
         if transaction is None:
-            self._decide(on_complete, self._ledger.unsettled, key, tag, state)
+            self._decide(on_complete, self._machine.unsettled, key, tag, state)
         else:
             self._later(on_complete, transactions.unsettled, transaction, key, tag, state)
 
     def settle(
         self,
-        key: LinkKey,
+        key: RecordedLinkKey,
         tags: Sequence[bytes],
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
         """See `LinkCalls.settle`."""
         if transaction is None:
-            self._decide(on_complete, self._ledger.settle, key, tags)
+            self._decide(on_complete, self._machine.settle, key, tags)
         else:
             self._later(on_complete, transactions.settle, transaction, key, tags)

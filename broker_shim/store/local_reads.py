@@ -10,8 +10,8 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import OnLoaded
 from broker_shim.store.prefetch import Loaded, Prefetcher
 from broker_shim.store.sink import Sink
-from broker_shim.store.state_machine.state_machine import Ledger
-from broker_shim.store.values import Message
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
+from broker_shim.store.values import StoredMessage
 from sparkstore.core.records import MessageHeader
 
 _log = logging.getLogger(__name__)
@@ -21,32 +21,32 @@ class LocalReads:
     """See `MessageStore` for what its methods promise.
 
     Args:
-        ledger: Says what is on a queue, and has what the sink has not.
+        machine: Says what is on a queue, and has what the sink has not.
         sink: Has the rest.
         holding: The store's lock for a moment; entering it raises Closed if the store is closed.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        machine: StoreStateMachine,
         sink: Sink,
         holding: Callable[[], AbstractContextManager[object]],
     ) -> None:
-        self._ledger, self._sink, self._holding = ledger, sink, holding
+        self._machine, self._sink, self._holding = machine, sink, holding
         self._prefetcher = Prefetcher(self._load_all)
 
-    def load(self, message_id: int) -> Message:
+    def load(self, message_id: int) -> StoredMessage:
         """See `MessageStore.load`."""
         message = self._volatile(message_id)
-        return message or Message(message_id, *self._sink.load(message_id))
+        return message or StoredMessage(message_id, *self._sink.load(message_id))
 
-    def at_hand(self, message_id: int) -> Message | None:
+    def at_hand(self, message_id: int) -> StoredMessage | None:
         """See `MessageStore.at_hand`: two look-ups, each atomic, so without the lock."""
-        message = self._ledger.volatile.get(message_id)
+        message = self._machine.volatile.get(message_id)
         if message is not None:
             return message
         content = self._sink.at_hand(message_id)
-        return None if content is None else Message(message_id, *content)
+        return None if content is None else StoredMessage(message_id, *content)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """See `MessageStore.read`."""
@@ -58,7 +58,7 @@ class LocalReads:
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
         """See `MessageStore.headers`."""
         with self._holding():
-            volatile, there = self._ledger.volatile, self._ledger.state.messages
+            volatile, there = self._machine.volatile, self._machine.state.messages
             found: dict[int, MessageHeader | None]
             found = {i: volatile[i].header for i in message_ids if i in volatile}
             logged = [i for i in message_ids if i in there and i not in found]
@@ -75,11 +75,11 @@ class LocalReads:
         """Tell who waits for a message that the store is closed."""
         self._prefetcher.close()
 
-    def _volatile(self, message_id: int) -> Message | None:
+    def _volatile(self, message_id: int) -> StoredMessage | None:
         """A message that is on a queue, if its content is here."""
         with self._holding():
-            message = self._ledger.volatile.get(message_id)
-            if message is None and message_id not in self._ledger.state.messages:
+            message = self._machine.volatile.get(message_id)
+            if message is None and message_id not in self._machine.state.messages:
                 refusal = f"message {message_id} is on no queue"
                 raise InvalidRequest(refusal)
             return message

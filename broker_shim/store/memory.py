@@ -8,7 +8,7 @@ from collections.abc import Callable
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.sink import MemorySink
-from broker_shim.store.state_machine.state_machine import Ledger
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.fold import State
 
 
@@ -23,5 +23,5 @@ class MemoryMessageStore(LocalMessageStore):
     def __init__(
         self, max_message_bytes: int = 128 << 20, clock: Callable[[], int] = now_us
     ) -> None:
-        ledger = Ledger(State(), TerminusDurability.NONE, clock)
-        super().__init__(ledger, MemorySink(), max_message_bytes)
+        machine = StoreStateMachine(State(), TerminusDurability.NONE, clock)
+        super().__init__(machine, MemorySink(), max_message_bytes)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store.values import Message
+from broker_shim.store.values import StoredMessage
 
 _log = logging.getLogger(__name__)
 
-Loaded = Message | StoreError
+Loaded = StoredMessage | StoreError
 OnLoaded = Callable[[int, Loaded], None]
 """Gets a message id, and the message or why it cannot be had."""
 Asked = tuple[Sequence[int], OnLoaded]

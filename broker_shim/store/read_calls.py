@@ -12,7 +12,7 @@ from broker_shim.store.state_machine.arguments import (
     check_message_ids,
     check_range,
 )
-from broker_shim.store.values import Message
+from broker_shim.store.values import StoredMessage
 
 if TYPE_CHECKING:
     from broker_shim.store.local_reads import LocalReads
@@ -24,12 +24,12 @@ class ReadCalls:
 
     _reads: LocalReads | RemoteReads
 
-    def load(self, message_id: int) -> Message:
+    def load(self, message_id: int) -> StoredMessage:
         """See `MessageStore.load`."""
         check_message_id(message_id)
         return self._reads.load(message_id)
 
-    def at_hand(self, message_id: int) -> Message | None:
+    def at_hand(self, message_id: int) -> StoredMessage | None:
         """See `MessageStore.at_hand`."""
         check_message_id(message_id)
         return self._reads.at_hand(message_id)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from broker_shim.durability import TerminusDurability
 from sparkstore.core.fold import Entry
-from sparkstore.core.link_records import LinkKey
-from sparkstore.core.records import BindingKey, MessageHeader
+from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.records import ExchangeBindingKey, MessageHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Exchange:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Message(NamedTuple):
+class StoredMessage(NamedTuple):
     """One immutable message, however many queues it is on. Made by `MessageStore.message`.
 
     Attributes:
@@ -79,8 +79,8 @@ class Recovered:
 
     queues: list[Queue]
     exchanges: list[Exchange]
-    bindings: dict[BindingKey, Mapping[str, Any]]
+    bindings: dict[ExchangeBindingKey, Mapping[str, Any]]
     entries: Mapping[str, Mapping[int, Entry]]
     configured: dict[tuple[str, str], Mapping[str, Any]]
-    links: dict[LinkKey, Mapping[str, Any]]
-    unsettled: dict[LinkKey, Mapping[bytes, Mapping[str, Any] | None]]
+    links: dict[RecordedLinkKey, Mapping[str, Any]]
+    unsettled: dict[RecordedLinkKey, Mapping[bytes, Mapping[str, Any] | None]]

@@ -64,7 +64,7 @@ class Memory:
     content_bytes: int = 0
 
 
-class Standing:
+class TransactionStanding:
     """See above.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sparkstore.cli.control import opened_control
 from sparkstore.cli.output import Row, fields, json_lines, table, time_of
 from sparkstore.errors import InvalidRequest, Unavailable
-from sparkstore.operations.administration import DURABILITIES, Act, Order
+from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def create_queue(arguments: Namespace) -> int:
     return _order(
         arguments,
         Order(
-            Act.CREATE_QUEUE,
+            AdminAction.CREATE_QUEUE,
             arguments.queue,
             arguments=_given(arguments.given),
             durability=DURABILITIES.index(arguments.durability),
@@ -45,35 +45,35 @@ def alter_queue(arguments: Namespace) -> int:
         message = f"--set and --unset of {min(twice)!r}: say one of them"
         raise InvalidRequest(message)
     changes |= dict.fromkeys(arguments.unset)
-    return _order(arguments, Order(Act.ALTER_QUEUE, arguments.queue, arguments=changes))
+    return _order(arguments, Order(AdminAction.ALTER_QUEUE, arguments.queue, arguments=changes))
 
 
 def delete_queue(arguments: Namespace) -> int:
     """Delete a queue."""
-    order = Order(Act.DELETE_QUEUE, arguments.queue, force=arguments.force)
+    order = Order(AdminAction.DELETE_QUEUE, arguments.queue, force=arguments.force)
     return _order(arguments, order)
 
 
 def create_exchange(arguments: Namespace) -> int:
     """Create an exchange."""
-    order = Order(Act.CREATE_EXCHANGE, exchange=arguments.exchange, type=arguments.type)
+    order = Order(AdminAction.CREATE_EXCHANGE, exchange=arguments.exchange, type=arguments.type)
     return _order(arguments, order)
 
 
 def delete_exchange(arguments: Namespace) -> int:
     """Delete an exchange."""
-    order = Order(Act.DELETE_EXCHANGE, exchange=arguments.exchange, force=arguments.force)
+    order = Order(AdminAction.DELETE_EXCHANGE, exchange=arguments.exchange, force=arguments.force)
     return _order(arguments, order)
 
 
 def add_binding(arguments: Namespace) -> int:
     """Bind a queue to an exchange."""
-    return _order(arguments, _binding(Act.ADD_BINDING, arguments))
+    return _order(arguments, _binding(AdminAction.ADD_BINDING, arguments))
 
 
 def remove_binding(arguments: Namespace) -> int:
     """Take a binding away."""
-    return _order(arguments, _binding(Act.REMOVE_BINDING, arguments))
+    return _order(arguments, _binding(AdminAction.REMOVE_BINDING, arguments))
 
 
 def purge_queue(arguments: Namespace) -> int:
@@ -112,7 +112,7 @@ def _order(arguments: Namespace, order: Order) -> int:
     return 0
 
 
-def _binding(act: Act, arguments: Namespace) -> Order:
+def _binding(act: AdminAction, arguments: Namespace) -> Order:
     return Order(act, arguments.queue, arguments.exchange, arguments.key)
 
 

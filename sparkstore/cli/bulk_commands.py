@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkstore.control import bulk_run
-    from sparkstore.control.client import Control
+    from sparkstore.control.client import AdminClient
     from sparkstore.tables.root import Root
 
 _SAMPLE = 10
@@ -51,7 +51,7 @@ def _act(arguments: Namespace, action: Action, to: str | None) -> int:
     def find(spark: SparkSession, root: Root) -> DataFrame:
         return message_choice.waiting(spark, root, arguments.queue, arguments.where)
 
-    def work(control: Control, _root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
+    def work(control: AdminClient, _root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
         to = arguments.to if action is Action.MOVE else None
         return bulk_run.run(control, bulk_run.Job(action, arguments.queue, to), ids, show)
 
@@ -71,14 +71,14 @@ def replay(arguments: Namespace) -> int:
             spark, root, arguments.queue, arguments.where, to=arguments.to
         )
 
-    def work(control: Control, root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
+    def work(control: AdminClient, root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
         return bulk_run.replay(control, ContentReader(root), arguments.to, ids, show)
 
     return _run(arguments, None, find, work)
 
 
 Find = Callable[["SparkSession", "Root"], "DataFrame"]
-Work = Callable[["Control", "Root", Iterable[int], Callable[[Answer], None]], Answer]
+Work = Callable[["AdminClient", "Root", Iterable[int], Callable[[Answer], None]], Answer]
 
 
 def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) -> int:

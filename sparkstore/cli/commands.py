@@ -30,7 +30,7 @@ from sparkstore.cli.output import (
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 
 if TYPE_CHECKING:
-    from sparkstore.core.fold import Entry, Queue, State
+    from sparkstore.core.fold import Entry, QueueState, State
     from sparkstore.tables.root import Root
 
 _ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
@@ -126,7 +126,7 @@ def _held_at_rest(root: Root) -> Iterator[Row]:
 
 
 def _queue_row(
-    name: str, queue: Queue | None, now_us: int, in_memory: dict[str, int] | None
+    name: str, queue: QueueState | None, now_us: int, in_memory: dict[str, int] | None
 ) -> Row:
     from sparkstore.core.queue_arguments import arguments_of
 

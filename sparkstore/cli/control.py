@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sparkstore.control.client import Control
+    from sparkstore.control.client import AdminClient
 
 AUDIT_FILE = "audit.log"
 """In the root: acts of commands while no broker ran, unless their settings name another file."""
 
 
 @contextmanager
-def opened_control(where: str | Path, settings: Path | None) -> Iterator[Control]:
+def opened_control(where: str | Path, settings: Path | None) -> Iterator[AdminClient]:
     """Whoever can change the root; closed in the end.
 
     Args:

@@ -17,7 +17,7 @@ from sparkstore.views.spark_tables import translated
 from sparkstore.views.typed_queries import check_plan, check_statement, forget_programs
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """Rows of a query.
 
     Attributes:
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     is_cut: bool
 
 
-def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Answer:
+def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> QueryResult:
     """What a query over the views that are registered finds; limit 0 is all of it.
 
     Raises:
@@ -53,7 +53,7 @@ def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> A
             raise InvalidRequest(message) from reason
     is_cut = 0 < limit < len(found)
     columns = distinct(kind.names)
-    return Answer(columns, [_fields(row, kind) for row in found[: limit or None]], is_cut)
+    return QueryResult(columns, [_fields(row, kind) for row in found[: limit or None]], is_cut)
 
 
 def distinct(names: list[str]) -> list[str]:

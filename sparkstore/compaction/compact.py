@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkstore.compaction.compact_plan import Limits, Upkeep
 from sparkstore.compaction.history import append, extents, last_position, openings
-from sparkstore.compaction.history_plan import Found, counts, cuts, end_of
+from sparkstore.compaction.history_plan import RecordTally, counts, cuts, end_of
 from sparkstore.compaction.retention import retain
 from sparkstore.compaction.state_fold import Meta, fold_all, read_meta
 from sparkstore.compaction.upkeep import tidy
 from sparkstore.errors import CorruptData, Unavailable
-from sparkstore.jobs.failpoints import At, nowhere
+from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.jobs.report import CompactReport
 from sparkstore.tables import healing
 from sparkstore.tables.delta_files import newest_version
@@ -43,7 +43,7 @@ def run(
     *,
     limits: Limits | None = None,
     upkeep: Upkeep | None = None,
-    at: At = nowhere,
+    at: Failpoint = no_failpoint,
 ) -> CompactReport:
     """Compact a root once, up to what its journal held when this began.
 
@@ -94,7 +94,7 @@ def run(
     )
 
 
-def _tidy(spark: SparkSession, root: Root, upkeep: Upkeep, at: At) -> tuple[int, int]:
+def _tidy(spark: SparkSession, root: Root, upkeep: Upkeep, at: Failpoint) -> tuple[int, int]:
     """Rows of history dropped, and files deleted."""
     rows = 0
     if upkeep.history_days is not None:
@@ -122,7 +122,7 @@ class _Moved(NamedTuple):
     size_bytes: int
 
 
-def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: At) -> _Moved:
+def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: Failpoint) -> _Moved:
     """Append to `history` what counts in the journal after its end.
 
     The journal's version is looked up once, before the openings that fence its rows; what lands
@@ -154,7 +154,7 @@ def _checked_end(rows: DataFrame, after: int) -> int:
         "count(*) AS row_count", "coalesce(sum(position), 0) AS total", "max(position) AS last"
     ).first()
     assert row is not None
-    found = Found(row.row_count, int(row.total), row.last)
+    found = RecordTally(row.row_count, int(row.total), row.last)
     last = end_of(found, after)
     if last is None:
         message = (

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 
-class Step(NamedTuple):
+class PositionRange(NamedTuple):
     """Positions to move or to fold together: after `after`, up to and including `last`."""
 
     after: int
@@ -41,7 +41,7 @@ class Upkeep:
     reader_grace_s: float = 3600.0
 
 
-def steps(state_last: int, history_last: int, limits: Limits) -> list[Step]:
+def steps(state_last: int, history_last: int, limits: Limits) -> list[PositionRange]:
     """How to fold everything after P = `state_last`; empty if nothing is.
 
     A small rest goes with the step before: a MERGE of its own takes seconds, however few it folds.
@@ -52,7 +52,7 @@ def steps(state_last: int, history_last: int, limits: Limits) -> list[Step]:
         ends.append(ends[-1] + limits.step_records)
     if state_last < history_last:
         ends.append(history_last)
-    return [Step(after, last) for after, last in pairwise(ends)]
+    return [PositionRange(after, last) for after, last in pairwise(ends)]
 
 
 def target_condition(parts: Iterable[str], blocks: Iterable[int]) -> str:

@@ -16,7 +16,7 @@ from itertools import chain
 from pyspark.sql import SparkSession
 
 from sparkstore.config import StoreConfig
-from sparkstore.control.client import Control, open_control
+from sparkstore.control.client import AdminClient, open_control
 from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
 from sparkstore.tables.root import Root
@@ -63,7 +63,7 @@ def try_to_end_messages(
     return answer
 
 
-def _end(control: Control, found: Iterable[tuple[str, int]]) -> Answer:
+def _end(control: AdminClient, found: Iterable[tuple[str, int]]) -> Answer:
     total = Answer()
     for queue, message_ids in _batches(found):
         try:

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from sparkstore.compaction.compact_plan import Step
+from sparkstore.compaction.compact_plan import PositionRange
 from sparkstore.compaction.history_plan import Extent, Opening
 from sparkstore.compaction.state_fold import Meta, append_once
 from sparkstore.core.records import Kind
@@ -60,7 +60,9 @@ def openings(root: Root, meta: Meta) -> list[Opening]:
     return [Opening(meta.position, meta.epoch), *(Opening(*row) for row in rows)]
 
 
-def append(root: Root, rows: DataFrame, pieces: Iterable[Step], *, last: int, job: str) -> None:
+def append(
+    root: Root, rows: DataFrame, pieces: Iterable[PositionRange], *, last: int, job: str
+) -> None:
     """Append rows up to position `last`, in one Delta commit.
 
     A file for each piece, by one task, in the order of positions: no row goes through a shuffle,

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from sparkstore.compaction.compact_plan import Step
+from sparkstore.compaction.compact_plan import PositionRange
 
 FILE_BYTES, LEAST_FILE_BYTES = 64 << 20, 8 << 20
 """Size that a file of history should have; at least, to have a task for each core."""
 
 
-class Found(NamedTuple):
+class RecordTally(NamedTuple):
     """What there is to append, counted without ghosts.
 
     Attributes:
@@ -26,7 +26,7 @@ class Found(NamedTuple):
     last: int | None
 
 
-def end_of(found: Found, after: int) -> int | None:
+def end_of(found: RecordTally, after: int) -> int | None:
     """The last position, if what was found goes on after `after` without a gap; else None."""
     if found.last is None or found.last <= after:
         return after
@@ -71,7 +71,7 @@ class Extent(NamedTuple):
     size_bytes: int
 
 
-def cuts(after: int, last: int, files: Sequence[Extent], *, cores: int) -> list[Step]:
+def cuts(after: int, last: int, files: Sequence[Extent], *, cores: int) -> list[PositionRange]:
     """Positions of each file to write, in order.
 
     Each ends where a file that is read does, so that few are read twice.
@@ -85,4 +85,4 @@ def cuts(after: int, last: int, files: Sequence[Extent], *, cores: int) -> list[
         if size_bytes >= enough and ends[-1] < file.last < last:
             ends.append(file.last)
             size_bytes = 0
-    return [Step(first, end) for first, end in pairwise([*ends, last])]
+    return [PositionRange(first, end) for first, end in pairwise([*ends, last])]

@@ -27,7 +27,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import state_fold
-from sparkstore.jobs.failpoints import At
+from sparkstore.jobs.failpoints import Failpoint
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.root import Root
@@ -87,7 +87,7 @@ def worth_rewriting(segment: Segment, needed: int) -> bool:
     return 2 * needed <= segment.row_count
 
 
-def retain(spark: SparkSession, root: Root, *, history_days: float, now: int, at: At) -> int:
+def retain(spark: SparkSession, root: Root, *, history_days: float, now: int, at: Failpoint) -> int:
     """Drop what passed segments hold and nobody needs; returns the number of rows dropped.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore.compaction.compact_plan import Step
+from sparkstore.compaction.compact_plan import PositionRange
 from sparkstore.core.link_records import LINK_KINDS
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import BLOCK_IDS, FOLD_COLUMNS, STATE
@@ -25,7 +25,7 @@ _WIRING_KINDS = _MADE_KINDS | {"destroyed", "unbound", "unconfigured"}
 _LINK_KINDS = {kind.column for kind in LINK_KINDS}
 
 
-class Told(NamedTuple):
+class StepContents(NamedTuple):
     """What the records of a step are about: parts of the work that nothing asks for are left out.
 
     Attributes:
@@ -42,7 +42,7 @@ class Told(NamedTuple):
     has_deliveries: bool = False
 
 
-def tail_of(spark: SparkSession, root: Root, step: Step) -> DataFrame:
+def tail_of(spark: SparkSession, root: Root, step: PositionRange) -> DataFrame:
     """The records of a step, narrow."""
     columns = ", ".join(f"`{name}`" for name in [*FOLD_COLUMNS, "segment"])
     history = table_names(root)["history"]
@@ -51,7 +51,7 @@ def tail_of(spark: SparkSession, root: Root, step: Step) -> DataFrame:
     )
 
 
-def changes_of(spark: SparkSession, root: Root, told: Told) -> DataFrame:
+def changes_of(spark: SparkSession, root: Root, told: StepContents) -> DataFrame:
     """Rows for the MERGE, but for meta. `TAIL_VIEW` is the step's records."""
     kinds = told.kinds
     names = table_names(root) | {

@@ -18,10 +18,16 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore.compaction.compact_plan import Limits, Step, steps, target_condition
-from sparkstore.compaction.state_changes import TAIL_VIEW, Told, changes_of, tail_of, touched_by
+from sparkstore.compaction.compact_plan import Limits, PositionRange, steps, target_condition
+from sparkstore.compaction.state_changes import (
+    TAIL_VIEW,
+    StepContents,
+    changes_of,
+    tail_of,
+    touched_by,
+)
 from sparkstore.errors import CorruptData, Unavailable
-from sparkstore.jobs.failpoints import At
+from sparkstore.jobs.failpoints import Failpoint
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import STATE
 from sparkstore.tables.snapshot import snapshot
@@ -96,7 +102,9 @@ def append_once(
     check_is_newest(root, table, metadata)
 
 
-def fold_all(spark: SparkSession, root: Root, last: int, limits: Limits, at: At) -> list[int]:
+def fold_all(
+    spark: SparkSession, root: Root, last: int, limits: Limits, at: Failpoint
+) -> list[int]:
     """Fold what `history` has after P, up to `last`; the number of entries changed by each step.
 
     Raises:
@@ -112,7 +120,7 @@ def fold_all(spark: SparkSession, root: Root, last: int, limits: Limits, at: At)
     return changed
 
 
-def fold(spark: SparkSession, root: Root, meta: Meta, step: Step) -> int:
+def fold(spark: SparkSession, root: Root, meta: Meta, step: PositionRange) -> int:
     """Fold one step of `history` into `state`; returns the number of entries changed.
 
     Raises:
@@ -156,7 +164,7 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
         kept._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: SLF001, FBT003
 
 
-def _new_meta(tail: DataFrame, old: Meta, step: Step) -> tuple[Meta, Told]:
+def _new_meta(tail: DataFrame, old: Meta, step: PositionRange) -> tuple[Meta, StepContents]:
     """The meta row after a step, and what its records are about.
 
     Raises:
@@ -178,7 +186,7 @@ def _new_meta(tail: DataFrame, old: Meta, step: Step) -> tuple[Meta, Told]:
         F.count(F.when(F.col("kind") == "content", F.col("body_bytes"))).alias("header_count"),
     ).first()
     assert found is not None
-    told = Told(
+    told = StepContents(
         frozenset(found.kinds),
         has_requests=found.request_count > 0,
         has_staged=found.header_count > 0,

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import state_fold
-from sparkstore.jobs.failpoints import At
+from sparkstore.jobs.failpoints import Failpoint
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.delta_log_cleaning import clean_log
 from sparkstore.tables.durable_files import SyncFailed
@@ -45,7 +45,7 @@ _VACUUM = {
 }
 
 
-def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: At) -> int:
+def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: Failpoint) -> int:
     """Put small files together, delete those that nobody needs; returns how many were deleted.
 
     Raises:

@@ -31,7 +31,7 @@ class GroupKey(NamedTuple):
     group: int
 
 
-class Place(NamedTuple):
+class ContentLocation(NamedTuple):
     """One row that brings a message, or a piece of it.
 
     Attributes:
@@ -56,7 +56,7 @@ class RowIndex:
         self._ranges: dict[Path, list[tuple[int, int]]] = {}
         self._indexes: OrderedDict[GroupKey, pa.Table] = OrderedDict()
 
-    def places_of(self, path: Path, message_id: int) -> Iterator[Place]:
+    def places_of(self, path: Path, message_id: int) -> Iterator[ContentLocation]:
         """The rows of a file that bring this message, or pieces of it, in file order.
 
         Raises:
@@ -68,9 +68,9 @@ class RowIndex:
                 key = GroupKey(path, group)
                 index = self._index(key)
                 found = index.filter(pc.equal(index["message_id"], message_id))
-                columns = (found[name].to_pylist() for name in Place._fields[1:])
+                columns = (found[name].to_pylist() for name in ContentLocation._fields[1:])
                 for row in zip(*columns, strict=True):
-                    yield Place(key, *row)
+                    yield ContentLocation(key, *row)
 
     def forget_all_but(self, paths: set[Path]) -> None:
         """Drop what is known of files that are no longer in the table."""

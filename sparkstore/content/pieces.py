@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from sparkstore.content.index import Place
+from sparkstore.content.index import ContentLocation
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import CorruptData, InvalidRequest
 
@@ -22,7 +22,7 @@ class Piece(NamedTuple):
 
     start: int
     end: int
-    place: Place
+    place: ContentLocation
 
 
 class Layout(NamedTuple):
@@ -37,8 +37,8 @@ class Layout(NamedTuple):
 
     header: MessageHeader
     is_enqueued: bool
-    offsets: list[tuple[int, Place]]
-    row: Place
+    offsets: list[tuple[int, ContentLocation]]
+    row: ContentLocation
 
     def pieces(self) -> Iterator[Piece]:
         """The pieces, each once, in order; the last one's end is what the header says."""
@@ -59,12 +59,12 @@ class LayoutBuilder:
     """
 
     def __init__(self) -> None:
-        self._staged: tuple[MessageHeader, Place] | None = None
-        self._enqueued: tuple[MessageHeader, Place] | None = None
-        self._offsets: dict[int, Place] = {}
+        self._staged: tuple[MessageHeader, ContentLocation] | None = None
+        self._enqueued: tuple[MessageHeader, ContentLocation] | None = None
+        self._offsets: dict[int, ContentLocation] = {}
         self.last_position = _LAST
 
-    def add(self, place: Place, header: MessageHeader | None) -> None:
+    def add(self, place: ContentLocation, header: MessageHeader | None) -> None:
         """A row, with the header that it brings; the row that enqueues has the better one."""
         if place.body_offset is None:
             self._enqueued = self._enqueued or (header and (header, place)) or None

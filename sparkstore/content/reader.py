@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError
 
 from sparkstore.content.cache import Content, ContentCache, size_of
 from sparkstore.content.files import ContentFiles
-from sparkstore.content.index import Place, RowIndex
+from sparkstore.content.index import ContentLocation, RowIndex
 from sparkstore.content.pieces import Layout, LayoutBuilder, lacking
 from sparkstore.content.rows import Rows
 from sparkstore.content.versions import ContentVersions
@@ -183,7 +183,7 @@ class ContentReader:
         assert header is not None  # the index says that it brings one
         return header
 
-    def _first_place(self, message_id: int) -> Place:
+    def _first_place(self, message_id: int) -> ContentLocation:
         for file in self._versions.that_name(message_id):
             for place in self._index.places_of(file.path, message_id):
                 if self._versions.counts(file.path, place.position, place.epoch):
@@ -211,7 +211,7 @@ class ContentReader:
                     builder.add(place, self._header_at(place) if not place.body_offset else None)
         return builder.layout(message_id)
 
-    def _header_at(self, place: Place) -> MessageHeader | None:
+    def _header_at(self, place: ContentLocation) -> MessageHeader | None:
         rows, row = self._narrow.row(place.key, place.row)
         return rows.headers[row]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from sparkstore.control.wire import error_of, line
 from sparkstore.errors import InvalidRequest, Unavailable
-from sparkstore.operations.administration import Act, Order
+from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
 
 _TYPES: dict[str, type] = {
@@ -47,8 +47,8 @@ def order_of(content: dict[str, Any]) -> Order:
         InvalidRequest: It is none.
     """
     said = {name: value for name, value in content.items() if name != "order"}
-    if content.get("order") not in [*Act]:
-        message = f"an order is one of {', '.join(Act)}"
+    if content.get("order") not in [*AdminAction]:
+        message = f"an order is one of {', '.join(AdminAction)}"
         raise InvalidRequest(message)
     for name, value in said.items():
         if type(value) is not _TYPES.get(name):
@@ -56,7 +56,7 @@ def order_of(content: dict[str, Any]) -> Order:
             raise InvalidRequest(message)
     if said.get("durability", 2) not in range(3):
         raise InvalidRequest("the durability of a queue is 0, 1 or 2")
-    return Order(Act(content["order"]), **said)
+    return Order(AdminAction(content["order"]), **said)
 
 
 def told_line(told: dict[str, Any]) -> bytes:

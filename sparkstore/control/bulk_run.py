@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from sparkstore.content.reader import ContentReader
-from sparkstore.control.client import Control
+from sparkstore.control.client import AdminClient
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import Unavailable
-from sparkstore.operations.bulk import TURN_IDS, Action, Answer, NewMessage, Request
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer, MessageDraft, Request
 
 REPLAYED = "sparkstore.replayed"
 """Property of a message that `replay` put back: the id of the message that it is a copy of."""
@@ -43,16 +43,16 @@ class Job:
     to: str | None = None
 
 
-def check(control: Control, job: Job) -> None:
+def check(control: AdminClient, job: Job) -> None:
     """Ask whether the queues are there, before Spark looks for messages.
 
     Raises:
-        InvalidRequest: As `Control.run`.
+        InvalidRequest: As `AdminClient.run`.
     """
     control.run(Request(job.action, job.queue, (), job.to))
 
 
-def run(control: Control, job: Job, message_ids: Iterable[int], show: Show) -> Answer:
+def run(control: AdminClient, job: Job, message_ids: Iterable[int], show: Show) -> Answer:
     """Do it, in the order of the ids.
 
     Args:
@@ -63,7 +63,7 @@ def run(control: Control, job: Job, message_ids: Iterable[int], show: Show) -> A
 
     Raises:
         Unavailable: It was cut off: the message says what was done; run it again.
-        StoreError: As `Control.run`.
+        StoreError: As `AdminClient.run`.
     """
 
     def answers() -> Iterator[Answer]:
@@ -75,7 +75,7 @@ def run(control: Control, job: Job, message_ids: Iterable[int], show: Show) -> A
 
 
 def replay(
-    control: Control,
+    control: AdminClient,
     reader: ContentReader,
     to: str,
     message_ids: Iterable[int],
@@ -99,11 +99,11 @@ def replay(
     """
 
     def answers() -> Iterator[Answer]:
-        batch: list[NewMessage] = []
+        batch: list[MessageDraft] = []
         size = 0
         for message_id in message_ids:
             header, body = reader.read(message_id)
-            copy = NewMessage(_marked(header, message_id), body)
+            copy = MessageDraft(_marked(header, message_id), body)
             length = len(body) + header.header_bytes
             if batch and (size + length > _PUT_BYTES or len(batch) == TURN_IDS):
                 yield control.put(to, batch)

@@ -28,7 +28,7 @@ from sparkstore.control import administration_wire as orders
 from sparkstore.control import wire
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
 from sparkstore.operations.administration import Order
-from sparkstore.operations.bulk import Answer, NewMessage, Request
+from sparkstore.operations.bulk import Answer, MessageDraft, Request
 from sparkstore.tables.root import Root, open_root
 
 ANSWER_S = 120.0
@@ -38,7 +38,7 @@ _TRIES = 20
 _PAUSE_S = 0.25
 
 
-class Control(Protocol):
+class AdminClient(Protocol):
     """Changes queues: one request, one transaction, one answer."""
 
     def run(self, request: Request) -> Answer:
@@ -50,7 +50,7 @@ class Control(Protocol):
             StoreError: The store has ended.
         """
 
-    def put(self, queue: str, messages: Sequence[NewMessage]) -> Answer:
+    def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
         """Put new messages on a queue, all or none. Asking again puts them there twice.
 
         Raises:
@@ -78,7 +78,7 @@ class Control(Protocol):
         """Let go of the connection, or of the root. May be called twice."""
 
 
-def open_control(where: Root | str | Path, config: StoreConfig | None = None) -> Control:
+def open_control(where: Root | str | Path, config: StoreConfig | None = None) -> AdminClient:
     """Whoever can change the queues of a root now.
 
     Args:
@@ -110,7 +110,7 @@ def open_control(where: Root | str | Path, config: StoreConfig | None = None) ->
     raise AssertionError
 
 
-def _at_rest(root: Root, config: StoreConfig) -> Control:
+def _at_rest(root: Root, config: StoreConfig) -> AdminClient:
     from sparkstore.control.offline import OfflineControl  # noqa: PLC0415  # it loads deltalake
 
     return OfflineControl(root, config)
@@ -160,7 +160,7 @@ class SocketAddress:
 
 
 class SocketControl:
-    """See `Control`: through the broker that listens."""
+    """See `AdminClient`: through the broker that listens."""
 
     def __init__(self, peer: socket.socket, root: Root) -> None:
         """Greet the broker.
@@ -177,11 +177,11 @@ class SocketControl:
         peer.settimeout(ANSWER_S)
 
     def run(self, request: Request) -> Answer:
-        """See `Control.run`."""
+        """See `AdminClient.run`."""
         return self._ask(wire.request_line(request))
 
-    def put(self, queue: str, messages: Sequence[NewMessage]) -> Answer:
-        """See `Control.put`."""
+    def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
+        """See `AdminClient.put`."""
         return self._ask(wire.put_line(queue, messages))
 
     def holders(self, limit: int | None) -> wire.HeldMessages:
@@ -193,12 +193,12 @@ class SocketControl:
         return wire.held_of(self._exchange(wire.holders_line(limit or wire.ALL)))
 
     def order(self, order: Order) -> dict[str, Any]:
-        """See `Control.order`."""
+        """See `AdminClient.order`."""
         told: dict[str, Any] = orders.object_of(self._exchange(orders.order_line(order)), "told")
         return told
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
-        """See `Control.purge`."""
+        """See `AdminClient.purge`."""
         said = self._exchange(wire.line({"purge": queue}))
         while "so_far" in said:
             show(wire.answer_of(said["so_far"]))

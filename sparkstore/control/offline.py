@@ -21,7 +21,7 @@ from sparkstore.errors import StoreError
 from sparkstore.log.start import open_log
 from sparkstore.operations.administration import Order, decide, existing
 from sparkstore.operations.administration_records import StateFacts, records_of
-from sparkstore.operations.bulk import MAX_IDS, Action, Answer, NewMessage, Request
+from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
 from sparkstore.operations.bulk_records import plan, plan_put
 from sparkstore.tables.root import Root
 
@@ -51,7 +51,7 @@ class OfflineControl:
             told.append(answer := self._run(request))
         return answer
 
-    def put(self, queue: str, messages: Sequence[NewMessage]) -> Answer:
+    def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
         """See `Control.put`."""
         with self._told("put", queue, len(messages)) as told:
             self._transaction += 1

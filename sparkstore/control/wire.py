@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from sparkstore import errors
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
-from sparkstore.operations.bulk import Action, Answer, NewMessage, Request
+from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request
 
 VERSION = 1
 SOCKET_NAME = "control.sock"
@@ -35,7 +35,7 @@ _MAX_ID = ALL = (1 << 63) - 1
 """No message has a larger id; more are never held."""
 
 
-class Held(NamedTuple):
+class HeldMessage(NamedTuple):
     """A message on a queue, and who holds it."""
 
     queue: str
@@ -51,7 +51,7 @@ class HeldMessages(NamedTuple):
         left_out: How many more are held.
     """
 
-    shown: list[Held]
+    shown: list[HeldMessage]
     left_out: int
 
 
@@ -121,13 +121,13 @@ def request_of(content: dict[str, Any]) -> Request:
     return Request(Action(content["action"]), queue, tuple(ids), to)
 
 
-def put_line(queue: str, messages: Sequence[NewMessage]) -> bytes:
+def put_line(queue: str, messages: Sequence[MessageDraft]) -> bytes:
     """New messages as a line."""
     told = [{"header": _header_told(m.header), "body": _text(m.body)} for m in messages]
     return line({"put": queue, "messages": told})
 
 
-def put_of(content: dict[str, Any]) -> tuple[str, list[NewMessage]]:
+def put_of(content: dict[str, Any]) -> tuple[str, list[MessageDraft]]:
     """The queue, and the messages that are to be put there.
 
     Raises:
@@ -136,7 +136,7 @@ def put_of(content: dict[str, Any]) -> tuple[str, list[NewMessage]]:
     queue = content.get("put")
     try:
         messages = [
-            NewMessage(_header_of(dict(told["header"])), b64decode(told["body"], validate=True))
+            MessageDraft(_header_of(dict(told["header"])), b64decode(told["body"], validate=True))
             for told in content["messages"]
         ]
     except (KeyError, TypeError, ValueError) as reason:
@@ -179,7 +179,8 @@ def held_of(content: dict[str, Any]) -> HeldMessages:
         raise error_of(content)
     try:
         shown = [
-            Held(str(q), int(m), [str(h) for h in holders]) for q, m, holders in content["held"]
+            HeldMessage(str(q), int(m), [str(h) for h in holders])
+            for q, m, holders in content["held"]
         ]
         return HeldMessages(shown, int(content.get("left_out", 0)))
     except (KeyError, TypeError, ValueError) as reason:

@@ -19,7 +19,7 @@ from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from itertools import compress, islice
 from operator import lt
 
-from sparkstore.core.entry_chunk import NOBODY, Chunk, Columns, Entry
+from sparkstore.core.entry_chunk import NOBODY, Columns, Entry, EntryChunk
 
 __all__ = ["Columns", "Entries", "Entry"]
 
@@ -49,7 +49,7 @@ class Entries(Mapping[int, Entry]):
 
     def __init__(self) -> None:
         self._young: dict[int, Entry] = {}
-        self._chunks: list[Chunk] = []
+        self._chunks: list[EntryChunk] = []
         self._firsts: list[int] = []  # of each chunk: no id below it is a key there
         self._strays: dict[int, int] = {}  # chunk's number << 10 | index
         self._highest = 0  # of all ids that were ever packed
@@ -176,13 +176,13 @@ class Entries(Mapping[int, Entry]):
         """As a dictionary."""
         return f"Entries({dict(self.walk())})"
 
-    def _place(self, message_id: int) -> tuple[Chunk, int]:
+    def _place(self, message_id: int) -> tuple[EntryChunk, int]:
         found = self._find(message_id)
         if found is None:
             raise KeyError(message_id)
         return found
 
-    def _find(self, message_id: int) -> tuple[Chunk, int] | None:
+    def _find(self, message_id: int) -> tuple[EntryChunk, int] | None:
         if message_id > self._highest:
             return None
         slot = self._strays.get(message_id) if self._strays else None
@@ -234,7 +234,7 @@ class Entries(Mapping[int, Entry]):
         if first <= highest or not all(map(lt, message_ids, islice(message_ids, 1, None))):
             keys, first = self._keys_with_strays(number, message_ids)
         self._highest = max(highest, keys[-1])
-        self._chunks.append(Chunk(number, keys, message_ids, columns))
+        self._chunks.append(EntryChunk(number, keys, message_ids, columns))
         self._firsts.append(first)
         self._packed += len(message_ids)
 
@@ -252,7 +252,7 @@ class Entries(Mapping[int, Entry]):
             keys.append(highest)
         return keys, first
 
-    def _shrink(self, chunk: Chunk) -> None:
+    def _shrink(self, chunk: EntryChunk) -> None:
         """Leave the entries that are gone out of a chunk; an empty one goes."""
         at = bisect_left(self._chunks, chunk.number, key=_number_of)
         if not any(chunk.is_there):
@@ -279,7 +279,7 @@ def _part(columns: Columns, part: slice) -> Columns:
     )
 
 
-def _number_of(chunk: Chunk) -> int:
+def _number_of(chunk: EntryChunk) -> int:
     return chunk.number
 
 

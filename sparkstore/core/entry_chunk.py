@@ -58,7 +58,7 @@ NOBODY: Held = (None, 0, None)
 """Of nearly every entry."""
 
 
-class Chunk:
+class EntryChunk:
     """Entries, as columns.
 
     Attributes:
@@ -127,7 +127,7 @@ class Chunk:
         self.held.pop(index, None)
         self._gone += 1
 
-    def without_gaps(self) -> Chunk:
+    def without_gaps(self) -> EntryChunk:
         """The same without what is gone."""
         left = [*compress(range(len(self.is_there)), self.is_there)]
         ids = [self.ids[index] for index in left]
@@ -136,7 +136,7 @@ class Chunk:
         held = [self.held.get(index, NOBODY) for index in left]
         positions, ats, priorities, ends, sizes = columns
         expires_at = [None if at == _NEVER else at for at in ends]
-        return Chunk(
+        return EntryChunk(
             self.number,
             keys,
             ids,

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 
 from sparkstore.core.entries import Entries, Entry
 from sparkstore.core.message_counts import MessageCounts
-from sparkstore.core.records import BindingKey, Kind, Record
+from sparkstore.core.records import ExchangeBindingKey, Kind, Record
 
 __all__ = [
     "APPLY",
     "WINDOW",
     "Entries",
     "Entry",
-    "Link",
-    "Member",
-    "Queue",
+    "LinkState",
+    "MemberState",
+    "QueueState",
     "State",
     "apply",
     "decided",
@@ -33,7 +33,7 @@ not have more of them unanswered (the store protocol's `max_waiting_requests`)."
 
 
 @dataclass(slots=True)
-class Queue:
+class QueueState:
     """A queue.
 
     Attributes:
@@ -48,7 +48,7 @@ class Queue:
 
 
 @dataclass(slots=True)
-class Member:
+class MemberState:
     """What was decided for one broker instance.
 
     Attributes:
@@ -61,7 +61,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Link:
+class LinkState:
     """A link that outlives its connection, or is attached (`link_records`).
 
     Attributes:
@@ -99,14 +99,14 @@ class State:
     position: int = 0
     epoch: int = 0
     next_message_id: int = 1
-    queues: dict[str, Queue] = field(default_factory=dict)
+    queues: dict[str, QueueState] = field(default_factory=dict)
     exchanges: dict[str, str] = field(default_factory=dict)
-    bindings: dict[BindingKey, str] = field(default_factory=dict)
+    bindings: dict[ExchangeBindingKey, str] = field(default_factory=dict)
     configured: dict[tuple[str, str], str] = field(default_factory=dict)
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, MemberState] = field(default_factory=dict)
     staged: dict[int, int] = field(default_factory=dict)
     messages: MessageCounts = field(default_factory=MessageCounts)
-    links: dict[str, Link] = field(default_factory=dict)
+    links: dict[str, LinkState] = field(default_factory=dict)
 
 
 def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
@@ -124,7 +124,7 @@ def decided(state: State, member: str, request: int) -> None:
     """
     there = state.members.get(member)
     if there is None:
-        there = state.members[member] = Member()
+        there = state.members[member] = MemberState()
     there.last_request = max(there.last_request, request)
     refusals = there.refusals
     while refusals and (oldest := next(iter(refusals))) <= there.last_request - WINDOW:
@@ -142,7 +142,7 @@ def _ids_reserved(state: State, _position: int, record: Record, _epoch: int) -> 
 
 def _created(state: State, position: int, record: Record, _epoch: int) -> None:
     if record.queue is not None:
-        state.queues[record.queue] = Queue(record.detail or "{}", position)
+        state.queues[record.queue] = QueueState(record.detail or "{}", position)
     else:
         assert record.exchange is not None
         state.exchanges[record.exchange] = record.detail or "{}"
@@ -182,7 +182,7 @@ def _unconfigured(state: State, _position: int, record: Record, _epoch: int) -> 
 def _refused(state: State, _position: int, record: Record, _epoch: int) -> None:
     assert record.member is not None
     assert record.request is not None
-    member = state.members.setdefault(record.member, Member())
+    member = state.members.setdefault(record.member, MemberState())
     member.refusals[record.request] = record.detail or "{}"
 
 
@@ -239,7 +239,7 @@ def _released(state: State, _position: int, record: Record, _epoch: int) -> None
 
 def _attached(state: State, position: int, record: Record, _epoch: int) -> None:
     assert record.holder is not None
-    there = state.links.setdefault(record.holder, Link("{}", position))
+    there = state.links.setdefault(record.holder, LinkState("{}", position))
     there.detail, there.position, there.detached_at = record.detail or "{}", position, None
 
 
@@ -261,7 +261,7 @@ def _settled(state: State, _position: int, record: Record, _epoch: int) -> None:
     link.unsettled.pop(tag, None)  # one transaction may settle it twice
 
 
-def _delivery(state: State, record: Record) -> tuple[Link, bytes]:
+def _delivery(state: State, record: Record) -> tuple[LinkState, bytes]:
     """The link and the tag that a record is about."""
     assert record.holder is not None
     assert record.binding_key is not None
@@ -275,11 +275,11 @@ def _entries(state: State, record: Record) -> tuple[Entries, int]:
     return state.queues[record.queue].entries, record.message_id
 
 
-def _binding_key(record: Record) -> BindingKey:
+def _binding_key(record: Record) -> ExchangeBindingKey:
     assert record.exchange is not None
     assert record.queue is not None
     assert record.binding_key is not None
-    return BindingKey(record.exchange, record.queue, record.binding_key)
+    return ExchangeBindingKey(record.exchange, record.queue, record.binding_key)
 
 
 def _configured_key(record: Record) -> tuple[str, str]:

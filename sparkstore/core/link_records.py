@@ -29,7 +29,7 @@ CLOSED = '{"closed": true}'
 """Detail of a `detached` record after which the link is gone; to who reads one, any detail is."""
 
 
-class LinkKey(NamedTuple):
+class RecordedLinkKey(NamedTuple):
     """Identity of a link.
 
     Attributes:
@@ -43,12 +43,12 @@ class LinkKey(NamedTuple):
     role: str
 
 
-def link_text(key: LinkKey) -> str:
+def link_text(key: RecordedLinkKey) -> str:
     """The text that names a link: a JSON array, so that two keys never have the same."""
     return json.dumps([*key], ensure_ascii=False, separators=(",", ":"))
 
 
-def link_key(text: str) -> LinkKey:
+def link_key(text: str) -> RecordedLinkKey:
     """The key of a text that `link_text` made.
 
     Raises:
@@ -59,7 +59,7 @@ def link_key(text: str) -> LinkKey:
         message = f"{text!r} names no link"
         raise ValueError(message)
     try:
-        return LinkKey(*parts)
+        return RecordedLinkKey(*parts)
     except TypeError as reason:
         message = f"{text!r} names no link"
         raise ValueError(message) from reason

@@ -152,7 +152,7 @@ class Record(NamedTuple):
     xid: bytes | None = None
 
 
-class BindingKey(NamedTuple):
+class ExchangeBindingKey(NamedTuple):
     """Identity of a binding."""
 
     exchange: str
@@ -195,7 +195,7 @@ def exchange_destroyed(at: int, exchange: str) -> Record:
     return Record(Kind.DESTROYED, at, exchange=exchange)
 
 
-def bound(at: int, key: BindingKey, detail: str) -> Record:
+def bound(at: int, key: ExchangeBindingKey, detail: str) -> Record:
     """A queue was bound to an exchange."""
     return Record(
         Kind.BOUND,
@@ -207,7 +207,7 @@ def bound(at: int, key: BindingKey, detail: str) -> Record:
     )
 
 
-def unbound(at: int, key: BindingKey) -> Record:
+def unbound(at: int, key: ExchangeBindingKey) -> Record:
     """A binding went."""
     return Record(Kind.UNBOUND, at, key.queue, exchange=key.exchange, binding_key=key.binding_key)
 

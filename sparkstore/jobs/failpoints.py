@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-At = Callable[[str], None]
+Failpoint = Callable[[str], None]
 
 
-def nowhere(_boundary: str) -> None:
+def no_failpoint(_boundary: str) -> None:
     """What a job does at a boundary, unless a test wants it to stop there."""

@@ -13,7 +13,7 @@ Fire = Callable[[StoreError | None], None]
 
 
 @dataclass(slots=True)
-class Group:
+class RecordGroup:
     """Records that were made durable together, or are to be (`ack = "delta"`).
 
     Attributes:
@@ -47,11 +47,11 @@ class CommitBatcher:
 
     def __init__(self, limits: CommitLimits) -> None:
         self._limits = limits
-        self._groups: deque[tuple[int, Group]] = deque()
+        self._groups: deque[tuple[int, RecordGroup]] = deque()
         self.waiting_bytes = 0
         self._is_urgent = False
 
-    def add(self, group: Group, *, now_ms: int) -> None:
+    def add(self, group: RecordGroup, *, now_ms: int) -> None:
         """Queue one group."""
         self._groups.append((now_ms, group))
         self.waiting_bytes += group.packed_bytes
@@ -68,9 +68,9 @@ class CommitBatcher:
             return now_ms
         return self._groups[0][0] + self._limits.interval_ms
 
-    def take(self) -> list[Group]:
+    def take(self) -> list[RecordGroup]:
         """The groups of the next commit, oldest first: at least one if any waits."""
-        taken: list[Group] = []
+        taken: list[RecordGroup] = []
         size = 0
         while self._groups and (not taken or size < self._limits.max_bytes):
             _, group = self._groups.popleft()

@@ -22,7 +22,7 @@ from sparkstore.log.batcher import (
     CommitBatcher,
     CommitLimits,
     Fire,
-    Group,
+    RecordGroup,
     SegmentLimits,
     Segments,
 )
@@ -81,7 +81,7 @@ class Committer:
         """Packed bytes that no Delta commit holds yet."""
         return self._batcher.waiting_bytes
 
-    def add(self, group: Group) -> None:
+    def add(self, group: RecordGroup) -> None:
         """Take a group, in order; if the committer has failed, its completions are told so."""
         with self._changed:
             if self._failure is not None:
@@ -94,7 +94,7 @@ class Committer:
 
     def flush(self, on_commit: Fire, next_position: int) -> None:
         """Fire when everything taken so far is in Delta."""
-        self.add(Group(next_position, (), 0, [on_commit]))
+        self.add(RecordGroup(next_position, (), 0, [on_commit]))
         with self._changed:
             self._batcher.hurry()
             self._changed.notify()
@@ -113,7 +113,7 @@ class Committer:
         return self._marked_position
 
     def _run(self) -> None:
-        groups: list[Group] = []
+        groups: list[RecordGroup] = []
         try:
             while (groups := self._next()) or not self._is_stopping:
                 if groups:
@@ -128,7 +128,7 @@ class Committer:
             _log.exception("the committer failed")
             self._fail(groups, Ended(f"the committer failed: {reason!r}; restart the store"))
 
-    def _next(self) -> list[Group]:
+    def _next(self) -> list[RecordGroup]:
         """Wait for a commit that is due, at most until maintenance may be."""
         with self._changed:
             while True:
@@ -142,13 +142,13 @@ class Committer:
                 if not self._changed.wait(wait_ms / 1000) and due is None:
                     return []
 
-    def _commit(self, groups: list[Group]) -> None:
+    def _commit(self, groups: list[RecordGroup]) -> None:
         records = [record for group in groups for record in group.records]
         if records:
             self._commit_rows(groups, records)
         _fire(groups, None)
 
-    def _commit_rows(self, groups: list[Group], records: list[Record]) -> None:
+    def _commit_rows(self, groups: list[RecordGroup], records: list[Record]) -> None:
         first = next(group.first_position for group in groups if group.records)
         segment = self._segments.current
         started = time.monotonic()
@@ -250,7 +250,7 @@ class Committer:
         if self._wal is not None:
             self._wal.release(self._committed_position)
 
-    def _fail(self, groups: list[Group], reason: StoreError) -> None:
+    def _fail(self, groups: list[RecordGroup], reason: StoreError) -> None:
         level = logging.WARNING if self._is_stopping else logging.CRITICAL
         _log.log(level, "no more Delta commits: %s", reason)
         self._on_failure(reason)
@@ -262,7 +262,7 @@ class Committer:
         _fire(waiting, reason)
 
 
-def _fire(groups: Sequence[Group], error: StoreError | None) -> None:
+def _fire(groups: Sequence[RecordGroup], error: StoreError | None) -> None:
     """Fire what waits for these groups, each once: also if what comes after it fails."""
     for group in groups:
         fires, group.on_commit = group.on_commit, []

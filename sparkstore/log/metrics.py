@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sparkstore.metrics.counters import counted
 
 
-class Backlog(NamedTuple):
+class LogBacklog(NamedTuple):
     """What a log has taken and is still on its way.
 
     Attributes:

@@ -25,7 +25,7 @@ from sparkstore.core.records import Record, opened
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
 from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.wal import Wal, plain_write, sync_write
-from sparkstore.log.wal_format import Group
+from sparkstore.log.wal_format import WalGroup
 from sparkstore.log.wal_replay import Replay, UnfitRecords, read_wal, set_aside
 from sparkstore.log.writer import Log
 from sparkstore.recovery.recovery import Tail, journal_tail, recover
@@ -44,14 +44,14 @@ _REPLAY_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedLog:
     """An open log, and the fold of all that was in it."""
 
     log: Log
     state: State
 
 
-def open_log(where: str | Path, config: StoreConfig) -> Opened:
+def open_log(where: str | Path, config: StoreConfig) -> OpenedLog:
     """Open the root at a folder or `file://` URI for writing; create it if nothing is there.
 
     A URI is a shared, remote-style root: no flock holds off a second opener, the epoch does.
@@ -113,7 +113,9 @@ def _ack(where: str | Path, config: StoreConfig) -> str:
     return config.ack or "delta"
 
 
-def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, ack: str) -> Opened:
+def _open(
+    root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, ack: str
+) -> OpenedLog:
     check_may_serve(root.path)  # again, since a promotion holds the writer's lock, too
     _heal(root)
     journal = Journal(root, uuid4().hex)
@@ -136,13 +138,7 @@ def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, a
         wal = _new_wal(_with_wal_folder(root, wal_folder), wal_folder, journal.epoch, config)
     state = recover(root).state
     log = Log(
-        root,
-        journal,
-        wal,
-        locks,
-        config,
-        next_position=last_position + 2,
-        first_segment=segment,
+        root, journal, wal, locks, config, next_position=last_position + 2, first_segment=segment
     )
     locks.callback(FenceWatch(root, config.fence_check_s, log.fail).stop)
     _log.info(
@@ -152,7 +148,7 @@ def _open(root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, a
         last_position + 1,
         last_position - tail.last_position,
     )
-    return Opened(log, state)
+    return OpenedLog(log, state)
 
 
 def _wal_folders(root: Root, wal_folder: Path) -> list[Path]:
@@ -238,7 +234,7 @@ def _heal(root: Root) -> None:
 
 
 def _replay(
-    root: Root, journal: Journal, groups: list[Group], last_position: int, segment: int
+    root: Root, journal: Journal, groups: list[WalGroup], last_position: int, segment: int
 ) -> int:
     """Commit groups under the epoch that wrote them; the last position then."""
     unfit = UnfitRecords(root.path)

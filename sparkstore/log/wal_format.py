@@ -49,7 +49,7 @@ class FileHeader(NamedTuple):
     turn: int
 
 
-class Group(NamedTuple):
+class WalGroup(NamedTuple):
     """Records made durable by one sync.
 
     Attributes:
@@ -126,7 +126,7 @@ class WalFileReader:
             self._view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
         self.header = decode_file_header(bytes(self._view[:BLOCK_BYTES]))
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[WalGroup]:
         """The good groups of this turn, in order; behind a bad one the search tries every block.
 
         A file whose header is damaged is searched for groups of any turn.
@@ -150,7 +150,7 @@ class WalFileReader:
 
     def group_at(
         self, offset: int, turn: int | None = None, *, start: int | None = None
-    ) -> Group | None:
+    ) -> WalGroup | None:
         """The good group that starts at a byte, of any turn or of one."""
         view = self._view
         if view[offset : offset + 4] != _GROUP_MAGIC or offset + _GROUP.size > len(view):
@@ -163,7 +163,7 @@ class WalFileReader:
         signed = bytes(view[offset : offset + _GROUP_SIGNED_BYTES])
         if crc != zlib.crc32(payload, zlib.crc32(signed, self._start if start is None else start)):
             return None
-        return Group(self.path, offset, first, count, payload)
+        return WalGroup(self.path, offset, first, count, payload)
 
     def looks_torn(self, offset: int) -> bool:
         """True if something of this turn begins at a byte, though it is not a good group.

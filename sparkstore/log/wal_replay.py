@@ -20,8 +20,8 @@ from sparkstore.core.records import Kind, Record
 from sparkstore.errors import CorruptData
 from sparkstore.log.wal_format import (
     BLOCK_BYTES,
-    Group,
     WalFileReader,
+    WalGroup,
     check_is_ours,
     group_bytes,
 )
@@ -48,7 +48,7 @@ class Replay:
         torn: File and byte of a group that was never acknowledged; None if there is none.
     """
 
-    groups: list[Group] = field(default_factory=list)
+    groups: list[WalGroup] = field(default_factory=list)
     stale: list[Path] = field(default_factory=list)
     end: int | None = None
     torn: tuple[Path, int] | None = None
@@ -191,15 +191,15 @@ def _last_position(path: Path, root_id: bytes, epoch: int) -> int:
         reader.close()
 
 
-def _replayable(found: list[Group], last_position: int) -> list[Group]:
+def _replayable(found: list[WalGroup], last_position: int) -> list[WalGroup]:
     """Of groups in the order of positions those after a position, without a gap.
 
     Raises:
         CorruptData: There is a gap: something that was synced is gone, as a group is written only
             after the one before it was synced.
     """
-    before: Group | None = None
-    replay: list[Group] = []
+    before: WalGroup | None = None
+    replay: list[WalGroup] = []
     for group in found:
         if group.first_position > last_position + 1:
             raise _gap(before, group, last_position + 1)
@@ -212,7 +212,7 @@ def _replayable(found: list[Group], last_position: int) -> list[Group]:
     return replay
 
 
-def _gap(before: Group | None, later: Group, missing: int) -> CorruptData:
+def _gap(before: WalGroup | None, later: WalGroup, missing: int) -> CorruptData:
     is_first_of_its_file = later.offset == BLOCK_BYTES
     if before is not None and (is_first_of_its_file or before.path == later.path):
         broken, offset = before.path, _end(before)
@@ -225,7 +225,7 @@ def _gap(before: Group | None, later: Group, missing: int) -> CorruptData:
     )
 
 
-def _half(group: Group, last_position: int) -> CorruptData:
+def _half(group: WalGroup, last_position: int) -> CorruptData:
     """A group goes to Delta as a whole: whoever holds half of one is not this log's journal."""
     return CorruptData(
         f"{group.path}, byte {group.offset}, holds positions {group.first_position} to"
@@ -234,7 +234,7 @@ def _half(group: Group, last_position: int) -> CorruptData:
     )
 
 
-def _torn_tail(readers: list[WalFileReader], last: Group | None) -> tuple[Path, int] | None:
+def _torn_tail(readers: list[WalFileReader], last: WalGroup | None) -> tuple[Path, int] | None:
     newest = max(
         readers, key=lambda reader: reader.header.turn if reader.header else 0, default=None
     )
@@ -244,5 +244,5 @@ def _torn_tail(readers: list[WalFileReader], last: Group | None) -> tuple[Path, 
     return (newest.path, offset) if newest.looks_torn(offset) else None
 
 
-def _end(group: Group) -> int:
+def _end(group: WalGroup) -> int:
     return group.offset + group_bytes(len(group.payload))

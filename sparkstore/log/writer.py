@@ -25,12 +25,12 @@ from sparkstore.content.reader import ContentReader
 from sparkstore.core import codec
 from sparkstore.core.records import MessageHeader, Record
 from sparkstore.errors import Closed, Ended, InvalidRequest, StoreError, Unavailable
-from sparkstore.log.batcher import Fire, Group
+from sparkstore.log.batcher import Fire, RecordGroup
 from sparkstore.log.committer import Committer
 from sparkstore.log.completions import bound, fire_once, ignore
 from sparkstore.log.journal import Journal
 from sparkstore.log.logged_content import LoggedContent
-from sparkstore.log.metrics import Backlog, LogMetrics
+from sparkstore.log.metrics import LogBacklog, LogMetrics
 from sparkstore.log.recent_content import RecentContent
 from sparkstore.log.wal import NoRoom, Wal
 from sparkstore.tables.root import Root
@@ -93,11 +93,11 @@ class Log:
         self._thread.start()
 
     @property
-    def backlog(self) -> Backlog:
+    def backlog(self) -> LogBacklog:
         """What was taken and is still on its way."""
         files = 0 if self._wal is None else self._wal.file_count
         unsynced = self._taken_bytes - self._done_bytes
-        return Backlog(unsynced, self._committer.waiting_bytes, files)
+        return LogBacklog(unsynced, self._committer.waiting_bytes, files)
 
     def append(self, records: Sequence[Record], on_complete: Fire) -> int:
         """Take records that become durable together; they get consecutive positions.
@@ -227,18 +227,18 @@ class Log:
             return
         self._synced_below = first + len(records)
         if self._wal is None:
-            self._hand_over_unacknowledged(batch, Group(first, records, size))
+            self._hand_over_unacknowledged(batch, RecordGroup(first, records, size))
             return
         if records:
             self.metrics.synced(len(records), size)
-            self._committer.add(Group(first, records, size))
+            self._committer.add(RecordGroup(first, records, size))
         for item in batch:
             if item.is_flush:
                 self._committer.flush(bound(item.fire, None), self._synced_below)
             else:
                 fire_once(item.fire, item.error)
 
-    def _hand_over_unacknowledged(self, batch: list[_Item], group: Group) -> None:
+    def _hand_over_unacknowledged(self, batch: list[_Item], group: RecordGroup) -> None:
         """With `ack = "delta"` the committer fires, when the commit is durable."""
         group.on_commit = [bound(item.fire, item.error) for item in batch]
         self._committer.add(group)

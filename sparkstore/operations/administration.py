@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, Protocol
 
 from sparkstore.core.queue_arguments import QueueArguments, arguments_of, check_arguments
 from sparkstore.core.queue_names import TEMPORARY, canonical, find, is_reserved, parts_of, shown
-from sparkstore.core.records import BindingKey
+from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.queue_alteration import (
-    Standing,
+    QueueUsage,
     altered,
     check_alteration,
     definition,
@@ -38,7 +38,7 @@ _MOST_CHARACTERS, _MOST_WORDS = 10_000, 256
 """Of a name: no client could say a longer one."""
 
 
-class Act(StrEnum):
+class AdminAction(StrEnum):
     """What an order does."""
 
     CREATE_QUEUE = "create-queue"
@@ -64,7 +64,7 @@ class Order(NamedTuple):
         force: Delete it with what is on it and who uses it.
     """
 
-    act: Act
+    act: AdminAction
     queue: str = ""
     exchange: str = ""
     key: str = ""
@@ -86,7 +86,7 @@ class OwnLink(NamedTuple):
     is_attached: bool
 
 
-class Facts(Protocol):
+class AdministrationFacts(Protocol):
     """What is there now. Names are as the store has them."""
 
     @property
@@ -96,7 +96,7 @@ class Facts(Protocol):
     def detail(self, queue: str) -> str | None:
         """Definition of a queue; None: there is none."""
 
-    def standing(self, queue: str) -> Standing:
+    def standing(self, queue: str) -> QueueUsage:
         """What a queue has."""
 
     def link_of(self, queue: str) -> OwnLink | None:
@@ -108,11 +108,11 @@ class Facts(Protocol):
     def exchange_type(self, exchange: str) -> str | None:
         """Type of an exchange; None: there is none."""
 
-    def bindings(self) -> Collection[BindingKey]:
+    def bindings(self) -> Collection[ExchangeBindingKey]:
         """All bindings."""
 
 
-class Decided(NamedTuple):
+class OrderDecision(NamedTuple):
     """What an order comes to.
 
     Attributes:
@@ -128,7 +128,7 @@ class Decided(NamedTuple):
     detail: str = ""
 
 
-def decide(order: Order, facts: Facts) -> Decided:
+def decide(order: Order, facts: AdministrationFacts) -> OrderDecision:
     """What is done about an order.
 
     Raises:
@@ -139,7 +139,7 @@ def decide(order: Order, facts: Facts) -> Decided:
     return decided._replace(told=told)
 
 
-def _create_queue(order: Order, facts: Facts) -> Decided:
+def _create_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = canonical(order.queue)
     _check_name("queue", name)
     if is_reserved(name):
@@ -158,10 +158,10 @@ def _create_queue(order: Order, facts: Facts) -> Decided:
         message = f"queue {shown(name)} is there as {there}: see sparkstore queue alter"
         raise InvalidRequest(message)
     told = {"queue": name, "arguments": arguments_of(wanted)}
-    return Decided(order._replace(queue=name), told, there is None, wanted)
+    return OrderDecision(order._replace(queue=name), told, there is None, wanted)
 
 
-def _alter_queue(order: Order, facts: Facts) -> Decided:
+def _alter_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name, detail = _queue(order, facts)
     if not order.arguments:
         message = f"queue {shown(name)}: say what to alter: --set NAME=VALUE or --unset NAME"
@@ -172,10 +172,10 @@ def _alter_queue(order: Order, facts: Facts) -> Decided:
     check_arguments(name, arguments_of(wanted))
     check_alteration(name, detail, wanted, facts.standing(name))
     told = {"queue": name, "arguments": arguments_of(wanted)}
-    return Decided(order._replace(queue=name), told, arguments_of(wanted) != there, wanted)
+    return OrderDecision(order._replace(queue=name), told, arguments_of(wanted) != there, wanted)
 
 
-def _delete_queue(order: Order, facts: Facts) -> Decided:
+def _delete_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name, _ = _queue(order, facts)
     standing, link = facts.standing(name), facts.link_of(name)
     if link is not None and link.is_attached:
@@ -197,10 +197,10 @@ def _delete_queue(order: Order, facts: Facts) -> Decided:
         "consumers_ended": standing.consumer_count,
         "bindings_removed": len(bindings),
     }
-    return Decided(order._replace(queue=name), told)
+    return OrderDecision(order._replace(queue=name), told)
 
 
-def _create_exchange(order: Order, facts: Facts) -> Decided:
+def _create_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = order.exchange
     _check_name("exchange", name)
     if order.type not in EXCHANGE_TYPES:
@@ -219,10 +219,10 @@ def _create_exchange(order: Order, facts: Facts) -> Decided:
     if facts.detail(name) is not None:
         message = f"exchange {shown(name)}: a queue has this name, and would hide it: say another"
         raise InvalidRequest(message)
-    return Decided(order, {"exchange": name, "type": order.type}, there is None)
+    return OrderDecision(order, {"exchange": name, "type": order.type}, there is None)
 
 
-def _delete_exchange(order: Order, facts: Facts) -> Decided:
+def _delete_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = order.exchange
     _check_exchange(name, facts)
     if name in DEFAULT_EXCHANGES:
@@ -231,22 +231,22 @@ def _delete_exchange(order: Order, facts: Facts) -> Decided:
     bindings = [key for key in facts.bindings() if key.exchange == name]
     losses = [f"{len(bindings)} bindings"] if bindings else []
     _check_loss("exchange", name, losses, order)
-    return Decided(order, {"exchange": name, "bindings_removed": len(bindings)})
+    return OrderDecision(order, {"exchange": name, "bindings_removed": len(bindings)})
 
 
-def _add_binding(order: Order, facts: Facts) -> Decided:
+def _add_binding(order: Order, facts: AdministrationFacts) -> OrderDecision:
     _check_exchange(order.exchange, facts)
     name, _ = _queue(order, facts)
     if order.key:
         _check_name("binding key", order.key)
-    key = BindingKey(order.exchange, name, order.key)
+    key = ExchangeBindingKey(order.exchange, name, order.key)
     told = {"exchange": order.exchange, "queue": name, "key": order.key}
-    return Decided(order._replace(queue=name), told, key not in facts.bindings())
+    return OrderDecision(order._replace(queue=name), told, key not in facts.bindings())
 
 
-def _remove_binding(order: Order, facts: Facts) -> Decided:
+def _remove_binding(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = find(order.queue, facts.queues)
-    key = BindingKey(order.exchange, name, order.key)
+    key = ExchangeBindingKey(order.exchange, name, order.key)
     if key not in facts.bindings():
         bound = [each for each in facts.bindings() if each[:2] == key[:2]]
         keys = ", ".join(shown(each.binding_key) for each in bound[:5])
@@ -254,21 +254,21 @@ def _remove_binding(order: Order, facts: Facts) -> Decided:
         message = f"{shown(name)} is not bound to {shown(order.exchange)} by {shown(order.key)}: "
         raise InvalidRequest(message + hint)
     told = {"exchange": order.exchange, "queue": name, "key": order.key}
-    return Decided(order._replace(queue=name), told)
+    return OrderDecision(order._replace(queue=name), told)
 
 
-_DECISIONS: Mapping[Act, Callable[[Order, Facts], Decided]] = {
-    Act.CREATE_QUEUE: _create_queue,
-    Act.ALTER_QUEUE: _alter_queue,
-    Act.DELETE_QUEUE: _delete_queue,
-    Act.CREATE_EXCHANGE: _create_exchange,
-    Act.DELETE_EXCHANGE: _delete_exchange,
-    Act.ADD_BINDING: _add_binding,
-    Act.REMOVE_BINDING: _remove_binding,
+_DECISIONS: Mapping[AdminAction, Callable[[Order, AdministrationFacts], OrderDecision]] = {
+    AdminAction.CREATE_QUEUE: _create_queue,
+    AdminAction.ALTER_QUEUE: _alter_queue,
+    AdminAction.DELETE_QUEUE: _delete_queue,
+    AdminAction.CREATE_EXCHANGE: _create_exchange,
+    AdminAction.DELETE_EXCHANGE: _delete_exchange,
+    AdminAction.ADD_BINDING: _add_binding,
+    AdminAction.REMOVE_BINDING: _remove_binding,
 }
 
 
-def existing(said: str, facts: Facts) -> str:
+def existing(said: str, facts: AdministrationFacts) -> str:
     """The queue that is there and that somebody means, as the store calls it.
 
     Raises:
@@ -281,12 +281,12 @@ def existing(said: str, facts: Facts) -> str:
     return name
 
 
-def _queue(order: Order, facts: Facts) -> tuple[str, str]:
+def _queue(order: Order, facts: AdministrationFacts) -> tuple[str, str]:
     name = existing(order.queue, facts)
     return name, facts.detail(name) or ""
 
 
-def _check_exchange(name: str, facts: Facts) -> None:
+def _check_exchange(name: str, facts: AdministrationFacts) -> None:
     if facts.exchange_type(name) is None:
         message = f"unknown exchange {shown(name)}: create it first (sparkstore exchange create)"
         raise InvalidRequest(message)

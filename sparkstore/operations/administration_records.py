@@ -14,17 +14,17 @@ from sparkstore.core.fold import State
 from sparkstore.core.link_records import detached, link_key
 from sparkstore.core.queue_arguments import terms_of
 from sparkstore.core.queue_names import shown
-from sparkstore.core.records import BindingKey, Record
+from sparkstore.core.records import ExchangeBindingKey, Record
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.administration import Act, Decided, OwnLink
-from sparkstore.operations.queue_alteration import Standing
+from sparkstore.operations.administration import AdminAction, OrderDecision, OwnLink
+from sparkstore.operations.queue_alteration import QueueUsage
 
 _KEPT = 2
 """Durability of what is made here."""
 
 
 class StateFacts:
-    """See `administration.Facts`: nobody is attached to anything."""
+    """See `AdministrationFacts`: nobody is attached to anything."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -39,9 +39,9 @@ class StateFacts:
         there = self._state.queues.get(queue)
         return None if there is None else there.detail
 
-    def standing(self, queue: str) -> Standing:
+    def standing(self, queue: str) -> QueueUsage:
         """What a queue has."""
-        return Standing(len(self._state.queues[queue].entries))
+        return QueueUsage(len(self._state.queues[queue].entries))
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Whose own queue it is; None: nobody's."""
@@ -61,7 +61,7 @@ class StateFacts:
         detail = self._state.exchanges.get(exchange)
         return None if detail is None else str(json.loads(detail).get("type", ""))
 
-    def bindings(self) -> Collection[BindingKey]:
+    def bindings(self) -> Collection[ExchangeBindingKey]:
         """All bindings."""
         return self._state.bindings.keys()
 
@@ -80,7 +80,7 @@ def link_name(text: str) -> str:
     return f"link {shown(key.name)} of {shown(key.remote_container_id)}"
 
 
-def records_of(decided: Decided, state: State, now_us: int) -> list[Record]:
+def records_of(decided: OrderDecision, state: State, now_us: int) -> list[Record]:
     """The records of a decided order; they become true together.
 
     Raises:
@@ -89,7 +89,7 @@ def records_of(decided: Decided, state: State, now_us: int) -> list[Record]:
     return _RECORDS[decided.order.act](decided, state, now_us) if decided.is_change else []
 
 
-def _queue_created(decided: Decided, _state: State, now_us: int) -> list[Record]:
+def _queue_created(decided: OrderDecision, _state: State, now_us: int) -> list[Record]:
     order = decided.order
     if not order.durability:
         message = f"queue {shown(order.queue)} is to end with its broker, and none runs: start one,"
@@ -97,11 +97,11 @@ def _queue_created(decided: Decided, _state: State, now_us: int) -> list[Record]
     return [records.queue_created(now_us, order.queue, decided.detail)]
 
 
-def _queue_altered(decided: Decided, _state: State, now_us: int) -> list[Record]:
+def _queue_altered(decided: OrderDecision, _state: State, now_us: int) -> list[Record]:
     return [records.queue_altered(now_us, decided.order.queue, decided.detail)]
 
 
-def _queue_destroyed(decided: Decided, state: State, now_us: int) -> list[Record]:
+def _queue_destroyed(decided: OrderDecision, state: State, now_us: int) -> list[Record]:
     queue = decided.order.queue
     link = link_of(state, queue)
     ended = [] if link is None else [detached(now_us, link, closed=True)]
@@ -109,37 +109,37 @@ def _queue_destroyed(decided: Decided, state: State, now_us: int) -> list[Record
     return [*ended, *unbound, records.queue_destroyed(now_us, queue)]
 
 
-def _exchange_created(decided: Decided, _state: State, now_us: int) -> list[Record]:
+def _exchange_created(decided: OrderDecision, _state: State, now_us: int) -> list[Record]:
     content = {"arguments": {}, "durability": _KEPT, "type": decided.order.type}
     detail = json.dumps(content, sort_keys=True)
     return [records.exchange_created(now_us, decided.order.exchange, detail)]
 
 
-def _exchange_destroyed(decided: Decided, state: State, now_us: int) -> list[Record]:
+def _exchange_destroyed(decided: OrderDecision, state: State, now_us: int) -> list[Record]:
     exchange = decided.order.exchange
     unbound = [records.unbound(now_us, key) for key in state.bindings if key.exchange == exchange]
     return [*unbound, records.exchange_destroyed(now_us, exchange)]
 
 
-def _bound(decided: Decided, _state: State, now_us: int) -> list[Record]:
+def _bound(decided: OrderDecision, _state: State, now_us: int) -> list[Record]:
     return [records.bound(now_us, _key(decided), json.dumps({"arguments": {}}))]
 
 
-def _unbound(decided: Decided, _state: State, now_us: int) -> list[Record]:
+def _unbound(decided: OrderDecision, _state: State, now_us: int) -> list[Record]:
     return [records.unbound(now_us, _key(decided))]
 
 
-def _key(decided: Decided) -> BindingKey:
+def _key(decided: OrderDecision) -> ExchangeBindingKey:
     order = decided.order
-    return BindingKey(order.exchange, order.queue, order.key)
+    return ExchangeBindingKey(order.exchange, order.queue, order.key)
 
 
-_RECORDS: Mapping[Act, Callable[[Decided, State, int], list[Record]]] = {
-    Act.CREATE_QUEUE: _queue_created,
-    Act.ALTER_QUEUE: _queue_altered,
-    Act.DELETE_QUEUE: _queue_destroyed,
-    Act.CREATE_EXCHANGE: _exchange_created,
-    Act.DELETE_EXCHANGE: _exchange_destroyed,
-    Act.ADD_BINDING: _bound,
-    Act.REMOVE_BINDING: _unbound,
+_RECORDS: Mapping[AdminAction, Callable[[OrderDecision, State, int], list[Record]]] = {
+    AdminAction.CREATE_QUEUE: _queue_created,
+    AdminAction.ALTER_QUEUE: _queue_altered,
+    AdminAction.DELETE_QUEUE: _queue_destroyed,
+    AdminAction.CREATE_EXCHANGE: _exchange_created,
+    AdminAction.DELETE_EXCHANGE: _exchange_destroyed,
+    AdminAction.ADD_BINDING: _bound,
+    AdminAction.REMOVE_BINDING: _unbound,
 }

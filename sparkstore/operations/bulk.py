@@ -81,14 +81,14 @@ class Answer(NamedTuple):
         return Answer(self.done + other.done, self.left + other.left, self.gone + other.gone)
 
 
-class NewMessage(NamedTuple):
+class MessageDraft(NamedTuple):
     """A message to be put on a queue under a new id: header and whole body."""
 
     header: MessageHeader
     body: bytes
 
 
-class Put(NamedTuple):
+class Enqueue(NamedTuple):
     """Enqueue a message that the store holds.
 
     Attributes:
@@ -104,7 +104,7 @@ class Put(NamedTuple):
     annotations: Annotations | None
 
 
-class Take(NamedTuple):
+class Dequeue(NamedTuple):
     """Dequeue a message that is available, or is its holder's, with its outcome for history."""
 
     queue: str
@@ -112,7 +112,7 @@ class Take(NamedTuple):
     holder: str | None = None
 
 
-class GiveBack(NamedTuple):
+class Release(NamedTuple):
     """Release an acquired message; it counts as a failed delivery, since it may have been seen."""
 
     queue: str
@@ -120,10 +120,10 @@ class GiveBack(NamedTuple):
     detail: str | None
 
 
-Step = Put | Take | GiveBack
+BulkStep = Enqueue | Dequeue | Release
 
 
-class Facts(NamedTuple):
+class MessageFacts(NamedTuple):
     """What is true of a message when it is decided.
 
     Attributes:
@@ -183,40 +183,40 @@ def check_target(queue: str, to: str | None, terms: Callable[[str], Terms | None
         raise InvalidRequest(message)
 
 
-def decide(request: Request, target: str | None, facts: Facts) -> list[Step]:
+def decide(request: Request, target: str | None, facts: MessageFacts) -> list[BulkStep]:
     """What is done to one message that is on the queue; nothing if it is left alone."""
     return _DECISIONS[request.action](request, target, facts)
 
 
-def _moved(request: Request, target: str | None, facts: Facts) -> list[Step]:
+def _moved(request: Request, target: str | None, facts: MessageFacts) -> list[BulkStep]:
     if facts.entry.acquired_by is not None:
         return []
     assert target is not None
-    take = Take(request.queue, {"outcome": "moved", "to": target})
+    take = Dequeue(request.queue, {"outcome": "moved", "to": target})
     return [take] if facts.is_on_target else [_put(target, facts.entry), take]
 
 
-def _purged(request: Request, _target: str | None, facts: Facts) -> list[Step]:
+def _purged(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
     is_held = facts.entry.acquired_by is not None
-    return [] if is_held else [Take(request.queue, {"outcome": "purged"})]
+    return [] if is_held else [Dequeue(request.queue, {"outcome": "purged"})]
 
 
-def _requeued(request: Request, _target: str | None, facts: Facts) -> list[Step]:
+def _requeued(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
     if facts.entry.acquired_by is not None:
         return []
-    take = Take(request.queue, {"outcome": "requeued"})
+    take = Dequeue(request.queue, {"outcome": "requeued"})
     return [take, _put(request.queue, facts.entry)]
 
 
-def _released(request: Request, _target: str | None, facts: Facts) -> list[Step]:
+def _released(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
     if facts.entry.acquired_by is None:
         return []
     entry = facts.entry
     count, detail = entry.delivery_count + 1, given_back(entry.detail, None)
-    return [GiveBack(request.queue, count, detail)]
+    return [Release(request.queue, count, detail)]
 
 
-def _dead_lettered(request: Request, target: str | None, facts: Facts) -> list[Step]:
+def _dead_lettered(request: Request, target: str | None, facts: MessageFacts) -> list[BulkStep]:
     entry = facts.entry
     reason = facts.arguments.reason_to_end(entry, facts.now_us)
     if entry.acquired_by is not None or reason is None:
@@ -232,7 +232,7 @@ def buried(
     *,
     is_on_target: bool,
     holder: str | None = None,
-) -> list[Put | Take]:
+) -> list[Enqueue | Dequeue]:
     """What is done to a message that may not stay on its queue.
 
     An expired one is wanted among the dead letters: there its own expiry says nothing.
@@ -246,16 +246,16 @@ def buried(
     """
     told = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
     if target is None:
-        return [Take(death.queue, {"outcome": death.reason, **told}, holder)]
+        return [Dequeue(death.queue, {"outcome": death.reason, **told}, holder)]
     outcome = {"outcome": "dead-lettered", "reason": death.reason, "to": target, **told}
-    take = Take(death.queue, outcome, holder)
+    take = Dequeue(death.queue, outcome, holder)
     put = _put(target, entry)
     header, annotations = put.header._replace(expires_at=None), with_death(entry.detail, death)
     put = put._replace(header=header, annotations=annotations)
     return [take] if is_on_target else [put, take]
 
 
-_DECISIONS: Mapping[Action, Callable[[Request, str | None, Facts], list[Step]]] = {
+_DECISIONS: Mapping[Action, Callable[[Request, str | None, MessageFacts], list[BulkStep]]] = {
     Action.MOVE: _moved,
     Action.PURGE: _purged,
     Action.REQUEUE: _requeued,
@@ -264,7 +264,7 @@ _DECISIONS: Mapping[Action, Callable[[Request, str | None, Facts], list[Step]]] 
 }
 
 
-def _put(queue: str, entry: Entry) -> Put:
+def _put(queue: str, entry: Entry) -> Enqueue:
     """Sizes are told together: an entry keeps their sum, and the sum is all that an entry needs.
 
     As those of the header: there is no limit that a body of the largest size would be over then.
@@ -276,4 +276,4 @@ def _put(queue: str, entry: Entry) -> Put:
         header_bytes=entry.message_bytes,
     )
     annotations = None if entry.detail is None else annotations_of(entry.detail)
-    return Put(queue, header, entry.position > 0, annotations)
+    return Enqueue(queue, header, entry.position > 0, annotations)

@@ -18,13 +18,13 @@ from sparkstore.core.records import Record
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import (
     Answer,
-    Facts,
-    GiveBack,
-    NewMessage,
-    Put,
+    BulkStep,
+    Dequeue,
+    Enqueue,
+    MessageDraft,
+    MessageFacts,
+    Release,
     Request,
-    Step,
-    Take,
     decide,
 )
 from sparkstore.operations.bulk import check as check_request
@@ -70,7 +70,7 @@ def plan(state: State, request: Request, *, now_us: int, transaction: int) -> Pl
         if entry is None:
             answer = answer.plus(Answer(gone=1))
             continue
-        facts = Facts(entry, message_id in on_target, source.arguments, now_us)
+        facts = MessageFacts(entry, message_id in on_target, source.arguments, now_us)
         steps = decide(request, target, facts)
         answer = answer.plus(Answer(done=1) if steps else Answer(left=1))
         written += _records(steps, message_id, to.arguments, now_us, transaction)
@@ -78,7 +78,7 @@ def plan(state: State, request: Request, *, now_us: int, transaction: int) -> Pl
 
 
 def plan_put(
-    state: State, queue: str, messages: Sequence[NewMessage], *, now_us: int, transaction: int
+    state: State, queue: str, messages: Sequence[MessageDraft], *, now_us: int, transaction: int
 ) -> list[list[Record]]:
     """The records that put new messages on a queue, in groups; the last makes it true.
 
@@ -118,18 +118,18 @@ def _terms(state: State, name: str) -> Terms | None:
 
 
 def _records(
-    steps: Iterable[Step], message_id: int, to: QueueArguments, now_us: int, transaction: int
+    steps: Iterable[BulkStep], message_id: int, to: QueueArguments, now_us: int, transaction: int
 ) -> Iterable[Record]:
     for step in steps:
         match step:
-            case Put(queue, header, _, annotations):
+            case Enqueue(queue, header, _, annotations):
                 expires_at = to.expires_at(header.expires_at, now_us)
                 known = header._replace(expires_at=expires_at)
                 put = records.message_enqueued(now_us, queue, message_id, known, None, transaction)
                 yield put if annotations is None else put._replace(detail=as_detail(annotations))
-            case Take(queue, outcome, _):
+            case Dequeue(queue, outcome, _):
                 detail = json.dumps(outcome, sort_keys=True)
                 yield records.message_dequeued(now_us, queue, message_id, None, detail, transaction)
-            case GiveBack(queue, count, detail):
+            case Release(queue, count, detail):
                 place = (now_us, queue, message_id)
                 yield records.message_released(*place, count, transaction, detail)

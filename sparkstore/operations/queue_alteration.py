@@ -23,7 +23,7 @@ from sparkstore.core.queue_names import shown
 from sparkstore.errors import InvalidRequest
 
 
-class Standing(NamedTuple):
+class QueueUsage(NamedTuple):
     """What a queue has now.
 
     Attributes:
@@ -60,7 +60,7 @@ def altered(detail: str, changes: Mapping[str, Any]) -> str:
     return definition(arguments_of(detail) | dict(changes), durability_of(detail))
 
 
-def check_alteration(queue: str, detail: str, wanted: str, standing: Standing) -> None:
+def check_alteration(queue: str, detail: str, wanted: str, standing: QueueUsage) -> None:
     """Refuse what may not change on a queue as it stands.
 
     Args:

@@ -22,7 +22,7 @@ from sparkstore.compaction.state_fold import Meta, read_meta
 from sparkstore.errors import StoreError, Unavailable
 from sparkstore.reconcile.lost_files import lost_files, without
 from sparkstore.reconcile.sides import Side, entries, others, record_digest, wiring
-from sparkstore.recovery.recovery import Recovered, recover
+from sparkstore.recovery.recovery import RecoveredRoot, recover
 from sparkstore.tables.lock import is_held
 from sparkstore.tables.root import TABLES, Root
 from sparkstore.tables.schema import NARROW_COLUMNS
@@ -95,7 +95,7 @@ class Look:
     meta: Meta
     history_end: int
     end: int
-    recovered: Recovered | None
+    recovered: RecoveredRoot | None
     recovery_failure: str
     side: Side
     counting: str
@@ -193,7 +193,7 @@ def _look(root: Root, names: Names) -> Look:
     )
 
 
-def _recover(root: Root) -> tuple[Recovered | None, str]:
+def _recover(root: Root) -> tuple[RecoveredRoot | None, str]:
     """What a broker would start with, or why it would not; neither if it is too much."""
     failure = ""
     for _ in range(_TRIES):  # beside a store that merges files, a second try finds the new ones

@@ -23,7 +23,7 @@ from sparkstore.core.records import Kind
 from sparkstore.errors import StoreError, Unavailable
 from sparkstore.log.unreplayed_records import unreplayed
 from sparkstore.recovery.arrow_fold import fold_tables, rows_that_count
-from sparkstore.recovery.recovery import Recovered, read_state, recover
+from sparkstore.recovery.recovery import RecoveredRoot, read_state, recover
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.healing import check as first_broken
 from sparkstore.tables.healing import read_marks
@@ -36,7 +36,7 @@ _MAX_EVIDENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class InvariantResult:
     """What one check found.
 
     Attributes:
@@ -61,7 +61,7 @@ class _Facts:
         self.root = root
 
     @cached_property
-    def recovered(self) -> Recovered:
+    def recovered(self) -> RecoveredRoot:
         return recover(self.root)
 
     @property
@@ -93,7 +93,7 @@ class _Facts:
         )
 
 
-def check(root: Root, *, deep: bool = False) -> list[Finding]:
+def check(root: Root, *, deep: bool = False) -> list[InvariantResult]:
     """One finding for each invariant, in the order of `CHECKS`; never raises for a broken root.
 
     Args:
@@ -104,11 +104,11 @@ def check(root: Root, *, deep: bool = False) -> list[Finding]:
     return [_finding(name, test, facts) for name, test in CHECKS.items() if deep or name != DEEP]
 
 
-def _finding(name: str, test: Callable[[_Facts], str], facts: _Facts) -> Finding:
+def _finding(name: str, test: Callable[[_Facts], str], facts: _Facts) -> InvariantResult:
     try:
-        return Finding(name, holds=True, evidence=test(facts))
+        return InvariantResult(name, holds=True, evidence=test(facts))
     except (_Broken, StoreError, DeltaError, OSError, pa.ArrowException) as reason:
-        return Finding(name, holds=False, evidence=str(reason).partition("\n")[0])
+        return InvariantResult(name, holds=False, evidence=str(reason).partition("\n")[0])
 
 
 def _tables_are_whole(facts: _Facts) -> str:

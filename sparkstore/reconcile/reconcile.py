@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from sparkstore.config import StoreConfig
 from sparkstore.errors import StoreError
-from sparkstore.jobs.failpoints import At, nowhere
+from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.jobs.report import JobReport
 from sparkstore.reconcile import findings, fold_checks
 from sparkstore.reconcile import record_checks as checks
@@ -111,7 +111,7 @@ def run(
     repair: bool = False,
     purge_lost: bool = False,
     config: StoreConfig | None = None,
-    at: At = nowhere,
+    at: Failpoint = no_failpoint,
 ) -> ReconcileReport:
     """Check a root once, and its replica; repair what can be, if asked to.
 
@@ -139,7 +139,7 @@ def run(
                 leases.enter_context(jobs_lease(root.path))
         if repair:
             check_may_work(roots.root.path)
-        job = _Job(spark, roots)
+        job = _Reconciliation(spark, roots)
         found, position = job.confirmed()
         at("looked")
         if repair:
@@ -179,7 +179,7 @@ def _report(
     )
 
 
-class _Job:
+class _Reconciliation:
     """Looks at a root and its replica, whose leases are held."""
 
     def __init__(self, spark: SparkSession, roots: Roots) -> None:

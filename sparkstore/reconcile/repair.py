@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from sparkstore.config import StoreConfig
 from sparkstore.errors import CorruptData, StoreError
-from sparkstore.jobs.failpoints import At, nowhere
+from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.reconcile import repair_history, repair_state, repair_store
 from sparkstore.reconcile.findings import DONE, PROPOSED, WARNING, Finding
 from sparkstore.reconcile.fold_checks import state_is_the_fold_of_history
@@ -74,7 +74,7 @@ class Repair:
     looks: Callable[[], AbstractContextManager[Looks]]
     config: StoreConfig
     purge_lost: bool
-    at: At = nowhere
+    at: Failpoint = no_failpoint
 
     def run(self, found: Sequence[Finding]) -> Mended:
         """Do what can be done about some findings, and about what is held by the dead."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore.core.fold import Member, State
+from sparkstore.core.fold import MemberState, State
 from sparkstore.tables.schema import ROW, STATE
 from sparkstore.views.spark_tables import text
 from sparkstore.views.views import STEPS_OF_OTHERS, VIEWS
@@ -120,7 +120,7 @@ def _other_rows(state: State) -> list[tuple[object, ...]]:
     ]
 
 
-def _refused(member: Member) -> str:
+def _refused(member: MemberState) -> str:
     """As `REFUSED` makes it."""
     return " ".join(sorted(map(str, member.refusals)))
 

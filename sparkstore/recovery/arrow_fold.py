@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkstore.core import fold
-from sparkstore.core.fold import Entry, Member, Queue, State
-from sparkstore.core.records import ENTRY_KINDS, BindingKey, Kind
+from sparkstore.core.fold import Entry, MemberState, QueueState, State
+from sparkstore.core.records import ENTRY_KINDS, ExchangeBindingKey, Kind
 from sparkstore.errors import CorruptData
 from sparkstore.recovery.arrow_links import add_deliveries, add_links
 from sparkstore.tables.arrow_values import as_list
@@ -107,14 +107,14 @@ def _meta_and_wiring(state_rows: pa.Table) -> State:
             state.position, state.epoch = row["position"], row["epoch"]
             state.next_message_id = row["message_id"]
         elif row["part"] == "member":
-            state.members[row["member"]] = Member(row["request"], _refusals(row["detail"]))
+            state.members[row["member"]] = MemberState(row["request"], _refusals(row["detail"]))
         elif row["part"] == "wiring" and row["binding_key"] is not None and row["queue"] is None:
             state.configured[row["exchange"], row["binding_key"]] = row["detail"]
         elif row["part"] == "wiring" and row["binding_key"] is not None:
-            key = BindingKey(row["exchange"], row["queue"], row["binding_key"])
+            key = ExchangeBindingKey(row["exchange"], row["queue"], row["binding_key"])
             state.bindings[key] = row["detail"]
         elif row["part"] == "wiring" and row["queue"] is not None:
-            state.queues[row["queue"]] = Queue(row["detail"], row["position"])
+            state.queues[row["queue"]] = QueueState(row["detail"], row["position"])
         elif row["part"] == "wiring":
             state.exchanges[row["exchange"]] = row["detail"]
     return state
@@ -303,7 +303,7 @@ def _fill(state: State, entries: pa.Table) -> None:
         start += count
 
 
-def _pack(state: State, queue: Queue, entries: pa.Table) -> None:
+def _pack(state: State, queue: QueueState, entries: pa.Table) -> None:
     message_ids = as_list(entries["message_id"])
     positions, ats, priorities, expires_at, sizes, holders, counts, details = (
         as_list(entries[name]) for name in Entry.__dataclass_fields__

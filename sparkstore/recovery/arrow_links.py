@@ -11,7 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkstore.core.fold import Link, State
+from sparkstore.core.fold import LinkState, State
 from sparkstore.core.records import Kind
 from sparkstore.errors import CorruptData
 from sparkstore.tables.arrow_values import as_list
@@ -25,7 +25,7 @@ def add_links(state: State, state_rows: pa.Table) -> None:
     rows = state_rows.filter(pc.equal(state_rows["part"], "link"))
     columns = (as_list(rows[name]) for name in ("exchange", "detail", "position", "at"))
     for link, detail, position, detached_at in zip(*columns, strict=True):
-        state.links[link] = Link(detail, position, detached_at)
+        state.links[link] = LinkState(detail, position, detached_at)
 
 
 def add_deliveries(state: State, state_rows: pa.Table, rows: pa.Table) -> None:

@@ -36,7 +36,7 @@ _STATE_FILE = pa.schema([field for field in STATE if field.name not in {"part", 
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredRoot:
     """What was in a root.
 
     Attributes:
@@ -56,7 +56,7 @@ class Recovered:
     history_start: int
 
 
-def recover(root: Root) -> Recovered:
+def recover(root: Root) -> RecoveredRoot:
     """Read a root back. Heal it, and replay its write-ahead log, before.
 
     Raises:
@@ -80,7 +80,7 @@ def _readable(root: Root) -> Iterator[None]:
         raise CorruptData(f"{message} or a backup") from reason
 
 
-def _recover(root: Root) -> Recovered:
+def _recover(root: Root) -> RecoveredRoot:
     # First of all: another opener of a shared root may commit and mark while this one reads.
     durable = read_marks(root).last_position
     state_rows = read_state(root)
@@ -95,7 +95,7 @@ def _recover(root: Root) -> Recovered:
     # A mark counts a fenced writer's late commit, whose positions may be beyond those that count.
     _check_durable(root, max(state.position, _last_position(journal)), durable)
     segment = max((file.partition for file in (*history, *journal)), default=meta["segment"])
-    return Recovered(state, state.position, segment, state_position, end, meta["history_start"])
+    return RecoveredRoot(state, state.position, segment, state_position, end, meta["history_start"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 from deltalake.exceptions import DeltaError
 
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
-from sparkstore.jobs.failpoints import At, nowhere
+from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.log.unreplayed_records import unreplayed
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables import healing
@@ -66,7 +66,7 @@ def promote(
     *,
     primary: str | Path | None = None,
     accept_loss: bool = False,
-    at: At = nowhere,
+    at: Failpoint = no_failpoint,
 ) -> Promotion:
     """Make a replica the primary; serve it afterwards like any root.
 

@@ -30,10 +30,10 @@ from sparkstore.compaction.history import append, last_position
 from sparkstore.compaction.history_plan import cuts
 from sparkstore.compaction.state_fold import append_once, fold_all, read_meta
 from sparkstore.errors import Unavailable
-from sparkstore.jobs.failpoints import At, nowhere
+from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.jobs.report import JobReport
 from sparkstore.replication.replicas import Pair, paired
-from sparkstore.replication.replicate_source import Source, check_same, lag, whole
+from sparkstore.replication.replicate_source import ReplicationSource, check_same, lag, whole
 from sparkstore.tables import healing
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.marks import mark_durable
@@ -90,7 +90,7 @@ def run(
     replica: str | Path,
     *,
     limits: Limits | None = None,
-    at: At = nowhere,
+    at: Failpoint = no_failpoint,
 ) -> ReplicateReport:
     """Bring a replica up to what the primary had committed to Delta when this began, or later.
 
@@ -145,7 +145,7 @@ class _Copied(NamedTuple):
     is_bootstrap: bool
 
 
-def _copy(spark: SparkSession, pair: Pair, after: int, at: At) -> _Copied:
+def _copy(spark: SparkSession, pair: Pair, after: int, at: Failpoint) -> _Copied:
     """Append to the replica's history; give a new replica its state."""
     if healing.check(pair.primary, "journal") is not None:
         message = f"{pair.primary.path}: the journal is broken at its end: start the store"
@@ -164,13 +164,13 @@ def _copy(spark: SparkSession, pair: Pair, after: int, at: At) -> _Copied:
     return _Copied(last, source.row_count, is_bootstrap)
 
 
-def _append(pair: Pair, source: Source, after: int, last: int) -> None:
+def _append(pair: Pair, source: ReplicationSource, after: int, last: int) -> None:
     cores = source.rows.sparkSession.sparkContext.defaultParallelism
     pieces = cuts(after, last, source.files, cores=cores)
     append(pair.replica, source.rows, pieces, last=last, job="replicate")
 
 
-def _copy_state(spark: SparkSession, pair: Pair, source: Source) -> None:
+def _copy_state(spark: SparkSession, pair: Pair, source: ReplicationSource) -> None:
     """The primary's state at the version that was looked at, in one commit.
 
     A replica cannot fold it from history where history is no longer gapless. A block comes whole to

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkstore.compaction import state_fold
 from sparkstore.compaction.history import extents, openings
-from sparkstore.compaction.history_plan import Extent, Found, counts, end_of
+from sparkstore.compaction.history_plan import Extent, RecordTally, counts, end_of
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.replication.record_at import record_at
 from sparkstore.replication.replicas import Pair
@@ -24,7 +24,7 @@ from sparkstore.views.spark_tables import statement, table_names
 _TRIES = 3
 
 
-class Source(NamedTuple):
+class ReplicationSource(NamedTuple):
     """The primary's tables at versions that fit together, and what is new in them.
 
     Attributes:
@@ -38,7 +38,7 @@ class Source(NamedTuple):
     """
 
     rows: DataFrame
-    found: Found
+    found: RecordTally
     row_count: int
     meta: state_fold.Meta
     state: int
@@ -46,7 +46,7 @@ class Source(NamedTuple):
     end: int
 
 
-def whole(spark: SparkSession, pair: Pair, after: int) -> tuple[Source, int]:
+def whole(spark: SparkSession, pair: Pair, after: int) -> tuple[ReplicationSource, int]:
     """What to copy, and its last position.
 
     Raises:
@@ -68,7 +68,7 @@ def whole(spark: SparkSession, pair: Pair, after: int) -> tuple[Source, int]:
     raise Unavailable(message)
 
 
-def _look(spark: SparkSession, primary: Root, after: int) -> Source:
+def _look(spark: SparkSession, primary: Root, after: int) -> ReplicationSource:
     # In this order: records leave the journal for history, and history when state has them.
     state, meta = _state(primary)
     journal, history = newest_version(primary.journal), newest_version(primary.history)
@@ -92,10 +92,10 @@ def _look(spark: SparkSession, primary: Root, after: int) -> Source:
         "max(position) AS last",
     ).first()
     assert row is not None
-    found = Found(row.gapless_count, int(row.total), row.last)
+    found = RecordTally(row.gapless_count, int(row.total), row.last)
     files = [file for file in (*moved_files, *new_files) if file.last > after]
     end = max([moved, meta.position, *(file.last for file in new_files)])
-    return Source(rows, found, row.row_count, meta, state, files, end)
+    return ReplicationSource(rows, found, row.row_count, meta, state, files, end)
 
 
 def _state(primary: Root) -> tuple[int, state_fold.Meta]:

@@ -74,7 +74,7 @@ from broker_shim.protocol_1_0.codec.frames import (
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.protocol_1_0.connection import Connection
+from broker_shim.protocol_1_0.connection import ServerConnection
 from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous
 from broker_shim.protocol_1_0.settings import Settings
 from tests.amqp_1_0 import attach, flow
@@ -114,9 +114,11 @@ def settlements(count: int) -> list[bytes]:
 # ------------------------------------------------------------------------------------------- ours
 
 
-def our_machine(count: int, *, is_receiver: bool) -> tuple[Connection, Any]:
+def our_machine(count: int, *, is_receiver: bool) -> tuple[ServerConnection, Any]:
     """Opened, with one link and all the credit."""
-    machine = Connection(Settings("b", max_frame_bytes=32_768), {"ANONYMOUS": Anonymous}, now_s=0.0)
+    machine = ServerConnection(
+        Settings("b", max_frame_bytes=32_768), {"ANONYMOUS": Anonymous}, now_s=0.0
+    )
     machine.receive_data(GREETING + encoded_frame(attach(0, is_receiver=is_receiver)), now_s=0.0)
     machine.open()
     machine.sessions[0].begin()

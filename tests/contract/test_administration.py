@@ -10,7 +10,7 @@ import pytest
 
 from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.administration import Act, Order
+from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
 from tests.controls import Place
 
@@ -28,22 +28,22 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 def create(queue: str, **arguments: Any) -> Order:
-    return Order(Act.CREATE_QUEUE, queue, arguments=arguments)
+    return Order(AdminAction.CREATE_QUEUE, queue, arguments=arguments)
 
 
 def alter(queue: str, **arguments: Any) -> Order:
-    return Order(Act.ALTER_QUEUE, queue, arguments=arguments)
+    return Order(AdminAction.ALTER_QUEUE, queue, arguments=arguments)
 
 
 def delete(queue: str, *, force: bool = False) -> Order:
-    return Order(Act.DELETE_QUEUE, queue, force=force)
+    return Order(AdminAction.DELETE_QUEUE, queue, force=force)
 
 
 def exchange(name: str, kind: str = "topic") -> Order:
-    return Order(Act.CREATE_EXCHANGE, exchange=name, type=kind)
+    return Order(AdminAction.CREATE_EXCHANGE, exchange=name, type=kind)
 
 
-def binding(act: Act, queue: str, key: str = "#", name: str = "news") -> Order:
+def binding(act: AdminAction, queue: str, key: str = "#", name: str = "news") -> Order:
     return Order(act, queue, name, key)
 
 
@@ -91,20 +91,23 @@ REFUSED = [
     (exchange("amq.new"), "the broker's"),
     (exchange("a/b"), "no /"),
     (exchange("q"), "a queue has this name"),
-    (Order(Act.DELETE_EXCHANGE, exchange="absent"), "unknown exchange"),
-    (Order(Act.DELETE_EXCHANGE, exchange="amq.topic", force=True), "unknown|every broker's"),
-    (Order(Act.DELETE_EXCHANGE, exchange="news"), "has 1 bindings: --force"),
-    (binding(Act.ADD_BINDING, "q", name="absent"), "unknown exchange"),
-    (binding(Act.ADD_BINDING, "absent"), "unknown queue"),
-    (binding(Act.REMOVE_BINDING, "q", "b.#"), "its keys are 'a.#'"),
-    (binding(Act.REMOVE_BINDING, "dead"), "is not bound to 'news'"),
+    (Order(AdminAction.DELETE_EXCHANGE, exchange="absent"), "unknown exchange"),
+    (
+        Order(AdminAction.DELETE_EXCHANGE, exchange="amq.topic", force=True),
+        "unknown|every broker's",
+    ),
+    (Order(AdminAction.DELETE_EXCHANGE, exchange="news"), "has 1 bindings: --force"),
+    (binding(AdminAction.ADD_BINDING, "q", name="absent"), "unknown exchange"),
+    (binding(AdminAction.ADD_BINDING, "absent"), "unknown queue"),
+    (binding(AdminAction.REMOVE_BINDING, "q", "b.#"), "its keys are 'a.#'"),
+    (binding(AdminAction.REMOVE_BINDING, "dead"), "is not bound to 'news'"),
 ]
 
 
 def test_what_cannot_be_is_refused_and_changes_nothing(place: Place) -> None:
     place.create("lettered", dead_letter_queue="dead")
     place.control.order(exchange("news"))
-    place.control.order(binding(Act.ADD_BINDING, "q", "a.#"))
+    place.control.order(binding(AdminAction.ADD_BINDING, "q", "a.#"))
     for order, why in REFUSED:
         with pytest.raises(InvalidRequest, match=why):
             place.control.order(order)
@@ -148,7 +151,7 @@ def test_the_key_of_last_values_changes_only_while_the_queue_is_empty(place: Pla
 def test_a_queue_with_messages_is_deleted_by_force_alone_with_its_bindings(place: Place) -> None:
     ids = place.put(FOX, "dead", count=2)
     place.control.order(exchange("news"))
-    place.control.order(binding(Act.ADD_BINDING, "🦊"))
+    place.control.order(binding(AdminAction.ADD_BINDING, "🦊"))
     with pytest.raises(InvalidRequest, match="has 2 messages: --force deletes it"):
         place.control.order(delete("🦊"))
     told = place.control.order(delete("🦊", force=True))
@@ -178,9 +181,9 @@ def test_an_exchange_and_its_bindings_come_and_go(place: Place) -> None:
     assert place.control.order(exchange("news"))["changed"]
     assert not place.control.order(exchange("news"))["changed"]
     for key in ("a.#", "", "a.#"):
-        place.control.order(binding(Act.ADD_BINDING, "🦊", key))
-    assert place.control.order(binding(Act.REMOVE_BINDING, FOX, ""))["changed"]
-    told = place.control.order(Order(Act.DELETE_EXCHANGE, exchange="news", force=True))
+        place.control.order(binding(AdminAction.ADD_BINDING, "🦊", key))
+    assert place.control.order(binding(AdminAction.REMOVE_BINDING, FOX, ""))["changed"]
+    told = place.control.order(Order(AdminAction.DELETE_EXCHANGE, exchange="news", force=True))
     assert told["bindings_removed"] == 1
     after = place.after().state
     assert "news" not in after.exchanges
@@ -210,7 +213,7 @@ def test_what_is_made_is_defined_alike_whoever_makes_it(tmp_path: Path) -> None:
         place.create("q")
         for order in (create("new", exclusive=True), exchange("news"), alter("q", exclusive=True)):
             place.control.order(order)
-        place.control.order(binding(Act.ADD_BINDING, "new"))
+        place.control.order(binding(AdminAction.ADD_BINDING, "new"))
         state = place.after().state
         queues = {name: queue.detail for name, queue in state.queues.items()}
         made.append((queues, state.exchanges["news"], state.bindings))

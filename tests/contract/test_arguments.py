@@ -11,13 +11,13 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import (
-    BindingKey,
     Exchange,
-    LinkKey,
-    Message,
+    ExchangeBindingKey,
     MessageHeader,
     MessageStore,
     Queue,
+    RecordedLinkKey,
+    StoredMessage,
 )
 from tests.contract.test_message_store import HEADER, contents, ids, put
 from tests.stores import Home, done
@@ -27,7 +27,7 @@ LONG = "x" * 1_000_000
 DEEP: dict[str, Any] = {}
 for _ in range(200):
     DEEP = {"in": DEEP}
-LINK = LinkKey("c", "l", "sender")
+LINK = RecordedLinkKey("c", "l", "sender")
 TERMINI = {"version": 1, "source": None, "target": None, "durability": 2}
 
 
@@ -84,9 +84,9 @@ WRONG_CALLS: dict[str, list[Call]] = {
         *[lambda s, b=b: s.message(HEADER, b) for b in WRONG_BYTES],
     ],
     "enqueue": [
-        *[lambda s, h=h: done(s.enqueue, Message(1, h, b""), "q") for h in WRONG_HEADERS],
-        *[lambda s, b=b: done(s.enqueue, Message(1, HEADER, b), "q") for b in WRONG_BYTES],
-        *[lambda s, i=i: done(s.enqueue, Message(i, HEADER, b""), "q") for i in WRONG_NUMBER],
+        *[lambda s, h=h: done(s.enqueue, StoredMessage(1, h, b""), "q") for h in WRONG_HEADERS],
+        *[lambda s, b=b: done(s.enqueue, StoredMessage(1, HEADER, b), "q") for b in WRONG_BYTES],
+        *[lambda s, i=i: done(s.enqueue, StoredMessage(i, HEADER, b""), "q") for i in WRONG_NUMBER],
         *[lambda s, m=m: done(s.enqueue, m, "q") for m in (None, 5, (1, HEADER, b""))],
         *[lambda s, q=q: done(s.enqueue, s.message(HEADER), q) for q in WRONG_NAME],
         lambda s: done(s.enqueue, s.message(HEADER)._replace(is_staged="yes"), "q"),
@@ -143,13 +143,13 @@ WRONG_CALLS: dict[str, list[Call]] = {
         ],
     ],
     "binding": [
-        *[lambda s, n=n: done(s.bind, BindingKey("e", "q", n), {}) for n in WRONG_NAME],
-        *[lambda s, n=n: done(s.bind, BindingKey(n, "q", "k"), {}) for n in WRONG_NAME],
-        *[lambda s, a=a: done(s.bind, BindingKey("e", "q", "k"), a) for a in WRONG_OBJECT],
+        *[lambda s, n=n: done(s.bind, ExchangeBindingKey("e", "q", n), {}) for n in WRONG_NAME],
+        *[lambda s, n=n: done(s.bind, ExchangeBindingKey(n, "q", "k"), {}) for n in WRONG_NAME],
+        *[lambda s, a=a: done(s.bind, ExchangeBindingKey("e", "q", "k"), a) for a in WRONG_OBJECT],
         *[lambda s, k=k: done(s.bind, k, {}) for k in (None, ("e", "q", "k"), "k")],
         *[
             lambda s, k=k: done(s.unbind, k)
-            for k in (None, ("e", "q", "k"), BindingKey([], "q", "k"))
+            for k in (None, ("e", "q", "k"), ExchangeBindingKey([], "q", "k"))
         ],
     ],
     "configure": [
@@ -158,10 +158,16 @@ WRONG_CALLS: dict[str, list[Call]] = {
         *[lambda s, o=o: done(s.configure, "c", "k", o) for o in WRONG_OBJECT],
     ],
     "link": [
-        *[lambda s, n=n: done(s.attach, LinkKey(n, "l", "sender"), TERMINI) for n in WRONG_NAME],
-        *[lambda s, n=n: done(s.attach, LinkKey("c", n, "sender"), TERMINI) for n in WRONG_NAME],
         *[
-            lambda s, n=n: done(s.attach, LinkKey("c", "l", n), TERMINI)
+            lambda s, n=n: done(s.attach, RecordedLinkKey(n, "l", "sender"), TERMINI)
+            for n in WRONG_NAME
+        ],
+        *[
+            lambda s, n=n: done(s.attach, RecordedLinkKey("c", n, "sender"), TERMINI)
+            for n in WRONG_NAME
+        ],
+        *[
+            lambda s, n=n: done(s.attach, RecordedLinkKey("c", "l", n), TERMINI)
             for n in (*WRONG_NAME, "both")
         ],
         *[lambda s, k=k: done(s.attach, k, TERMINI) for k in (None, ("c", "l", "sender"))],
@@ -186,7 +192,7 @@ WRONG_CALLS: dict[str, list[Call]] = {
         lambda s: s.prefetch([1], None),
     ],
     "content": [
-        *[lambda s, m=m: s.content(m) for m in (None, 5, Message(1, None, b""))],
+        *[lambda s, m=m: s.content(m) for m in (None, 5, StoredMessage(1, None, b""))],
         *[lambda s, m=m: done(s.stage, m, [b"x"]) for m in (None, 5)],
         *[
             lambda s, p=p: done(s.stage, s.message(HEADER), p)

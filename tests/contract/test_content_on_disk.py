@@ -12,9 +12,9 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import Message, MessageHeader, Queue
+from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.prefetch import Loaded
-from broker_shim.store.state_machine.transaction import Step
+from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core.records import content_staged
 from tests.stores import DELTA_CONFIG, TIMEOUT_S, done
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[DeltaMessageStore]:
     opened.close()
 
 
-def fill(store: DeltaMessageStore) -> list[tuple[Message, bytes]]:
+def fill(store: DeltaMessageStore) -> list[tuple[StoredMessage, bytes]]:
     """Messages whole and in pieces, on one queue and on two."""
     filled = []
     for body in BODIES:
@@ -49,7 +49,7 @@ def fill(store: DeltaMessageStore) -> list[tuple[Message, bytes]]:
     return filled
 
 
-def check(store: DeltaMessageStore, filled: list[tuple[Message, bytes]]) -> None:
+def check(store: DeltaMessageStore, filled: list[tuple[StoredMessage, bytes]]) -> None:
     for message, body in filled:
         loaded = store.load(message.message_id)
         assert (loaded.message_id, loaded.header, loaded.body) == (
@@ -82,7 +82,7 @@ def test_after_a_restart_and_after_it_left_the_queue_that_brought_it(
     again.close()
 
 
-def check_reads(store: DeltaMessageStore, filled: list[tuple[Message, bytes]]) -> None:
+def check_reads(store: DeltaMessageStore, filled: list[tuple[StoredMessage, bytes]]) -> None:
     """Parts, headers and loads ahead say what was filled, in any order."""
     numbers = [message.message_id for message, _ in filled]
     assert store.headers(numbers) == [message.header for message, _ in filled]
@@ -120,17 +120,19 @@ def test_while_it_is_on_a_transient_queue_only(store: DeltaMessageStore) -> None
     check(store, filled)
 
 
-def stage_with_header(store: DeltaMessageStore, pieces: list[bytes], body_bytes: int) -> Message:
+def stage_with_header(
+    store: DeltaMessageStore, pieces: list[bytes], body_bytes: int
+) -> StoredMessage:
     """What the store service does: the first piece brings the header."""
     header = HEADER._replace(header_bytes=5, body_bytes=body_bytes)
-    message_id, steps = store._ledger.reserve(1)
+    message_id, steps = store._machine.reserve(1)
     offset, first = 0, header
     for piece in pieces:
         record = content_staged(0, message_id, offset, piece, first)
-        steps.append(Step(record, is_kept=True))
+        steps.append(RecordStep(record, is_kept=True))
         offset, first = offset + len(piece), None
     done(store._decide, decide=lambda: steps)
-    return Message(message_id, header, b"", is_staged=True)
+    return StoredMessage(message_id, header, b"", is_staged=True)
 
 
 @pytest.mark.parametrize("body", [b"", b"short", bytes(range(256)) * 300])
@@ -147,7 +149,7 @@ def test_a_message_staged_with_its_header_survives_a_restart_and_is_enqueued_the
     assert again.load_anywhere(message.message_id) == whole
     done(again.enqueue, message, "q")
     assert again.load(message.message_id) == whole
-    assert again._ledger.state.staged == {}
+    assert again._machine.state.staged == {}
     done(again.dequeue, message.message_id, "q", None)
     with pytest.raises(InvalidRequest, match="on no queue"):
         again.load(message.message_id)
@@ -167,10 +169,10 @@ def test_a_message_whose_staging_is_aborted_is_gone_for_good(
     store: DeltaMessageStore, tmp_path: Path
 ) -> None:
     message = stage_with_header(store, [b"short"], 5)
-    done(store._decide, decide=lambda: store._ledger.abort_staging(message.message_id))
+    done(store._decide, decide=lambda: store._machine.abort_staging(message.message_id))
     store.close()
     again = DeltaMessageStore(tmp_path / "root", COLD)
-    for call in (again.load, again._ledger.abort_staging):
+    for call in (again.load, again._machine.abort_staging):
         with pytest.raises(InvalidRequest):
             call(message.message_id)
     with pytest.raises(InvalidRequest, match="make a new message"):
@@ -182,22 +184,22 @@ def test_a_piece_that_came_again_after_a_restart_counts_once(
     store: DeltaMessageStore, tmp_path: Path
 ) -> None:
     """Its writer did not know whether it arrived; without a header, only the writer knows it."""
-    message_id, steps = store._ledger.reserve(1)
+    message_id, steps = store._machine.reserve(1)
     pieces = [
-        Step(content_staged(0, message_id, offset, body), is_kept=True)
+        RecordStep(content_staged(0, message_id, offset, body), is_kept=True)
         for offset, body in ((0, b"abc"), (3, b"de"))
     ]
     done(store._decide, decide=lambda: [*steps, *pieces])
     store.close()
     again = DeltaMessageStore(tmp_path / "root", COLD)
     done(again._decide, decide=lambda: pieces)
-    message = Message(
+    message = StoredMessage(
         message_id, HEADER._replace(header_bytes=5, body_bytes=5), b"", is_staged=True
     )
     with pytest.raises(InvalidRequest, match="make a new message"):
         done(again.enqueue, message, "q")
-    assert again._ledger.is_reserved(message_id)
-    again._ledger.admit(message_id)
+    assert again._machine.is_reserved(message_id)
+    again._machine.admit(message_id)
     done(again.enqueue, message, "q")
     assert again.load(message_id).body == b"abcde"
     done(again.flush)

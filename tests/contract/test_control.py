@@ -10,7 +10,7 @@ import pytest
 
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.bulk import MAX_IDS, Action, Answer, NewMessage, Request
+from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
 from tests.controls import HEADER, Place
 
 MOVE, PURGE, REQUEUE, RELEASE, DEAD_LETTER = Action
@@ -147,8 +147,10 @@ def test_put_makes_new_messages_of_any_size(queues: Queues) -> None:
     place = queues.place
     header = MessageHeader("raw", b"\x00\xff", priority=7, properties=(("a", "1"), ("a", "2")))
     large = bytes(range(256)) * (1 << 13) + b"end"
-    assert place.control.put("q", [NewMessage(header, b""), NewMessage(header, b"two")]).done == 2
-    assert place.control.put("q", [NewMessage(header, large)]).done == 1
+    assert (
+        place.control.put("q", [MessageDraft(header, b""), MessageDraft(header, b"two")]).done == 2
+    )
+    assert place.control.put("q", [MessageDraft(header, large)]).done == 1
     after = place.after()
     first, second, third = after.ids("q")[4:]
     assert [after.body(first), after.body(second)] == [b"", b"two"]
@@ -166,7 +168,7 @@ def test_content_that_came_in_pieces_is_read_whole_after_a_move(queues: Queues) 
     """The row that puts it on another queue has a short header, which is not its own."""
     place = queues.place
     large = b"x" * (3 << 20)
-    place.control.put("q", [NewMessage(HEADER, large)])
+    place.control.put("q", [MessageDraft(HEADER, large)])
     message_id = FIRST_OF_THE_SECOND_BLOCK
     assert place.control.run(Request(MOVE, "q", (message_id,), "other")) == Answer(done=1)
     header, body = place.after().reader.read(message_id)
@@ -195,7 +197,7 @@ def test_a_request_that_cannot_be_done_is_refused_and_changes_nothing(
 
 def test_put_on_an_unknown_queue_is_refused(queues: Queues) -> None:
     with pytest.raises(InvalidRequest, match="unknown queue"):
-        queues.place.control.put("nope", [NewMessage(HEADER, b"x")])
+        queues.place.control.put("nope", [MessageDraft(HEADER, b"x")])
 
 
 def test_release_frees_what_a_dead_consumer_held_and_nothing_else(queues: Queues) -> None:

@@ -11,12 +11,12 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, NotAcquired, StoreError
 from broker_shim.store.interface import (
-    BindingKey,
     Exchange,
-    Message,
+    ExchangeBindingKey,
     MessageHeader,
     MessageStore,
     Queue,
+    StoredMessage,
     TransactionContext,
 )
 from broker_shim.store.memory import MemoryMessageStore
@@ -27,7 +27,7 @@ NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability
 HEADER = MessageHeader(
     header=b"\x00p\xffh", priority=7, subject="späť 🦊", properties=(("a", "1"),)
 )
-KEY = BindingKey("fan", "q", "a.#")
+KEY = ExchangeBindingKey("fan", "q", "a.#")
 STRANGE_NAMES = [
     "a/b",
     "../../etc/passwd",
@@ -259,8 +259,8 @@ def test_bind_again_succeeds_with_the_same_arguments_only(q: MessageStore) -> No
 
 
 def test_bind_of_an_unknown_queue_or_exchange_is_refused(q: MessageStore) -> None:
-    refused(InvalidRequest, q.bind, BindingKey("fan", "nowhere", ""), {})
-    refused(InvalidRequest, q.bind, BindingKey("nowhere", "q", ""), {})
+    refused(InvalidRequest, q.bind, ExchangeBindingKey("fan", "nowhere", ""), {})
+    refused(InvalidRequest, q.bind, ExchangeBindingKey("nowhere", "q", ""), {})
     assert q.recover().bindings == {}
 
 
@@ -270,15 +270,15 @@ def test_destroy_of_either_end_takes_its_bindings_and_no_other(
 ) -> None:
     done(q.create, Exchange("topic", "topic"))
     done(q.bind, KEY, {})
-    done(q.bind, BindingKey("topic", "other", ""), {})
+    done(q.bind, ExchangeBindingKey("topic", "other", ""), {})
     done(q.destroy, end)
-    assert q.recover().bindings == {BindingKey("topic", "other", ""): {}}
+    assert q.recover().bindings == {ExchangeBindingKey("topic", "other", ""): {}}
 
 
 @pytest.mark.parametrize("name", STRANGE_NAMES, ids=_short)
 def test_any_unicode_text_is_a_name(home: Home, name: str) -> None:
     store = home.store
-    key = BindingKey(name, name, name)
+    key = ExchangeBindingKey(name, name, name)
     done(store.create, Queue(name))
     done(store.create, Exchange(name, "topic"))
     done(store.bind, key, {name: name})
@@ -306,7 +306,7 @@ def test_a_name_that_is_no_unicode_or_too_long_is_refused(q: MessageStore, name:
     refused(InvalidRequest, q.create, Queue(name))
     refused(InvalidRequest, q.create, Exchange(name, "topic"))
     refused(InvalidRequest, q.destroy, Queue(name))
-    refused(InvalidRequest, q.bind, BindingKey("fan", "q", name), {})
+    refused(InvalidRequest, q.bind, ExchangeBindingKey("fan", "q", name), {})
     refused(InvalidRequest, q.enqueue, q.message(HEADER), name)
     done(q.dequeue, message_id, "q", None)
     assert contents(q) == before
@@ -1056,7 +1056,7 @@ def test_wiring_survives_a_restart_if_its_durability_and_the_tier_say_so(
     )
     done(store.create, queue)
     done(store.create, exchange)
-    done(store.bind, BindingKey("x", "w", "key"), {"b": 2})
+    done(store.bind, ExchangeBindingKey("x", "w", "key"), {"b": 2})
     expected = contents(store)
     found = contents(home.reopen())
     survives = min(durability, home.tier) >= CONFIGURATION
@@ -1069,7 +1069,7 @@ def test_a_binding_lives_as_long_as_the_less_durable_of_both_ends(
 ) -> None:
     done(home.store.create, Queue("w", queue))
     done(home.store.create, Exchange("x", "topic", exchange))
-    done(home.store.bind, BindingKey("x", "w", ""), {})
+    done(home.store.bind, ExchangeBindingKey("x", "w", ""), {})
     found = home.reopen().recover()
     assert found.bindings == {}
     assert len(found.queues) + len(found.exchanges) == (1 if home.tier else 0)
@@ -1079,7 +1079,7 @@ def test_what_was_destroyed_or_unbound_stays_away_after_a_restart(home: Home) ->
     store = home.store
     for wiring in (Queue("q"), Queue("w"), Exchange("fan", "fanout"), Exchange("x", "topic")):
         done(store.create, wiring)
-    for key in (KEY, BindingKey("x", "q", ""), BindingKey("fan", "w", "")):
+    for key in (KEY, ExchangeBindingKey("x", "q", ""), ExchangeBindingKey("fan", "w", "")):
         done(store.bind, key, {})
     done(store.destroy, Queue("w"))
     done(store.destroy, Exchange("x", "topic"))
@@ -1153,7 +1153,9 @@ def test_an_open_transaction_is_rolled_back_by_a_restart(home: Home) -> None:
 
 def test_content_that_was_staged_and_never_enqueued_is_forgotten_by_a_restart(home: Home) -> None:
     done(home.store.create, Queue("q"))
-    message: Message = done(home.store.stage, home.store.message(HEADER), [b"lost", b"content"])
+    message: StoredMessage = done(
+        home.store.stage, home.store.message(HEADER), [b"lost", b"content"]
+    )
     store = home.reopen()
     refused(InvalidRequest, _loads(store), message.message_id)
 

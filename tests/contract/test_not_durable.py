@@ -14,7 +14,7 @@ import pytest
 
 from sparkstore.cli.command_line import main
 from sparkstore.control.client import connect
-from sparkstore.operations.bulk import Action, NewMessage, Request
+from sparkstore.operations.bulk import Action, MessageDraft, Request
 from sparkstore.tables.root import open_root
 from tests.controls import HEADER, Place, ServedRoot
 from tests.stores import TIMEOUT_S
@@ -75,7 +75,7 @@ def test_what_is_not_durable_is_so_wherever_it_is_moved(
     path = tmp_path / "root"
     control = connect(open_root(path))
     assert control is not None
-    control.put("orders", [NewMessage(FLEETING, b"1"), NewMessage(HEADER, b"2")])
+    control.put("orders", [MessageDraft(FLEETING, b"1"), MessageDraft(HEADER, b"2")])
     ids = (1, 2)
     control.run(Request(Action.MOVE, "orders", ids, "late"))
     assert counts(path, capsys)["late"][1] == 1

@@ -9,7 +9,7 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest
-from broker_shim.store.interface import Message, MessageHeader, MessageStore, Queue
+from broker_shim.store.interface import MessageHeader, MessageStore, Queue, StoredMessage
 from broker_shim.store.prefetch import Loaded
 from tests.stores import TIMEOUT_S, done
 
@@ -152,7 +152,7 @@ def test_a_callback_of_prefetch_may_call_the_store_and_what_it_raises_stops_nobo
     bodies: SimpleQueue[bytes] = SimpleQueue()
 
     def told(message_id: int, loaded: Loaded) -> None:
-        assert isinstance(loaded, Message)
+        assert isinstance(loaded, StoredMessage)
         bodies.put(q.load(message_id).body)
         raise RuntimeError("a caller's bug")
 
@@ -182,7 +182,7 @@ def test_what_close_leaves_unloaded_is_told_closed_and_nothing_is_forgotten(
     may_go_on.set()
     closing.join(TIMEOUT_S)
     assert [number for number, _ in loads.told] == [*numbers, *numbers[:2]]
-    assert isinstance(loads.told[0][1], Message)
+    assert isinstance(loads.told[0][1], StoredMessage)
     assert all(isinstance(loaded, Closed) for _, loaded in loads.told[1:])
 
 

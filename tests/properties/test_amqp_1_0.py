@@ -49,7 +49,7 @@ from broker_shim.protocol_1_0.codec.frames import (
     transfer_frame,
 )
 from broker_shim.protocol_1_0.codec.values import Array, Described
-from broker_shim.protocol_1_0.connection import Connection
+from broker_shim.protocol_1_0.connection import ServerConnection
 from broker_shim.protocol_1_0.sasl.mechanisms import Plain
 from broker_shim.protocol_1_0.settings import Settings
 from tests.amqp_1_0 import attach, flow
@@ -214,7 +214,7 @@ class Responder:
     """A broker that answers everything, and looks after each step that all limits are kept."""
 
     def __init__(self) -> None:
-        self.machine = Connection(SETTINGS, PLAIN, now_s=0.0)
+        self.machine = ServerConnection(SETTINGS, PLAIN, now_s=0.0)
         self._tags = 0
         self._is_open = self._is_closed = False
         self._begun: dict[int, set[int]] = {}
@@ -272,7 +272,7 @@ class Responder:
                 assert channel in self._begun
         assert self._is_open
 
-    def opened(self, _event: events.Opened) -> None:
+    def opened(self, _event: events.ConnectionOpened) -> None:
         self.machine.open()
 
     def begun(self, event: events.SessionBegun) -> None:
@@ -318,12 +318,12 @@ class Responder:
     def ended(self, event: events.SessionEnded) -> None:
         event.session.end()
 
-    def closed(self, _event: events.Closed) -> None:
+    def closed(self, _event: events.ConnectionClosed) -> None:
         self.machine.close()
 
 
 _ANSWERS: dict[type, Callable[[Responder, Any], None]] = {
-    events.Opened: Responder.opened,
+    events.ConnectionOpened: Responder.opened,
     events.SessionBegun: Responder.begun,
     events.LinkAttached: Responder.attached,
     events.FlowReceived: Responder.flowed,
@@ -331,7 +331,7 @@ _ANSWERS: dict[type, Callable[[Responder, Any], None]] = {
     events.DispositionReceived: Responder.disposed,
     events.LinkDetached: Responder.detached,
     events.SessionEnded: Responder.ended,
-    events.Closed: Responder.closed,
+    events.ConnectionClosed: Responder.closed,
 }
 
 BEGIN = Begin(next_outgoing_id=0, incoming_window=50, outgoing_window=50)

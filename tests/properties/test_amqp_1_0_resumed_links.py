@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.composites import Accepted, Modified, Received, Rejected, Released
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
-from broker_shim.protocol_1_0.links.resumption import Step, decide, is_outcome, to_tell
+from broker_shim.protocol_1_0.links.resumption import ResumptionStep, decide, is_outcome, to_tell
 from tests.resuming import Broker, Client, Line
 
 MESSAGES = [b"one", b"two" * 200, b"", b"four", b"five", b"six" * 120]
@@ -34,18 +34,23 @@ def test_every_tag_has_one_decision_that_loses_nothing(
     assert decided.keys() == ours.keys() | theirs.keys()
     for tag, step in decided.items():
         if tag in theirs and is_outcome(theirs[tag]):  # it has it: it does not come again
-            assert step not in {Step.SEND_AGAIN, Step.RESUME}
-        if step is Step.SEND_AGAIN:
+            assert step not in {ResumptionStep.SEND_AGAIN, ResumptionStep.RESUME}
+        if step is ResumptionStep.SEND_AGAIN:
             assert tag not in theirs
             assert is_complete
-        if step is Step.FORGET:  # only what has an outcome at the sender
+        if step is ResumptionStep.FORGET:  # only what has an outcome at the sender
             assert tag not in theirs
             assert is_complete
             assert is_receiver or is_outcome(ours[tag])
-        if step in {Step.RESUME, Step.ABORT, Step.RESTATE, Step.SETTLE}:
+        if step in {
+            ResumptionStep.RESUME,
+            ResumptionStep.ABORT,
+            ResumptionStep.RESTATE,
+            ResumptionStep.SETTLE,
+        }:
             assert not is_receiver
             assert tag in ours.keys() & theirs.keys()
-        assert (step is Step.IGNORE) == (tag not in ours)
+        assert (step is ResumptionStep.IGNORE) == (tag not in ours)
     assert to_tell(decided, ours).items() <= ours.items()
 
 
@@ -57,10 +62,10 @@ def test_both_ends_agree(sender: dict[bytes, Any], receiver: dict[bytes, Any]) -
     for tag in sent:
         pair = (sent[tag], taken[tag])
         assert pair[1] in {
-            Step.SEND_AGAIN: {Step.IGNORE},
-            Step.FORGET: {Step.IGNORE},
-            Step.IGNORE: {Step.FORGET},
-        }.get(pair[0], {Step.KEEP})
+            ResumptionStep.SEND_AGAIN: {ResumptionStep.IGNORE},
+            ResumptionStep.FORGET: {ResumptionStep.IGNORE},
+            ResumptionStep.IGNORE: {ResumptionStep.FORGET},
+        }.get(pair[0], {ResumptionStep.KEEP})
 
 
 def line(*, client_sends: bool, mode: ReceiverSettleMode) -> Line:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker_shim.links import (
+    EndpointPlace,
     ExpiryPolicy,
     Filter,
     LinkEndpoint,
@@ -30,7 +31,6 @@ from broker_shim.links import (
     LinkStore,
     LinkTerms,
     MemoryUnsettledStore,
-    Place,
     Role,
     Source,
     Target,
@@ -54,7 +54,9 @@ from tests.logs import image_of
 from tests.stores import DELTA_CONFIG
 
 KEYS = st.sampled_from([sender("a"), sender("b"), receiver("a"), sender("a", "d")])
-PLACES = st.sampled_from([Place(connection, session) for connection in "xy" for session in (1, 2)])
+PLACES = st.sampled_from(
+    [EndpointPlace(connection, session) for connection in "xy" for session in (1, 2)]
+)
 POLICIES = st.sampled_from(ExpiryPolicy)
 TAGS = st.sampled_from([b"1", b"2", b"3"])
 _RANK = {"link-detach": 0, "session-end": 1, "connection-close": 2, "never": 9}
@@ -73,7 +75,7 @@ class Known:
     """
 
     terms: LinkTerms | None = None
-    place: Place | None = None
+    place: EndpointPlace | None = None
     is_attached: bool = False
     due_ms: int | None = None
     tags: set[bytes] = field(default_factory=set)
@@ -123,7 +125,7 @@ class LinksMachine(RuleBasedStateMachine):
         return {terminus.key for terminus in over}
 
     @rule(key=KEYS, place=PLACES)
-    def attach(self, key: LinkKey, place: Place) -> None:
+    def attach(self, key: LinkKey, place: EndpointPlace) -> None:
         known = self.model.setdefault(key, Known())
         endpoint, stolen = self.registry.attach(key, place)
         assert (stolen is not None) == known.is_attached
@@ -187,7 +189,7 @@ class LinksMachine(RuleBasedStateMachine):
                 self.model[key].tags.add(tag)
 
     @rule(place=PLACES)
-    def end_session(self, place: Place) -> None:
+    def end_session(self, place: EndpointPlace) -> None:
         here = [key for key, known in self.model.items() if known.place == place]
         over = {key for key in here if self.ended(key, 1)}
         assert self.forget(self.registry.end_session(place, self.now_ms)) == over
@@ -418,7 +420,7 @@ def test_of_many_threads_that_attach_one_link_each_end_is_told_to_one_and_the_la
         made = []
         begin.wait(10)
         for turn in range(turns):
-            endpoint, stolen = registry.attach(key, Place(number, turn))
+            endpoint, stolen = registry.attach(key, EndpointPlace(number, turn))
             made.append(endpoint)
             if stolen is not None:
                 ended.append(stolen)
@@ -426,7 +428,7 @@ def test_of_many_threads_that_attach_one_link_each_end_is_told_to_one_and_the_la
             if turn % 3 == 0 and registry.detach(endpoint, 0, closed=True) is not None:
                 ended.append(endpoint)
             elif turn % 3 == 1 and closes:
-                registry.end_session(Place(number, turn), 0)
+                registry.end_session(EndpointPlace(number, turn), 0)
         return made
 
     with ThreadPoolExecutor(threads) as pool:

@@ -16,7 +16,13 @@ from hypothesis.stateful import run_state_machine_as_test as run
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import BindingKey, Exchange, Message, MessageHeader, Queue
+from broker_shim.store.interface import (
+    Exchange,
+    ExchangeBindingKey,
+    MessageHeader,
+    Queue,
+    StoredMessage,
+)
 from sparkstore.core.annotations import Annotations, annotations_of
 from tests.model import Model, ModelMessage, ModelTransaction, Place
 from tests.properties.link_rules import LinkRules
@@ -49,7 +55,7 @@ class StoreMachine(LinkRules):
         self.home = Home(self.name, self.folder / "0")
         self.model = Model(self.home.tier, TerminusDurability.NONE if self.name == "json" else None)
         self.age = 0
-        self.given: dict[int, Message] = {}
+        self.given: dict[int, StoredMessage] = {}
         self.transactions: list[tuple[Any, ModelTransaction]] = []
         self.asked = 2  # the first enqueue says something
 
@@ -125,7 +131,7 @@ class StoreMachine(LinkRules):
 
     @rule(exchange=EXCHANGES, queue=QUEUES, key=st.sampled_from(["", "#"]), n=NUMBERS, bound=MOSTLY)
     def binding(self, exchange: str, queue: str, key: str, n: int, bound: bool) -> None:
-        binding = BindingKey(exchange, queue, key)
+        binding = ExchangeBindingKey(exchange, queue, key)
         if bound:
             arguments = {"n": n % 5 // 4}
             self.both(
@@ -156,8 +162,8 @@ class StoreMachine(LinkRules):
             self.model.messages[message_id].is_staged = False
         self.enqueue(queue, self.given[message_id], self.transaction(number))
 
-    def new_message(self, body: bytes, durable: bool, staged: bool) -> Message:
-        message: Message = self.store.message(
+    def new_message(self, body: bytes, durable: bool, staged: bool) -> StoredMessage:
+        message: StoredMessage = self.store.message(
             MessageHeader(header=b"h", durable=durable, subject="späť"), b"" if staged else body
         )
         if staged:
@@ -169,7 +175,7 @@ class StoreMachine(LinkRules):
         )
         return message
 
-    def enqueue(self, queue: str, message: Message, within: Transactions) -> None:
+    def enqueue(self, queue: str, message: StoredMessage, within: Transactions) -> None:
         ours, theirs = within
         place, told = (queue, message.message_id), self.next_told()
         model = lambda: self.model.enqueue(place, told, theirs)  # noqa: E731

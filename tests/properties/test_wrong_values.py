@@ -16,20 +16,20 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import (
-    BindingKey,
     Exchange,
-    LinkKey,
-    Message,
+    ExchangeBindingKey,
     MessageHeader,
     MessageStore,
     Queue,
+    RecordedLinkKey,
+    StoredMessage,
     TransactionContext,
 )
 from sparkstore.tables import rows
 from tests.stores import DELTA_CONFIG, RecordedMessageStore, done, read
 
 TERMINI = {"version": 1, "source": None, "target": None, "durability": 2}
-LINK = LinkKey("c", "l", "sender")
+LINK = RecordedLinkKey("c", "l", "sender")
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -63,8 +63,10 @@ IDS, QUEUES = _either(st.integers(1, 4)), _either(st.sampled_from(["q", "p", "vo
 HOLDERS = _either(st.sampled_from(["me", "you"]))
 OBJECTS = _either(st.dictionaries(st.text(max_size=3), st.integers(0, 3), max_size=2))
 NAMES = _either(st.sampled_from(["q", "e", "k"]))
-KEYS = _either(st.builds(BindingKey, _either(st.just("e")), QUEUES, NAMES))
-LINKS = _either(st.just(LINK) | st.builds(LinkKey, NAMES, NAMES, _either(st.just("sender"))))
+KEYS = _either(st.builds(ExchangeBindingKey, _either(st.just("e")), QUEUES, NAMES))
+LINKS = _either(
+    st.just(LINK) | st.builds(RecordedLinkKey, NAMES, NAMES, _either(st.just("sender")))
+)
 TAGS = _either(st.binary(max_size=33))
 WIRINGS = _either(
     st.builds(Queue, NAMES, _either(st.sampled_from(TerminusDurability)), OBJECTS)
@@ -76,7 +78,7 @@ HEADERS = _either(
     )
 )
 MESSAGES = _either(
-    st.builds(Message, IDS, HEADERS, _either(st.just(b"")), _either(st.just(value=False)))
+    st.builds(StoredMessage, IDS, HEADERS, _either(st.just(b"")), _either(st.just(value=False)))
 )
 TRANSACTED = {"enqueue", "dequeue", "acquire", "release", "unsettled", "settle"}
 CALLS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
@@ -132,7 +134,7 @@ def calls(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], dict[str, Any], bool]:
     return name, given_, named, name in TRANSACTED and draw(st.booleans())
 
 
-NEW = Message(3, MessageHeader(), b"")
+NEW = StoredMessage(3, MessageHeader(), b"")
 """Made, and on no queue."""
 Made = list[tuple[str, tuple[Any, ...], dict[str, Any], bool]]
 
@@ -160,7 +162,7 @@ def _fill(store: MessageStore) -> None:
     [
         (
             "enqueue",
-            (Message(3, MessageHeader(), b""), "q"),
+            (StoredMessage(3, MessageHeader(), b""), "q"),
             {"annotations": {"x-opt-a": (1, "b")}},
             False,
         )
@@ -171,12 +173,12 @@ def test_any_value_is_refused_by_an_error_of_ours_or_survives_a_restart(made: Ma
     store = RecordedMessageStore(log)
     _fill(store)
     for name, arguments, named, is_transacted in made:
-        length, before = len(log), copy.deepcopy(store.ledger.state)
+        length, before = len(log), copy.deepcopy(store.machine.state)
         transaction = store.begin() if is_transacted else None
         was_taken = _was_taken(store, name, arguments, named, transaction)
         event(f"{name} was {'taken' if was_taken else 'refused'}")
         if not was_taken and name != "stage":  # pieces before the wrong one lead nowhere
-            assert (log[length:], store.ledger.state) == ([], before)
+            assert (log[length:], store.machine.state) == ([], before)
     store.close()
     table = rows.to_table(read(log), first_position=1, epoch=1, segment=0)
     table.validate(full=True)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sparkstore.core import fold
-from sparkstore.core.records import BindingKey, MessageHeader, Record
+from sparkstore.core.records import ExchangeBindingKey, MessageHeader, Record
 from sparkstore.tables import rows
 from sparkstore.tables.root import Root
 from sparkstore.views import views
@@ -33,7 +33,7 @@ class Folded(NamedTuple):
 
     entries: Entries
     queues: dict[str, str]
-    bindings: dict[BindingKey, str]
+    bindings: dict[ExchangeBindingKey, str]
     configured: Configured
     members: Members
 
@@ -103,7 +103,8 @@ def viewed(spark: SparkSession) -> Folded:
     entries = {(row[0], row[1]): tuple(row[2:]) for row in found}
     queues = {row.queue: row.detail for row in queue_rows}
     bindings = {
-        BindingKey(row.exchange, row.queue, row.binding_key): row.detail for row in binding_rows
+        ExchangeBindingKey(row.exchange, row.queue, row.binding_key): row.detail
+        for row in binding_rows
     }
     assert len(entries) == len(found)
     assert len(queues) == len(queue_rows)
@@ -128,7 +129,7 @@ _QUERIES = (
 
 def stored(
     root: Root,
-) -> tuple[int, Entries, dict[str, str], dict[BindingKey, str], Configured, Members]:
+) -> tuple[int, Entries, dict[str, str], dict[ExchangeBindingKey, str], Configured, Members]:
     """What `state` holds, without Spark: P, and what `Folded` says of the fold up to there."""
     found = DeltaTable(str(root.state)).to_pyarrow_table()
     found = found.set_column(
@@ -186,11 +187,11 @@ def stored_staged(root: Root) -> dict[int, int]:
 
 def _wiring(
     rows: list[dict[str, Any]],
-) -> tuple[dict[str, str], dict[BindingKey, str], Configured]:
+) -> tuple[dict[str, str], dict[ExchangeBindingKey, str], Configured]:
     """Queues, bindings and configured objects; every row is one of these, or an exchange."""
     queues = {row["queue"]: row["detail"] for row in rows if row["exchange"] is None}
     bindings = {
-        BindingKey(row["exchange"], row["queue"], row["binding_key"]): row["detail"]
+        ExchangeBindingKey(row["exchange"], row["queue"], row["binding_key"]): row["detail"]
         for row in rows
         if row["exchange"] is not None and row["queue"] is not None
     }

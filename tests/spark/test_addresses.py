@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker_shim.store.interface import BindingKey, Exchange
+from broker_shim.store.interface import Exchange, ExchangeBindingKey
 from sparkstore.cli.command_line import main
 from sparkstore.compaction import compact
 from sparkstore.recovery.recovery import recover
@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Place:
     it.create("address2::q1")
     assert it._store is not None
     done(it._store.create, Exchange("x", "topic"))
-    done(it._store.bind, BindingKey("x", "address2::q1", "k"), {})
+    done(it._store.bind, ExchangeBindingKey("x", "address2::q1", "k"), {})
     it.put("address1::q1", count=2)
     it.put("address1::q2", count=3)
     it.put("address2::q1")

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.store.interface import MessageHeader, Queue
-from broker_shim.store.remote.greeting import Greeting
+from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.tables.root import Root
 from sparkstore.views import views
@@ -43,7 +43,7 @@ def _header(number: int, protocol: str, body: bytes) -> MessageHeader:
 def filled(module_root: Root) -> Root:
     """Six messages of three protocols on a queue, one of them taken; two configured objects."""
     with served(module_root.path) as there:
-        store = RemoteMessageStore(there.path, Greeting("brokerj", str(uuid4()), "node"))
+        store = RemoteMessageStore(there.path, MemberIdentity("brokerj", str(uuid4()), "node"))
         done(partial(store.create, Queue("orders", arguments={"brokerj_id": QUEUE_ID})))
         for n, protocol in enumerate(["1.0", "0-10", "0-8"] * 2):
             body = f"body {n}".encode()

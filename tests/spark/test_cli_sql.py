@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sparkstore.cli import sql
 from sparkstore.cli.command_line import main
-from sparkstore.cli.sql import Answer
+from sparkstore.cli.sql import QueryResult
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
@@ -46,7 +46,7 @@ def elsewhere(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
-def ask(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Answer:
+def ask(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> QueryResult:
     return sql.answer(spark, root, statement, limit)
 
 
@@ -54,7 +54,7 @@ def test_rows_come_in_the_order_that_was_asked_for_and_what_is_cut_is_told(
     spark: SparkSession, module_root: Root
 ) -> None:
     found = ask(spark, module_root, "SELECT id FROM numbers ORDER BY id DESC", 2)
-    assert found == Answer(["id"], [{"id": 4}, {"id": 3}], is_cut=True)
+    assert found == QueryResult(["id"], [{"id": 4}, {"id": 3}], is_cut=True)
     assert not ask(spark, module_root, "SELECT * FROM numbers", 5).is_cut
     assert len(ask(spark, module_root, "SELECT * FROM numbers", 0).rows) == 5
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import state_fold
-from sparkstore.compaction.compact_plan import Step
+from sparkstore.compaction.compact_plan import PositionRange
 from sparkstore.compaction.history import append, last_position
 from sparkstore.core.records import (
     ids_reserved,
@@ -43,17 +43,17 @@ def test_what_is_appended_or_folded_a_second_time_is_there_once(
 ) -> None:
     last = journal(root, RECORDS)
     rows = spark.sql(f"SELECT * FROM {delta_name(root.journal)}")
-    append(root, rows, [Step(0, last)], last=last, job="compact")
+    append(root, rows, [PositionRange(0, last)], last=last, job="compact")
     with pytest.raises(Unavailable, match="not this job's"):
-        append(root, rows, [Step(0, last)], last=last, job="compact")
+        append(root, rows, [PositionRange(0, last)], last=last, job="compact")
     positions = DeltaTable(str(root.history)).to_pyarrow_table(columns=["position"])["position"]
     assert sorted(positions.to_pylist()) == [*range(1, last + 1)]
     assert last_position(root.history) == last
 
     before = state_fold.read_meta(root)
-    state_fold.fold(spark, root, before, Step(0, last))
+    state_fold.fold(spark, root, before, PositionRange(0, last))
     version = newest_version(root.state)
     with pytest.raises(Unavailable, match="not this job's"):
-        state_fold.fold(spark, root, before, Step(0, last))
+        state_fold.fold(spark, root, before, PositionRange(0, last))
     assert newest_version(root.state) == version
     assert stored(root) == (last, *expected(fold_rows(numbered(RECORDS))))

@@ -10,7 +10,7 @@ import pytest
 from nbclient import NotebookClient
 
 from sparkstore.core.records import (
-    BindingKey,
+    ExchangeBindingKey,
     bound,
     exchange_created,
     ids_reserved,
@@ -38,7 +38,7 @@ def test_the_notebook_shows_the_queues_with_two_charts(
             ids_reserved(1, 100),
             queue_created(1, "late", "{}"),
             exchange_created(1, "flights", "{}"),
-            bound(1, BindingKey("flights", "late", "#"), "{}"),
+            bound(1, ExchangeBindingKey("flights", "late", "#"), "{}"),
             message_enqueued(2, "late", 1, HEADER, b"abc"),
             message_acquired(3, "late", 1, "anna"),
         ],

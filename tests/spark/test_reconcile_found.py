@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from sparkstore.cli.command_line import main
 from sparkstore.compaction import compact
 from sparkstore.core.records import (
-    BindingKey,
+    ExchangeBindingKey,
     Kind,
     MessageHeader,
     Record,
@@ -73,7 +73,7 @@ TAIL = [
     Row(END + 3, EPOCH, enqueued(NEXT_ID + 501, transaction=78)),
     Row(END + 3, EPOCH + 1, opened(0, "heir")),
     Row(END + 4, EPOCH + 1, opened(0, "twin")),
-    Row(END + 5, EPOCH + 1, bound(0, BindingKey("nowhere", QUEUE, "#"), "{}")),
+    Row(END + 5, EPOCH + 1, bound(0, ExchangeBindingKey("nowhere", QUEUE, "#"), "{}")),
 ]
 
 

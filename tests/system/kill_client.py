@@ -19,7 +19,7 @@ from typing import Any
 
 from broker_shim.errors import StoreError
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import Message, MessageHeader, Queue, TransactionContext
+from broker_shim.store.interface import MessageHeader, Queue, StoredMessage, TransactionContext
 from sparkstore.config import StoreConfig
 
 THREADS = 3
@@ -93,7 +93,7 @@ class Worker:
 
         return answered
 
-    def new(self) -> Message:
+    def new(self) -> StoredMessage:
         body = self.dice.randbytes(self.dice.choice([0, 10, 300, 3000]))
         return self.store.message(MessageHeader(), body)
 

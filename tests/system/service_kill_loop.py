@@ -16,7 +16,7 @@ from pathlib import Path
 from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import MessageHeader, Queue
-from broker_shim.store.remote.greeting import Greeting
+from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import open_root
@@ -38,7 +38,7 @@ class Member:
     """
 
     def __init__(self, path: Path, number: int, seed: int) -> None:
-        self.store = RemoteMessageStore(path, Greeting(f"member {number}", f"run {seed}"))
+        self.store = RemoteMessageStore(path, MemberIdentity(f"member {number}", f"run {seed}"))
         self.queues = (f"queue {number}", f"twin {number}")
         self.expected: Counter[int] = Counter()
         self.told = self.refused = 0

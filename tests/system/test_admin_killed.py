@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import BindingKey, Exchange
+from broker_shim.store.interface import Exchange, ExchangeBindingKey
 from sparkstore.config import StoreConfig
 from sparkstore.control.offline import OfflineControl
 from sparkstore.core.fold import State
@@ -63,7 +63,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place.close()
     with closing(DeltaMessageStore(place.path)) as store:
         done(store.create, Exchange("news", "topic"))
-        done(store.bind, BindingKey("news", "q", "sport.#"), {})
+        done(store.bind, ExchangeBindingKey("news", "q", "sport.#"), {})
     return place.path
 
 

@@ -28,7 +28,7 @@ from broker_shim.serve.metric_families import log_families
 from broker_shim.serve.reporting import Reporter
 from broker_shim.serve.stores import stores_of
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import Message as StoredMessage
+from broker_shim.store.interface import StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 from tests.system.clients import TIMEOUT_S, Pipelined, connected, take
 

@@ -22,7 +22,7 @@ from sparkstore.control.offline import OfflineControl
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
-from sparkstore.operations.bulk import TURN_IDS, Action, Answer, NewMessage, Request
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer, MessageDraft, Request
 from sparkstore.reconcile.invariants import check
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.lock import FileLock
@@ -304,7 +304,7 @@ def test_a_client_that_goes_away_without_its_answer_stops_nobody(
 
 def test_messages_that_are_put_reach_a_consumer(broker: BrokerProcess, root: Path) -> None:
     control = open_control(root)
-    large = NewMessage(MessageHeader("raw", b""), b"x" * (3 << 20))
+    large = MessageDraft(MessageHeader("raw", b""), b"x" * (3 << 20))
     assert control.put("q", [large]).done == 1
     control.close()
     (message,) = take(broker.url, "q", 1)

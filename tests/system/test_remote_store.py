@@ -12,14 +12,14 @@ from broker_shim.completion import Completion
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.store.interface import MessageHeader, Queue
-from broker_shim.store.remote.greeting import Greeting, parse_address
+from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.store import RemoteMessageStore
 from tests.services import Served, ServiceProcess, served, short_folder
 from tests.stores import TIMEOUT_S, done
 
 pytestmark = pytest.mark.system
 
-GREETING = Greeting("remote", "one")
+GREETING = MemberIdentity("remote", "one")
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_second_process_of_a_member_is_sent_away_and_the_first_one_stays(tmp_p
     with served(tmp_path / "root") as there:
         store = RemoteMessageStore(there.path, GREETING)
         with pytest.raises(InvalidRequest, match="connected already"):
-            RemoteMessageStore(there.path, Greeting("remote", "two"))
+            RemoteMessageStore(there.path, MemberIdentity("remote", "two"))
         done(store.create, Queue("q"))
         store.close()
 
@@ -136,7 +136,7 @@ def test_a_store_that_was_replaced_while_it_was_away_stops(folder: Path, tmp_pat
     store.enqueue(message, "q", waiting.finish)
     path = folder / "elsewhere"
     second = Served(tmp_path / "root", path)
-    RemoteMessageStore(path, Greeting("remote", "two")).close()
+    RemoteMessageStore(path, MemberIdentity("remote", "two")).close()
     path.rename(folder / "s")
     with pytest.raises(Fenced, match="took the place"):
         waiting.complete(TIMEOUT_S)

@@ -12,7 +12,7 @@ import pytest
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import MessageHeader, Queue
-from broker_shim.store.remote.greeting import Greeting
+from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
 from tests.logs import until
 from tests.services import CHECKOUT, ServiceProcess, short_folder
@@ -67,8 +67,8 @@ def test_over_tcp_a_member_needs_the_token(tmp_path: Path) -> None:
         url = process.stdout.readline().split()[1]
         assert url.startswith("tcp:127.0.0.1:")
         with pytest.raises(InvalidRequest, match="wrong token"):
-            RemoteMessageStore(url, Greeting("m", "i", token="another token, as long"))
-        store = RemoteMessageStore(url, Greeting("m", "i", token=TOKEN))
+            RemoteMessageStore(url, MemberIdentity("m", "i", token="another token, as long"))
+        store = RemoteMessageStore(url, MemberIdentity("m", "i", token=TOKEN))
         done(store.create, Queue("q"))
         store.close()
         process.terminate()

@@ -56,7 +56,7 @@ def test_a_connection_opens_and_closes(client: Client) -> None:
     told = client.performatives()
     assert told == [Open("broker", None, 65_536, 7, 30_000)]
     client.send(Close())
-    assert client.take(events.Closed) == events.Closed(None)
+    assert client.take(events.ConnectionClosed) == events.ConnectionClosed(None)
     assert not client.peer.is_over
     client.peer.close()
     assert client.performatives() == [Close()]
@@ -124,7 +124,7 @@ def test_a_connection_that_is_not_open_yet_can_be_closed(client: Client) -> None
     assert [type(each) for each in client.performatives()] == [Open, Close]
     client.send(Open("c"), BEGIN, Close())
     assert client.peer.is_over
-    assert client.events == [events.Closed(None)]
+    assert client.events == [events.ConnectionClosed(None)]
 
 
 def test_before_the_protocol_headers_there_is_nothing_to_close(client: Client) -> None:
@@ -159,7 +159,7 @@ def test_everything_may_come_before_our_answers(client: Client) -> None:
         + b"".join(map(encoded_frame, [Open("c"), BEGIN, attach(is_receiver=True), flow(0, 3)]))
     )
     assert [type(each) for each in client.events] == [
-        events.Opened,
+        events.ConnectionOpened,
         events.SessionBegun,
         events.LinkAttached,
         events.FlowReceived,
@@ -179,11 +179,11 @@ def test_a_connection_works_the_same_byte_by_byte(client: Client) -> None:
     for at in range(len(stream)):
         client.write(stream[at : at + 1])
     assert [type(each) for each in client.events] == [
-        events.Opened,
+        events.ConnectionOpened,
         events.SessionBegun,
         events.LinkAttached,
         events.SessionEnded,
-        events.Closed,
+        events.ConnectionClosed,
     ]
 
 

@@ -92,7 +92,7 @@ def test_a_connection_lives_from_header_to_close(
     ours.end()
     client.connection.close()
     client.exchange()
-    client.take(events.Closed)
+    client.take(events.ConnectionClosed)
     client.peer.close()
     client.exchange()
     assert client.connection.state & Endpoint.REMOTE_CLOSED

@@ -21,33 +21,33 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.amqp_1_0.definitions import TerminusDurability
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
-from broker_shim.protocol_1_0.links.resumption import Step, decide, to_tell
+from broker_shim.protocol_1_0.links.resumption import ResumptionStep, decide, to_tell
 from tests.amqp_1_0 import Client, attach, flow, server
 
 ABSENT = object()
 
-EXAMPLE: list[tuple[int, Any, Any, Step]] = [
-    (1, None, ABSENT, Step.SEND_AGAIN),
-    (2, None, Received(3, 0), Step.RESUME),
-    (3, None, Accepted(), Step.SETTLE),
-    (4, None, None, Step.RESUME),
-    (5, Received(3, 0), ABSENT, Step.SEND_AGAIN),
-    (6, Received(3, 0), Received(7, 0), Step.RESUME),
-    (7, Received(7, 0), Received(3, 0), Step.ABORT),
-    (8, Received(3, 0), Accepted(), Step.SETTLE),
-    (9, Received(3, 0), None, Step.ABORT),
-    (10, Accepted(), ABSENT, Step.FORGET),
-    (11, Accepted(), Received(3, 0), Step.ABORT),
-    (12, Accepted(), Accepted(), Step.SETTLE),
-    (13, Accepted(), Released(), Step.RESTATE),
-    (14, Accepted(), None, Step.ABORT),
+EXAMPLE: list[tuple[int, Any, Any, ResumptionStep]] = [
+    (1, None, ABSENT, ResumptionStep.SEND_AGAIN),
+    (2, None, Received(3, 0), ResumptionStep.RESUME),
+    (3, None, Accepted(), ResumptionStep.SETTLE),
+    (4, None, None, ResumptionStep.RESUME),
+    (5, Received(3, 0), ABSENT, ResumptionStep.SEND_AGAIN),
+    (6, Received(3, 0), Received(7, 0), ResumptionStep.RESUME),
+    (7, Received(7, 0), Received(3, 0), ResumptionStep.ABORT),
+    (8, Received(3, 0), Accepted(), ResumptionStep.SETTLE),
+    (9, Received(3, 0), None, ResumptionStep.ABORT),
+    (10, Accepted(), ABSENT, ResumptionStep.FORGET),
+    (11, Accepted(), Received(3, 0), ResumptionStep.ABORT),
+    (12, Accepted(), Accepted(), ResumptionStep.SETTLE),
+    (13, Accepted(), Released(), ResumptionStep.RESTATE),
+    (14, Accepted(), None, ResumptionStep.ABORT),
 ]
 """The specification's (2.6.13): its number, the sender's state, the receiver's."""
 
 
 @pytest.mark.parametrize(("number", "ours", "theirs", "step"), EXAMPLE)
 def test_a_sender_decides_as_in_the_specifications_example(
-    number: int, ours: Any, theirs: Any, step: Step
+    number: int, ours: Any, theirs: Any, step: ResumptionStep
 ) -> None:
     tag = b"%d" % number
     named = {} if theirs is ABSENT else {tag: theirs}
@@ -56,18 +56,18 @@ def test_a_sender_decides_as_in_the_specifications_example(
 
 @pytest.mark.parametrize(("number", "theirs", "ours", "_step"), EXAMPLE)
 def test_a_receiver_keeps_what_the_sender_has_and_leaves_the_rest_to_it(
-    number: int, theirs: Any, ours: Any, _step: Step
+    number: int, theirs: Any, ours: Any, _step: ResumptionStep
 ) -> None:
     tag = b"%d" % number
     held = {} if ours is ABSENT else {tag: ours}
-    expected = Step.IGNORE if ours is ABSENT else Step.KEEP
+    expected = ResumptionStep.IGNORE if ours is ABSENT else ResumptionStep.KEEP
     assert decide(is_receiver=True, ours=held, theirs={tag: theirs}) == {tag: expected}
 
 
 def test_a_receiver_forgets_what_the_sender_has_settled() -> None:
     ours = {b"a": Accepted(), b"b": None}
     decided = decide(is_receiver=True, ours=ours, theirs={b"b": None})
-    assert decided == {b"a": Step.FORGET, b"b": Step.KEEP}
+    assert decided == {b"a": ResumptionStep.FORGET, b"b": ResumptionStep.KEEP}
     assert to_tell(decided, ours) == {b"b": None}
 
 
@@ -75,7 +75,7 @@ def test_a_receiver_forgets_what_the_sender_has_settled() -> None:
 def test_an_incomplete_map_proves_nothing(*, is_receiver: bool) -> None:
     ours = {b"a": Accepted(), b"b": None}
     decided = decide(is_receiver=is_receiver, ours=ours, theirs={}, is_complete=False)
-    assert set(decided.values()) == {Step.KEEP}
+    assert set(decided.values()) == {ResumptionStep.KEEP}
 
 
 @pytest.fixture

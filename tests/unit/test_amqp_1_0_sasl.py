@@ -23,7 +23,7 @@ from broker_shim.protocol_1_0.codec.frames import (
     FrameDecoder,
     encoded_frame,
 )
-from broker_shim.protocol_1_0.connection import Connection
+from broker_shim.protocol_1_0.connection import ServerConnection
 from broker_shim.protocol_1_0.sasl.exchange import MAX_STEPS, Challenge, Mechanisms, Passed, Refused
 from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous, External, Plain
 from broker_shim.protocol_1_0.sasl.scram import MAX_CHALLENGE_BYTES, Scram, ScramSecret
@@ -38,7 +38,7 @@ class Peer:
     """A client's side of SASL, by hand."""
 
     def __init__(self, mechanisms: Mechanisms, settings: Settings = SETTINGS) -> None:
-        self.machine = Connection(settings, mechanisms, now_s=0.0)
+        self.machine = ServerConnection(settings, mechanisms, now_s=0.0)
         self._decoder = FrameDecoder(512)
 
     def write(self, encoded: bytes) -> None:
@@ -78,7 +78,10 @@ def test_a_peer_is_offered_the_mechanisms_then_let_in_then_heard() -> None:
     peer.say(SaslInit("PLAIN", b"\0ann\0secret"))
     assert peer.read() == SaslOutcome(0)
     peer.write(AMQP_HEADER.encoded() + encoded_frame(Open("c")))
-    assert [type(each) for each in peer.machine.events()] == [events.Authenticated, events.Opened]
+    assert [type(each) for each in peer.machine.events()] == [
+        events.Authenticated,
+        events.ConnectionOpened,
+    ]
     assert b"".join(peer.machine.data_to_send(now_s=0.0)) == AMQP_HEADER.encoded()
 
 
@@ -92,7 +95,7 @@ def test_everything_may_come_in_one_piece_before_any_answer() -> None:
     )
     assert peer.machine.events() == [
         events.Authenticated("ANONYMOUS", "anonymous"),
-        events.Opened(Open("c")),
+        events.ConnectionOpened(Open("c")),
     ]
 
 

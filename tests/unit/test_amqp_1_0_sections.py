@@ -9,7 +9,7 @@ from broker_shim.amqp_1_0.composites import Header, Properties
 from broker_shim.protocol_1_0.codec.decoder import read
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import DecodeError
-from broker_shim.protocol_1_0.codec.sections import Section, sections_of, skip
+from broker_shim.protocol_1_0.codec.sections import MessageSection, sections_of, skip
 from tests.unit.test_amqp_1_0_types import VECTORS
 
 HEADER, DATA, VALUE, FOOTER = (
@@ -54,9 +54,9 @@ def test_sections_of_a_message_of_proton_are_found_and_those_wanted_are_read() -
 
 def test_a_body_may_be_in_many_parts() -> None:
     assert sections_of(DATA + DATA + FOOTER) == [
-        Section(0x75, 0, 3, 6),
-        Section(0x75, 6, 9, 12),
-        Section(0x78, 12, 15, 18),
+        MessageSection(0x75, 0, 3, 6),
+        MessageSection(0x75, 6, 9, 12),
+        MessageSection(0x78, 12, 15, 18),
     ]
 
 

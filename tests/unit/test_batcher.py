@@ -9,7 +9,7 @@ from sparkstore.log.batcher import (
     ClosedSegment,
     CommitBatcher,
     CommitLimits,
-    Group,
+    RecordGroup,
     SegmentLimits,
     Segments,
 )
@@ -17,8 +17,8 @@ from sparkstore.log.batcher import (
 LIMITS = CommitLimits(interval_ms=200, max_bytes=1000)
 
 
-def group(first: int, size: int) -> Group:
-    return Group(first, (), size)
+def group(first: int, size: int) -> RecordGroup:
+    return RecordGroup(first, (), size)
 
 
 def test_nothing_is_due_while_nothing_waits() -> None:
@@ -71,7 +71,7 @@ def test_groups_leave_once_in_the_order_they_came_and_bytes_are_counted(sizes: l
     for first, size in enumerate(sizes):
         batcher.add(group(first, size), now_ms=first)
     assert batcher.waiting_bytes == sum(sizes)
-    taken: list[Group] = []
+    taken: list[RecordGroup] = []
     while commit := batcher.take():
         assert sum(g.packed_bytes for g in commit[:-1]) < LIMITS.max_bytes
         taken += commit

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sparkstore.core.codec import packer, unpack_all
 from sparkstore.core.records import (
-    BindingKey,
+    ExchangeBindingKey,
     Kind,
     MessageHeader,
     Record,
@@ -23,7 +23,7 @@ HEADER = MessageHeader(
     "amqp-1.0", b"\x00\xff", priority=9, subject="späť 🦊", properties=(("a", "1"), ("a", "2"))
 )
 RECORDS = [
-    bound(1, BindingKey("e", "q\x00", "a.#"), '{"n": 1}'),
+    bound(1, ExchangeBindingKey("e", "q\x00", "a.#"), '{"n": 1}'),
     message_enqueued(2**62, "q", 2**40, HEADER, b"\x00body\xff", transaction=7),
     message_released(-1, "🦊", 3, 4),
 ]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from sparkstore.compaction.compact_plan import Limits, Step, steps, target_condition
+from sparkstore.compaction.compact_plan import Limits, PositionRange, steps, target_condition
 
 
 def test_steps_cover_every_position_after_p_once_and_none_is_too_long() -> None:
-    assert steps(10, 35, Limits(10)) == [Step(10, 20), Step(20, 30), Step(30, 35)]
-    assert steps(10, 30, Limits(10)) == [Step(10, 20), Step(20, 30)]
+    assert steps(10, 35, Limits(10)) == [
+        PositionRange(10, 20),
+        PositionRange(20, 30),
+        PositionRange(30, 35),
+    ]
+    assert steps(10, 30, Limits(10)) == [PositionRange(10, 20), PositionRange(20, 30)]
 
 
 def test_a_small_rest_goes_with_the_step_before() -> None:
-    assert steps(0, 21, Limits(10)) == [Step(0, 10), Step(10, 21)]
+    assert steps(0, 21, Limits(10)) == [PositionRange(0, 10), PositionRange(10, 21)]
 
 
 def test_nothing_is_folded_when_state_is_as_far_as_history_or_farther() -> None:

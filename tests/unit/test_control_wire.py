@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparkstore.control import wire
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
-from sparkstore.operations.bulk import Action, Answer, NewMessage, Request
+from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TIMES = st.none() | st.integers(0, 1 << 60)
@@ -50,7 +50,7 @@ def test_a_request_comes_out_as_it_went_in(
 def test_messages_come_out_as_they_went_in(
     queue: str, messages: list[tuple[MessageHeader, bytes]]
 ) -> None:
-    made = [NewMessage(*message) for message in messages]
+    made = [MessageDraft(*message) for message in messages]
     assert wire.put_of(wire.content_of(wire.put_line(queue, made))) == (queue, made)
 
 
@@ -132,7 +132,7 @@ def test_a_peer_of_another_root_or_version_is_refused(said: dict[str, Any], reas
 
 
 def test_who_holds_what_comes_out_as_it_went_in() -> None:
-    shown = [wire.Held("a::b", 7, ["one", "another"]), wire.Held("q", 8, [])]
+    shown = [wire.HeldMessage("a::b", 7, ["one", "another"]), wire.HeldMessage("q", 8, [])]
     held = wire.HeldMessages(shown, 3)
     assert wire.held_of(wire.content_of(wire.held_line(held))) == held
     assert wire.holders_limit(wire.content_of(wire.holders_line(12))) == 12

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from broker_shim.demo.departures import departure, departures, message_name, number_of
-from broker_shim.demo.told import Key, Stored, Told, count, disagreements, landed_in_doubt
+from broker_shim.demo.told import (
+    ConfirmedDeliveries,
+    Key,
+    Stored,
+    count,
+    disagreements,
+    landed_in_doubt,
+)
 
 QUEUES = {1: ("EWR",), 2: ("JFK", "cancelled"), 3: ("LGA",)}
 ONE, TWO, TWO_CANCELLED = Key("EWR", 1), Key("JFK", 2), Key("cancelled", 2)
@@ -21,12 +28,12 @@ def stored(
     return Stored(enqueued, dequeued, there)
 
 
-def found(told: Told, store: Stored) -> list[str]:
+def found(told: ConfirmedDeliveries, store: Stored) -> list[str]:
     return disagreements(told, store, QUEUES.__getitem__)
 
 
 def test_a_store_that_has_what_was_acknowledged_is_right() -> None:
-    told = Told(published={1, 2}, settled={TWO}, seen={TWO})
+    told = ConfirmedDeliveries(published={1, 2}, settled={TWO}, seen={TWO})
     assert found(told, stored({ONE: 1, TWO: 1, TWO_CANCELLED: 1}, {TWO: 1})) == []
 
 
@@ -42,7 +49,7 @@ def test_a_store_that_has_what_was_acknowledged_is_right() -> None:
     ids=["lost", "enqueued twice", "not on its queue", "on its queue twice", "settled by nobody"],
 )
 def test_an_acknowledged_message_is_there_exactly_once(store: Stored) -> None:
-    assert len(found(Told(published={1}), store)) == 1
+    assert len(found(ConfirmedDeliveries(published={1}), store)) == 1
 
 
 @pytest.mark.parametrize(
@@ -51,40 +58,40 @@ def test_an_acknowledged_message_is_there_exactly_once(store: Stored) -> None:
     ids=["forgotten", "done twice", "still on its queue"],
 )
 def test_an_acknowledged_settlement_is_there_exactly_once(store: Stored) -> None:
-    told = Told(published={1}, settled={ONE}, seen={ONE})
+    told = ConfirmedDeliveries(published={1}, settled={ONE}, seen={ONE})
     assert len(found(told, store)) == 1
 
 
 @pytest.mark.parametrize("enqueued", [{}, {TWO: 1, TWO_CANCELLED: 1}])
 def test_a_publish_in_doubt_may_have_happened_or_not(enqueued: dict[Key, int]) -> None:
-    assert found(Told(publish_in_doubt={2}), stored(enqueued)) == []
+    assert found(ConfirmedDeliveries(publish_in_doubt={2}), stored(enqueued)) == []
 
 
 def test_a_publish_in_doubt_is_on_all_of_its_queues_or_on_none() -> None:
-    assert len(found(Told(publish_in_doubt={2}), stored({TWO: 1}))) == 1
+    assert len(found(ConfirmedDeliveries(publish_in_doubt={2}), stored({TWO: 1}))) == 1
 
 
 def test_a_publish_in_doubt_happened_if_a_consumer_saw_the_message() -> None:
-    assert len(found(Told(publish_in_doubt={1}, seen={ONE}), stored({}))) == 1
+    assert len(found(ConfirmedDeliveries(publish_in_doubt={1}, seen={ONE}), stored({}))) == 1
 
 
 @pytest.mark.parametrize("dequeued", [{}, {ONE: 1}])
 def test_a_settlement_in_doubt_may_have_happened_or_not(dequeued: dict[Key, int]) -> None:
-    told = Told(published={1}, settle_in_doubt={ONE}, seen={ONE})
+    told = ConfirmedDeliveries(published={1}, settle_in_doubt={ONE}, seen={ONE})
     assert found(told, stored({ONE: 1}, dequeued)) == []
 
 
 def test_a_message_that_nobody_sent_is_wrong() -> None:
-    assert len(found(Told(), stored({ONE: 1}))) == 1
+    assert len(found(ConfirmedDeliveries(), stored({ONE: 1}))) == 1
 
 
 def test_a_message_on_another_queue_than_its_own_is_wrong() -> None:
-    told = Told(published={1})
+    told = ConfirmedDeliveries(published={1})
     assert len(found(told, stored({ONE: 1, Key("JFK", 1): 1}))) == 1
 
 
 def test_what_happened_in_doubt_is_counted() -> None:
-    told = Told(published={3}, publish_in_doubt={1, 2}, settle_in_doubt={ONE})
+    told = ConfirmedDeliveries(published={3}, publish_in_doubt={1, 2}, settle_in_doubt={ONE})
     assert landed_in_doubt(told, stored({ONE: 1, Key("LGA", 3): 1}, {ONE: 1})) == (1, 1)
 
 

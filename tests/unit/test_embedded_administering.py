@@ -32,9 +32,9 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.values import Described
-from broker_shim.store.interface import BindingKey, Exchange, Queue
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.operations import administration
-from sparkstore.operations.administration import Act, Order
+from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import TURN_IDS, Answer
 from tests.link_clients import Client, House, Place
 from tests.stores import RecordedMessageStore
@@ -62,11 +62,11 @@ def ask(house: House, order: Order) -> dict[str, Any]:
 
 
 def alter(queue: str, **arguments: Any) -> Order:
-    return Order(Act.ALTER_QUEUE, queue, arguments=arguments)
+    return Order(AdminAction.ALTER_QUEUE, queue, arguments=arguments)
 
 
 def delete(queue: str, *, force: bool = False) -> Order:
-    return Order(Act.DELETE_QUEUE, queue, force=force)
+    return Order(AdminAction.DELETE_QUEUE, queue, force=force)
 
 
 def publish(house: House, queue: str, *bodies: str) -> None:
@@ -168,7 +168,7 @@ def test_a_consumer_that_attaches_while_groups_are_refused_still_gets_what_it_se
 
 
 def test_last_values_begin_on_an_empty_queue_and_hold_for_what_is_under_way(house: House) -> None:
-    ask(house, Order(Act.CREATE_QUEUE, "q"))
+    ask(house, Order(AdminAction.CREATE_QUEUE, "q"))
     sender = Client(house, "sender")
     sender.attach("out", target=Target("q"), is_receiver=False)
     with house.store_that_does_not_answer():
@@ -184,7 +184,7 @@ def test_last_values_begin_on_an_empty_queue_and_hold_for_what_is_under_way(hous
 
 
 def test_an_alteration_that_the_store_has_no_room_for_is_undone(house: House) -> None:
-    ask(house, Order(Act.CREATE_QUEUE, "q"))
+    ask(house, Order(AdminAction.CREATE_QUEUE, "q"))
     assert isinstance(house.store, RecordedMessageStore)
     house.store.sink.is_full = True
     with pytest.raises(Unavailable):
@@ -226,7 +226,7 @@ def test_a_queue_with_a_consumer_is_deleted_by_force_and_its_client_is_told(hous
 
 
 def test_a_message_on_its_way_counts_so_that_nothing_acknowledged_is_lost(house: House) -> None:
-    ask(house, Order(Act.CREATE_QUEUE, "q"))
+    ask(house, Order(AdminAction.CREATE_QUEUE, "q"))
     sender = Client(house, "sender")
     sender.attach("out", target=Target("q"), is_receiver=False)
     refusals: list[StoreError | None] = []
@@ -316,15 +316,15 @@ def test_a_deleted_queue_stays_away_after_a_kill_in_the_middle(house: House) -> 
 
 
 def test_an_exchange_that_goes_takes_its_routes_with_it(house: House) -> None:
-    ask(house, Order(Act.CREATE_EXCHANGE, exchange="news", type="fanout"))
-    ask(house, Order(Act.CREATE_QUEUE, "q"))
-    ask(house, Order(Act.ADD_BINDING, "q", "news", "a"))
+    ask(house, Order(AdminAction.CREATE_EXCHANGE, exchange="news", type="fanout"))
+    ask(house, Order(AdminAction.CREATE_QUEUE, "q"))
+    ask(house, Order(AdminAction.ADD_BINDING, "q", "news", "a"))
     publish(house, "news", "one")
     assert len(entries(house)) == 1
-    told = ask(house, Order(Act.DELETE_EXCHANGE, exchange="news", force=True))
+    told = ask(house, Order(AdminAction.DELETE_EXCHANGE, exchange="news", force=True))
     assert told["bindings_removed"] == 1
     assert house.broker.router.bindings() == set()
-    ask(house, Order(Act.CREATE_EXCHANGE, exchange="news", type="topic"))
+    ask(house, Order(AdminAction.CREATE_EXCHANGE, exchange="news", type="topic"))
     publish(house, "news/a", "two")
     assert len(entries(house)) == 1, "the new exchange has none of the old bindings"
     ask(house, delete("q", force=True))
@@ -335,7 +335,12 @@ def test_two_that_delete_and_create_the_same_queue_at_once_both_get_an_answer(
 ) -> None:
     publish(house, "q", "old")
     answers: list[StoreError | None] = []
-    orders = [delete("q", force=True), delete("q"), Order(Act.CREATE_QUEUE, "q"), delete("q")]
+    orders = [
+        delete("q", force=True),
+        delete("q"),
+        Order(AdminAction.CREATE_QUEUE, "q"),
+        delete("q"),
+    ]
     with house.store_that_does_not_answer():
         for order in orders:
             house.broker.administering.order(order, lambda error, _told: answers.append(error))
@@ -414,7 +419,7 @@ def test_what_the_settings_say_of_a_queue_is_applied_to_what_is_there(house: Hou
 
 
 def test_settings_that_give_a_queue_no_arguments_leave_it_those_it_has(house: House) -> None:
-    ask(house, Order(Act.CREATE_QUEUE, "q", arguments=Q.arguments))
+    ask(house, Order(AdminAction.CREATE_QUEUE, "q", arguments=Q.arguments))
     assert arguments(started(house, queues=(Queue("q"),))) == Q.arguments
 
 
@@ -433,7 +438,7 @@ def test_settings_that_give_a_queue_no_arguments_leave_it_those_it_has(house: Ho
 def test_a_start_that_cannot_apply_the_settings_changes_nothing_and_names_the_command(
     house: House, settings: dict[str, Any], command: str
 ) -> None:
-    ask(house, Order(Act.CREATE_EXCHANGE, exchange="x", type="topic"))
+    ask(house, Order(AdminAction.CREATE_EXCHANGE, exchange="x", type="topic"))
     publish(house, "q", "a")
     settings = {**settings, "queues": (Queue("new"), *settings.get("queues", ()))}
     with pytest.raises(InvalidRequest, match=command):
@@ -443,15 +448,15 @@ def test_a_start_that_cannot_apply_the_settings_changes_nothing_and_names_the_co
 
 
 def test_a_queue_that_the_settings_name_comes_back_and_who_deletes_it_is_told(house: House) -> None:
-    key = BindingKey("amq.topic", "q", "#")
+    key = ExchangeBindingKey("amq.topic", "q", "#")
     again = started(house, queues=(Q,), bindings=(key,), exchanges=(Exchange("x", "direct"),))
     for order in (
-        Order(Act.REMOVE_BINDING, "q", "amq.topic", "#"),
-        Order(Act.DELETE_EXCHANGE, exchange="x"),
+        Order(AdminAction.REMOVE_BINDING, "q", "amq.topic", "#"),
+        Order(AdminAction.DELETE_EXCHANGE, exchange="x"),
         delete("q"),
     ):
         assert "settings" in ask(again, order)["note"]
-    assert "note" not in ask(again, Order(Act.CREATE_QUEUE, "beside"))
+    assert "note" not in ask(again, Order(AdminAction.CREATE_QUEUE, "beside"))
 
 
 def test_the_broker_and_an_administrator_know_the_same_exchanges() -> None:

@@ -39,7 +39,7 @@ from broker_shim.protocol_1_0.codec.values import Array
 from broker_shim.store.interface import Queue
 from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, as_detail, merged
 from sparkstore.core.records import Kind, MessageHeader
-from sparkstore.operations.bulk import Take
+from sparkstore.operations.bulk import Dequeue
 from tests.link_clients import Client, House, Place
 from tests.stores import RecordedMessageStore, read
 
@@ -445,7 +445,7 @@ def test_nobody_else_may_say_how_a_message_ended() -> None:
 def test_deaths_of_one_kind_make_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [100.0]
     deaths = Deaths(Metrics(), {}, lambda: now_s[0])
-    take = Take("q", {"outcome": "dead-lettered", "reason": "expired", "to": "dead"})
+    take = Dequeue("q", {"outcome": "dead-lettered", "reason": "expired", "to": "dead"})
     with caplog.at_level(logging.INFO):
         for at_s in (100.0, 101.0, 159.9, 160.0):
             now_s[0] = at_s

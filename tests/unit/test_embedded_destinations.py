@@ -26,7 +26,7 @@ from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.settings import AddressSettings, BrokerSettings, read_settings
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import BindingKey, MessageHeader, Queue
+from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from tests.unit.test_embedded_sending import Bench
 
@@ -219,9 +219,11 @@ def test_the_first_settings_that_match_hold() -> None:
 
 def test_a_binding_names_its_queue_in_full_or_short(destinations: Destinations) -> None:
     for said, name in (("q2", "address1::q2"), ("a::a", "a"), ("plain", "plain")):
-        assert destinations.bound(BindingKey("x", said, "k")) == BindingKey("x", name, "k")
+        assert destinations.bound(ExchangeBindingKey("x", said, "k")) == ExchangeBindingKey(
+            "x", name, "k"
+        )
     with pytest.raises(InvalidRequest, match="say one of 'address1::q1', 'address2::q1'"):
-        destinations.bound(BindingKey("x", "q1", "k"))
+        destinations.bound(ExchangeBindingKey("x", "q1", "k"))
 
 
 def test_address_settings_and_full_names_are_read_from_toml(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import proton
 import pytest
 
 from broker_shim.broker.queues.queue_index import Cursor
-from broker_shim.store.interface import Message, OnLoaded
+from broker_shim.store.interface import OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 from tests.unit.test_embedded_sending import TIMEOUT_S, Bench, received
 
@@ -26,7 +26,7 @@ class Slow(MemoryMessageStore):
         super().__init__()
         self.loads: list[tuple[int, OnLoaded]] = []
 
-    def at_hand(self, message_id: int) -> Message | None:  # noqa: ARG002  # the interface
+    def at_hand(self, message_id: int) -> StoredMessage | None:  # noqa: ARG002  # the interface
         return None
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:

@@ -22,7 +22,7 @@ from broker_shim.broker.routing import FanoutBindings, Router
 from broker_shim.broker.settings import read_settings
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import BindingKey, Exchange, Queue
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from tests.work import lines_of
 
 WORDS = st.sampled_from(["a", "b", "*", "#", ""])
@@ -176,7 +176,7 @@ def test_wiring_is_read_from_toml(tmp_path: Path) -> None:
     assert (settings.credit, settings.idle_timeout_s) == (5, 3)
     assert settings.queues == (Queue("q", TerminusDurability.CONFIGURATION, {"exclusive": True}),)
     assert settings.exchanges == (Exchange("x", "topic"),)
-    assert settings.bindings == (BindingKey("x", "q", "k.#"),)
+    assert settings.bindings == (ExchangeBindingKey("x", "q", "k.#"),)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from broker_shim.serve.recovery import recover
 from broker_shim.store.interface import Exchange, MessageStore, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.records import Kind
-from sparkstore.operations.bulk import NewMessage
+from sparkstore.operations.bulk import MessageDraft
 from tests.stores import RecordedMessageStore, read
 from tests.unit.test_embedded_sending import Bench, Unreadable
 
@@ -502,7 +502,7 @@ def test_what_a_bulk_operation_puts_there_replaces_too(recorded: RecordedMessage
     client = Client(recorded, last_value_key="k")
     client.put(valued(1, "a"), valued(2, "b"))
     parsed = [parse(bytes(valued(number, "a").encode()), now_us=0) for number in (3, 4)]
-    client.broker.bulk.put("q", [NewMessage(*each) for each in parsed], lambda *_answer: None)
+    client.broker.bulk.put("q", [MessageDraft(*each) for each in parsed], lambda *_answer: None)
     client.run()
     assert ids(client.attach(credit=9)) == [2, 4]
 

@@ -25,7 +25,7 @@ from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.listener_1_0.sending import consumer_outcomes, outgoing_link
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import Message, MessageHeader, MessageStore, OnLoaded, Queue
+from broker_shim.store.interface import MessageHeader, MessageStore, OnLoaded, Queue, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 
 TIMEOUT_S = 20
@@ -41,12 +41,12 @@ class Unreadable(MemoryMessageStore):
         self.acquired = 0
         self.refusals: list[StoreError] = []
 
-    def load(self, message_id: int) -> Message:
+    def load(self, message_id: int) -> StoredMessage:
         if message_id in self.errors:
             raise self.errors[message_id]
         return super().load(message_id)
 
-    def at_hand(self, message_id: int) -> Message | None:
+    def at_hand(self, message_id: int) -> StoredMessage | None:
         return None if message_id in self.errors else super().at_hand(message_id)
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 
 from sparkstore.core import fold, records
-from sparkstore.core.fold import Entry, Member, State
-from sparkstore.core.records import BindingKey, Kind, MessageHeader, Record
+from sparkstore.core.fold import Entry, MemberState, State
+from sparkstore.core.records import ExchangeBindingKey, Kind, MessageHeader, Record
 from tests.strategies import History, fold_rows, histories
 
 HEADER = MessageHeader(priority=7, expires_at=99, header_bytes=3, body_bytes=4)
-KEY = BindingKey("e", "q", "k")
+KEY = ExchangeBindingKey("e", "q", "k")
 
 
 def folded(*given_records: Record, start: State | None = None) -> State:
@@ -40,8 +40,8 @@ PAIRS = [
     (records.queue_created(1, "new", "{}"), records.queue_destroyed(2, "new")),
     (records.exchange_created(1, "new", "{}"), records.exchange_destroyed(2, "new")),
     (
-        records.bound(1, BindingKey("e", "r", ""), "{}"),
-        records.unbound(2, BindingKey("e", "r", "")),
+        records.bound(1, ExchangeBindingKey("e", "r", ""), "{}"),
+        records.unbound(2, ExchangeBindingKey("e", "r", "")),
     ),
     (records.configured(1, "link", "a", "{}"), records.unconfigured(2, "link", "a")),
     (
@@ -122,12 +122,12 @@ def test_the_last_record_of_a_request_says_that_it_is_decided(wired: State) -> N
     assert wired.members == {}, "not the last record of its request"
     folded(asked(records.message_released(1, "q", 1, 0), "a", 7), start=wired)
     folded(asked(records.message_acquired(1, "q", 1, "c"), "b", 3), start=wired)
-    assert wired.members == {"a": Member(7), "b": Member(3)}
+    assert wired.members == {"a": MemberState(7), "b": MemberState(3)}
 
 
 def test_a_refusal_is_decided_too_and_its_reason_is_kept() -> None:
     state = folded(records.refused(1, "a", 4, '{"error": "NotAcquired"}'))
-    assert state.members == {"a": Member(4, {4: '{"error": "NotAcquired"}'})}
+    assert state.members == {"a": MemberState(4, {4: '{"error": "NotAcquired"}'})}
 
 
 def test_refusals_are_forgotten_once_a_member_is_a_window_further() -> None:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkstore.compaction.compact_plan import Step
+from sparkstore.compaction.compact_plan import PositionRange
 from sparkstore.compaction.history_plan import (
     FILE_BYTES,
     LEAST_FILE_BYTES,
     Extent,
-    Found,
     Opening,
+    RecordTally,
     counts,
     cuts,
     end_of,
@@ -22,18 +22,18 @@ from sparkstore.compaction.history_plan import (
 @pytest.mark.parametrize(
     ("found", "after", "last"),
     [
-        (Found(0, 0, None), 7, 7),
-        (Found(3, 8 + 9 + 10, 10), 7, 10),
-        (Found(2, 8 + 10, 10), 7, None),
-        (Found(3, 8 + 10 + 10, 10), 7, None),
-        (Found(3, 8 + 8 + 10, 10), 7, None),
-        (Found(4, 8 + 9 + 10 + 10, 10), 7, None),
-        (Found(2, 9 + 10, 10), 7, None),
-        (Found(0, 0, 5), 7, 7),  # a sparse history ends before it is gapless
+        (RecordTally(0, 0, None), 7, 7),
+        (RecordTally(3, 8 + 9 + 10, 10), 7, 10),
+        (RecordTally(2, 8 + 10, 10), 7, None),
+        (RecordTally(3, 8 + 10 + 10, 10), 7, None),
+        (RecordTally(3, 8 + 8 + 10, 10), 7, None),
+        (RecordTally(4, 8 + 9 + 10 + 10, 10), 7, None),
+        (RecordTally(2, 9 + 10, 10), 7, None),
+        (RecordTally(0, 0, 5), 7, 7),  # a sparse history ends before it is gapless
     ],
 )
 def test_records_go_on_only_without_a_gap_and_each_once(
-    found: Found, after: int, last: int | None
+    found: RecordTally, after: int, last: int | None
 ) -> None:
     assert end_of(found, after) == last
 
@@ -108,4 +108,4 @@ def test_pieces_cover_every_position_to_move_once(found: list[tuple[int, int]], 
 def test_a_piece_ends_with_the_file_that_makes_it_large_enough() -> None:
     half = FILE_BYTES // 2
     files = [Extent(10, half), Extent(20, half), Extent(30, half), Extent(40, half)]
-    assert cuts(0, 40, files, cores=1) == [Step(0, 20), Step(20, 40)]
+    assert cuts(0, 40, files, cores=1) == [PositionRange(0, 20), PositionRange(20, 40)]

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 
-from sparkstore.core.link_records import LinkKey, link_text
+from sparkstore.core.link_records import RecordedLinkKey, link_text
 from sparkstore.core.records import (
-    BindingKey,
+    ExchangeBindingKey,
     MessageHeader,
     bound,
     exchange_created,
@@ -22,7 +22,7 @@ from sparkstore.core.records import (
     queue_created,
     refused,
 )
-from sparkstore.reconcile.invariants import CHECKS, DEEP, Finding, check
+from sparkstore.reconcile.invariants import CHECKS, DEEP, InvariantResult, check
 from sparkstore.tables.delta_files import log_file, newest_version
 from sparkstore.tables.marks import MARKS_FILE, mark_durable
 from sparkstore.tables.root import Root
@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Root:
     return build_root(tmp_path / "root", Layers(HISTORY, P, P + 2, 1, 1_000), commit_records=64)
 
 
-def broken(root: Root, name: str) -> Finding:
+def broken(root: Root, name: str) -> InvariantResult:
     """The finding of one check, which must be that its invariant is broken."""
     (finding,) = (one for one in check(root, deep=name == DEEP) if one.name == name)
     assert not finding.holds, finding
@@ -131,7 +131,7 @@ def test_an_entry_that_is_there_twice_is_found(root: Root) -> None:
 
 
 def test_a_binding_to_no_queue_is_found(root: Root) -> None:
-    key = BindingKey("new", "nowhere", "#")
+    key = ExchangeBindingKey("new", "nowhere", "#")
     add(
         root,
         Row(END + 1, EPOCH, exchange_created(0, "new", "{}")),
@@ -141,7 +141,7 @@ def test_a_binding_to_no_queue_is_found(root: Root) -> None:
 
 
 def test_a_delivery_of_no_link_is_found(root: Root) -> None:
-    link = link_text(LinkKey("c", "nowhere", "receiver"))
+    link = link_text(RecordedLinkKey("c", "nowhere", "receiver"))
     add_state(root, part="delivery", exchange=link, binding_key="00")
     assert f"deliveries of link {link}" in broken(root, "deliveries_have_links").evidence
 

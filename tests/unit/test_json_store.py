@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.errors import CorruptData, InvalidRequest, Locked, StoreError, Unavailable
-from broker_shim.store.interface import BindingKey, Exchange, MessageHeader, Queue
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.json import file as json_file
 from broker_shim.store.json.store import FORMAT, VERSION, JsonMessageStore, read_wiring
 from tests.stores import done
@@ -21,7 +21,7 @@ def file(tmp_path: Path) -> Path:
     store = JsonMessageStore(tmp_path / "wiring.json")
     done(store.create, Queue("q", arguments={"n": 1}))
     done(store.create, Exchange("e 🦊", "topic"))
-    done(store.bind, BindingKey("e 🦊", "q", "a.#"), {})
+    done(store.bind, ExchangeBindingKey("e 🦊", "q", "a.#"), {})
     store.close()
     return tmp_path / "wiring.json"
 

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.links import LinkKey as BrokersKey
+from broker_shim.links import RecordedLinkKey as BrokersKey
 from broker_shim.links import holder_of
-from sparkstore.core.link_records import LinkKey, link_key, link_text
+from sparkstore.core.link_records import RecordedLinkKey, link_key, link_text
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
-_KEYS = st.builds(LinkKey, _TEXT, _TEXT, st.sampled_from(["sender", "receiver"]))
+_KEYS = st.builds(RecordedLinkKey, _TEXT, _TEXT, st.sampled_from(["sender", "receiver"]))
 
 
 @given(_KEYS)
-def test_a_key_comes_back_from_its_text(key: LinkKey) -> None:
+def test_a_key_comes_back_from_its_text(key: RecordedLinkKey) -> None:
     assert link_key(link_text(key)) == key
 
 
 @given(_KEYS)
-def test_the_broker_calls_a_link_as_the_store_does(key: LinkKey) -> None:
+def test_the_broker_calls_a_link_as_the_store_does(key: RecordedLinkKey) -> None:
     assert holder_of(BrokersKey(*key)) == link_text(key)
 
 

@@ -10,14 +10,14 @@ import pytest
 from broker_shim.durability import TerminusDurability as Tier
 from broker_shim.errors import CorruptData, InvalidRequest, StoreError
 from broker_shim.links import (
-    Ended,
+    EndedScope,
+    EndpointPlace,
     ExpiryPolicy,
     LinkKey,
     LinkRegistry,
     LinkTerms,
     MemoryUnsettledStore,
     NoLinkStore,
-    Place,
     Role,
     Terminus,
     granted_durability,
@@ -28,7 +28,7 @@ from broker_shim.links.proof import Answers
 from broker_shim.links.terminus import Termini
 from tests.links import KeptDeliveries, KeptLinks, receiver, sender, terms
 
-HERE, THERE = Place("conn 1", 1), Place("conn 2", 1)
+HERE, THERE = EndpointPlace("conn 1", 1), EndpointPlace("conn 2", 1)
 ACCEPTED = {"outcome": "accepted"}
 
 
@@ -36,7 +36,7 @@ def registry() -> LinkRegistry:
     return LinkRegistry(KeptLinks({}), KeptDeliveries({}))
 
 
-def granted(links: LinkRegistry, name: str = "s", place: Place = HERE, **fields: object):  # noqa: ANN201
+def granted(links: LinkRegistry, name: str = "s", place: EndpointPlace = HERE, **fields: object):  # noqa: ANN201
     """The endpoint of a link that was attached and granted."""
     endpoint = links.attach(sender(name), place).endpoint
     errors: list[StoreError | None] = []
@@ -77,7 +77,7 @@ def test_an_endpoint_is_made_anew_for_the_terminus_that_is_left() -> None:
 
 
 @pytest.mark.parametrize("place", [HERE, THERE])
-def test_a_second_attach_takes_the_link_from_the_first(place: Place) -> None:
+def test_a_second_attach_takes_the_link_from_the_first(place: EndpointPlace) -> None:
     links = registry()
     first = granted(links)
     second, stolen = links.attach(sender("s"), place)
@@ -254,17 +254,17 @@ def test_what_is_granted_is_what_both_stores_can_keep(
 @pytest.mark.parametrize(
     ("policy", "starts_with"),
     [
-        (ExpiryPolicy.LINK_DETACH, Ended.LINK),
-        (ExpiryPolicy.SESSION_END, Ended.SESSION),
-        (ExpiryPolicy.CONNECTION_CLOSE, Ended.CONNECTION),
+        (ExpiryPolicy.LINK_DETACH, EndedScope.LINK),
+        (ExpiryPolicy.SESSION_END, EndedScope.SESSION),
+        (ExpiryPolicy.CONNECTION_CLOSE, EndedScope.CONNECTION),
     ],
 )
 def test_the_time_of_a_terminus_runs_from_the_end_that_its_policy_names(
-    policy: ExpiryPolicy, starts_with: Ended
+    policy: ExpiryPolicy, starts_with: EndedScope
 ) -> None:
-    expected = {each: 1_005_000 if each >= starts_with else None for each in Ended}
-    assert {each: expires_at_ms(policy, 5, each, 1_000_000) for each in Ended} == expected
-    assert expires_at_ms(ExpiryPolicy.NEVER, 5, Ended.CONNECTION, 0) is None
+    expected = {each: 1_005_000 if each >= starts_with else None for each in EndedScope}
+    assert {each: expires_at_ms(policy, 5, each, 1_000_000) for each in EndedScope} == expected
+    assert expires_at_ms(ExpiryPolicy.NEVER, 5, EndedScope.CONNECTION, 0) is None
 
 
 def test_a_terminus_lives_for_its_timeout_and_no_longer() -> None:
@@ -301,7 +301,7 @@ def test_the_end_of_a_session_ends_its_links_alone() -> None:
     links = registry()
     here = granted(links, "a", policy=ExpiryPolicy.SESSION_END, durability=0)
     left = granted(links, "b", policy=ExpiryPolicy.SESSION_END, durability=0)
-    other = granted(links, "c", Place(HERE.connection, 2), durability=0)
+    other = granted(links, "c", EndpointPlace(HERE.connection, 2), durability=0)
     links.detach(left, 0, closed=False)
     assert {each.key.name for each in links.end_session(HERE, 0)} == {"a", "b"}
     assert not here.is_attached

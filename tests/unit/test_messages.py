@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.messages.header import FramingHeader, HeaderFactory
 from broker_shim.messages.message import Messages
-from broker_shim.messages.residency import Content, OnLoaded, Residency
+from broker_shim.messages.residency import LoadedMessage, OnLoaded, Residency
 from sparkstore.core.records import MessageHeader
 
 BODY = bytes(range(200))
@@ -27,7 +27,7 @@ class Disk:
         self.loading: list[tuple[int, OnLoaded]] = []
         self.error: StoreError | None = None
 
-    def now(self, _message_id: int) -> Content | None:
+    def now(self, _message_id: int) -> LoadedMessage | None:
         return None
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
@@ -40,7 +40,7 @@ class Disk:
         loading, self.loading = self.loading, []
         for message_id, on_loaded in loading:
             header = MessageHeader(header=b"head", body_bytes=len(BODY))
-            on_loaded(self.error or Content(header, self.bodies[message_id]))
+            on_loaded(self.error or LoadedMessage(header, self.bodies[message_id]))
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_load_that_failed_is_tried_again_when_it_is_asked_for_again(
     disk.error = None
     message.when_here(here.append)
     disk.turn()
-    assert isinstance(here[1], Content)
+    assert isinstance(here[1], LoadedMessage)
     interest.release()
 
 

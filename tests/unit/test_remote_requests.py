@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.service.protocol import Refusal, Welcome
-from broker_shim.store.remote.requests import Completed, Requests, Waiting
+from broker_shim.store.remote.requests import Completed, PendingRequests, Waiting
 
 
 class Told:
     """Requests of a store, and what each was told, by its number."""
 
     def __init__(self, count: int) -> None:
-        self.requests = Requests()
+        self.requests = PendingRequests()
         self.outcomes: dict[int, StoreError | None] = {}
         for request in range(1, count + 1):
             self._add(request)

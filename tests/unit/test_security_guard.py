@@ -16,7 +16,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.protocol_1_0.sasl.exchange import Challenge, Passed, Refused
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of
-from broker_shim.security.permissions import Act, Place, rule_of
+from broker_shim.security.permissions import AccessTarget, Permission, rule_of
 from broker_shim.security.settings import (
     MECHANISMS,
     SecuritySettings,
@@ -390,10 +390,10 @@ def test_a_failed_login_waits_and_is_written_down(heard: Heard) -> None:
 def test_what_is_not_allowed_is_refused_and_written_down(heard: Heard) -> None:
     rules = (rule_of({"who": ["ann"], "address": "orders", "allow": ["read"]}),)
     guard = Guard(SecuritySettings(permissions=rules), audit=heard)
-    ann, place = guard.let_in(PEER, "PLAIN", "ann"), Place("orders", "orders")
-    assert guard.allows(ann, Act.READ, place)
-    assert not guard.allows(ann, Act.WRITE, place)
-    guard.refused(PEER, ann, Act.WRITE, place)
+    ann, place = guard.let_in(PEER, "PLAIN", "ann"), AccessTarget("orders", "orders")
+    assert guard.allows(ann, Permission.READ, place)
+    assert not guard.allows(ann, Permission.WRITE, place)
+    guard.refused(PEER, ann, Permission.WRITE, place)
     assert guard.counts.refused_permissions == 1
     event, details = heard.lines[-1]
     assert event is AuditEvent.PERMISSION_REFUSED
@@ -413,11 +413,11 @@ def test_a_reload_takes_a_renewed_certificate_and_other_permissions(
 ) -> None:
     guard = Guard(tls_settings(), audit=heard)
     assert guard.context is not None
-    ann, place = guard.let_in(PEER, "PLAIN", "ann"), Place("orders")
+    ann, place = guard.let_in(PEER, "PLAIN", "ann"), AccessTarget("orders")
     renewed = authority.issue("renewed", "/CN=renewed", names="DNS:localhost")
     rules = (rule_of({"who": ["bob"], "address": "#", "allow": ["admin"]}),)
     guard.reload(tls_settings(renewed, permissions=rules))
-    assert not guard.allows(ann, Act.READ, place)
+    assert not guard.allows(ann, Permission.READ, place)
     _, client_end = shaken(guard.context, client_context(authority))
     subject = client_end.getpeercert()
     assert subject is not None
@@ -436,7 +436,7 @@ def test_a_reload_that_fails_changes_nothing(
     with pytest.raises(InvalidRequest, match="restart"):
         guard.reload(SecuritySettings(permissions=rules))
     assert guard.context is context
-    assert guard.allows(guard.let_in(PEER, "PLAIN", "ann"), Act.READ, Place("orders"))
+    assert guard.allows(guard.let_in(PEER, "PLAIN", "ann"), Permission.READ, AccessTarget("orders"))
 
 
 def test_a_reload_without_the_permissions_there_were_opens_nothing(
@@ -446,7 +446,9 @@ def test_a_reload_without_the_permissions_there_were_opens_nothing(
     guard = Guard(tls_settings(permissions=rules))
     with pytest.raises(InvalidRequest, match="would allow everything: restart"):
         guard.reload(tls_settings())
-    assert not guard.allows(guard.let_in(PEER, "PLAIN", "ann"), Act.READ, Place("orders"))
+    assert not guard.allows(
+        guard.let_in(PEER, "PLAIN", "ann"), Permission.READ, AccessTarget("orders")
+    )
 
 
 def test_lines_go_to_the_log_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,12 +11,19 @@ from broker_shim.security.attempts import (
     FailedLogins,
     network_of,
 )
-from broker_shim.security.permissions import Act, Permissions, Place, Principal, Rule, rule_of
+from broker_shim.security.permissions import (
+    AccessTarget,
+    Permission,
+    Permissions,
+    Principal,
+    Rule,
+    rule_of,
+)
 
 ANN = Principal("ann", frozenset({"shop"}))
 BOB = Principal("bob")
 ANYBODY = Principal()
-ORDERS = Place("orders", "orders")
+ORDERS = AccessTarget("orders", "orders")
 
 
 def rule(who: list[str], address: str, *allow: str) -> Rule:
@@ -24,16 +31,18 @@ def rule(who: list[str], address: str, *allow: str) -> Rule:
 
 
 def test_without_rules_everybody_may_do_everything() -> None:
-    assert all(Permissions().allow(who, act, ORDERS) for who in (ANN, ANYBODY) for act in Act)
+    assert all(
+        Permissions().allow(who, act, ORDERS) for who in (ANN, ANYBODY) for act in Permission
+    )
 
 
 def test_with_a_rule_all_else_is_refused() -> None:
     permissions = Permissions([rule(["ann"], "orders", "read")])
-    assert permissions.allow(ANN, Act.READ, ORDERS)
-    assert not permissions.allow(ANN, Act.WRITE, ORDERS)
-    assert not permissions.allow(ANN, Act.READ, Place("bills", "bills"))
-    assert not permissions.allow(BOB, Act.READ, ORDERS)
-    assert not permissions.allow(ANYBODY, Act.READ, ORDERS)
+    assert permissions.allow(ANN, Permission.READ, ORDERS)
+    assert not permissions.allow(ANN, Permission.WRITE, ORDERS)
+    assert not permissions.allow(ANN, Permission.READ, AccessTarget("bills", "bills"))
+    assert not permissions.allow(BOB, Permission.READ, ORDERS)
+    assert not permissions.allow(ANYBODY, Permission.READ, ORDERS)
 
 
 @pytest.mark.parametrize(
@@ -54,39 +63,39 @@ def test_a_rule_is_for_users_roles_or_everybody(
     who: str, principal: Principal, is_meant: bool
 ) -> None:
     permissions = Permissions([rule([who], "#", "write")])
-    assert permissions.allow(principal, Act.WRITE, ORDERS) == is_meant
+    assert permissions.allow(principal, Permission.WRITE, ORDERS) == is_meant
 
 
 @pytest.mark.parametrize(
     ("pattern", "place", "fits"),
     [
-        ("orders", Place("orders"), True),
-        ("orders.#", Place("orders"), True),
-        ("orders.#", Place("orders.eu.new", "late"), True),
-        ("orders.*", Place("orders"), False),
-        ("orders.*", Place("orders.eu"), True),
-        ("#", Place("anything"), True),
-        ("orders::late", Place("orders", "late"), True),
-        ("orders::late", Place("orders", "orders"), False),
-        ("orders::late", Place("orders"), False),
-        ("orders::#", Place("orders", "any"), True),
-        ("#::ann.*", Place("prices", "ann.1"), True),
-        ("#::ann.*", Place("prices", "bob.1"), False),
+        ("orders", AccessTarget("orders"), True),
+        ("orders.#", AccessTarget("orders"), True),
+        ("orders.#", AccessTarget("orders.eu.new", "late"), True),
+        ("orders.*", AccessTarget("orders"), False),
+        ("orders.*", AccessTarget("orders.eu"), True),
+        ("#", AccessTarget("anything"), True),
+        ("orders::late", AccessTarget("orders", "late"), True),
+        ("orders::late", AccessTarget("orders", "orders"), False),
+        ("orders::late", AccessTarget("orders"), False),
+        ("orders::#", AccessTarget("orders", "any"), True),
+        ("#::ann.*", AccessTarget("prices", "ann.1"), True),
+        ("#::ann.*", AccessTarget("prices", "bob.1"), False),
     ],
 )
 def test_a_pattern_is_for_an_address_or_for_a_queue_on_it(
-    pattern: str, place: Place, fits: bool
+    pattern: str, place: AccessTarget, fits: bool
 ) -> None:
-    assert Permissions([rule(["*"], pattern, "read")]).allow(BOB, Act.READ, place) == fits
+    assert Permissions([rule(["*"], pattern, "read")]).allow(BOB, Permission.READ, place) == fits
 
 
 def test_rules_add_up_and_admin_is_all_of_them() -> None:
     permissions = Permissions([rule(["ann"], "orders", "read"), rule(["*"], "orders", "write")])
-    assert permissions.allow(ANN, Act.READ, ORDERS)
-    assert permissions.allow(ANN, Act.WRITE, ORDERS)
-    assert not permissions.allow(ANN, Act.ADMIN, ORDERS)
+    assert permissions.allow(ANN, Permission.READ, ORDERS)
+    assert permissions.allow(ANN, Permission.WRITE, ORDERS)
+    assert not permissions.allow(ANN, Permission.ADMIN, ORDERS)
     admin = Permissions([rule(["ann"], "orders", "admin")])
-    assert all(admin.allow(ANN, act, ORDERS) for act in Act)
+    assert all(admin.allow(ANN, act, ORDERS) for act in Permission)
 
 
 @pytest.mark.parametrize(

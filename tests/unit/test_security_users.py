@@ -19,8 +19,8 @@ from broker_shim.security.passwords import MOST_PASSWORD_BYTES, Passwords, secre
 from broker_shim.security.users import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
-    Content,
     User,
+    UsersFileContent,
     check_name,
     decoded,
     encoded,
@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_users_come_back_as_they_were_written() -> None:
     users = {"ann": user("ann", "secret", "shop", "audit"), "zoë": User("zoë")}
-    for content in (Content(users, b"k" * 32), Content(users)):
+    for content in (UsersFileContent(users, b"k" * 32), UsersFileContent(users)):
         assert decoded(encoded(content)) == content
 
 
@@ -170,7 +170,7 @@ def test_a_change_that_cannot_be_used_is_told_once_and_changes_nothing(
     assert "the users are as they were" in caplog.text
     file.unlink()
     assert set(watched.users) == {"ann"}
-    file.write_bytes(encoded(Content({"bob": User("bob")})))
+    file.write_bytes(encoded(UsersFileContent({"bob": User("bob")})))
     file.chmod(0o600)
     assert set(watched.users) == {"bob"}
 

@@ -12,37 +12,37 @@ from broker_shim.service.decisions.arrivals import check_record, record_of
 from broker_shim.service.decisions.links import holder_of, link_steps
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.state_machine import transactions
-from broker_shim.store.state_machine.state_machine import Ledger
-from broker_shim.store.state_machine.transaction import Step, Transaction
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
+from broker_shim.store.state_machine.transaction import RecordStep, Transaction
 from sparkstore.core.fold import State
-from sparkstore.core.link_records import LinkKey, link_text
+from sparkstore.core.link_records import RecordedLinkKey, link_text
 from sparkstore.core.records import Kind, Record
 
-LINK = link_text(LinkKey("c", "l", "receiver"))
+LINK = link_text(RecordedLinkKey("c", "l", "receiver"))
 DETAIL = '{"durability": 2, "source": null, "target": null, "version": 1}'
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def machine() -> StoreStateMachine:
     """Of tier 2, with the link attached."""
-    made = Ledger(State(), TerminusDurability.UNSETTLED_STATE, lambda: 0)
+    made = StoreStateMachine(State(), TerminusDurability.UNSETTLED_STATE, lambda: 0)
     say(made, Record(Kind.ATTACHED, 0, holder=LINK, detail=DETAIL))
     return made
 
 
-def say(ledger: Ledger, record: Record) -> list[Step]:
+def say(machine: StoreStateMachine, record: Record) -> list[RecordStep]:
     """What a member's record does, as it comes off the wire."""
-    steps = link_steps(ledger, record_of(check_record((int(record.kind), *record[1:]))))
-    ledger.apply(steps, ledger.state.position + 1)
+    steps = link_steps(machine, record_of(check_record((int(record.kind), *record[1:]))))
+    machine.apply(steps, machine.state.position + 1)
     return steps
 
 
-def test_one_record_settles_many_deliveries(ledger: Ledger) -> None:
+def test_one_record_settles_many_deliveries(machine: StoreStateMachine) -> None:
     for tag in ("00", "01", "02"):
-        say(ledger, Record(Kind.UNSETTLED, 0, holder=LINK, binding_key=tag))
-    steps = say(ledger, Record(Kind.SETTLED, 0, holder=LINK, detail='["00", "02", "ff"]'))
+        say(machine, Record(Kind.UNSETTLED, 0, holder=LINK, binding_key=tag))
+    steps = say(machine, Record(Kind.SETTLED, 0, holder=LINK, detail='["00", "02", "ff"]'))
     assert [step.record.binding_key for step in steps] == ["00", "02"]
-    assert ledger.state.links[LINK].unsettled == {b"\x01": None}
+    assert machine.state.links[LINK].unsettled == {b"\x01": None}
 
 
 @pytest.mark.parametrize(
@@ -65,41 +65,45 @@ def test_one_record_settles_many_deliveries(ledger: Ledger) -> None:
         {"kind": Kind.SETTLED, "holder": LINK, "detail": "["},
     ],
 )
-def test_what_is_not_well_formed_is_refused(ledger: Ledger, said: dict[str, Any]) -> None:
+def test_what_is_not_well_formed_is_refused(
+    machine: StoreStateMachine, said: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidRequest):
-        say(ledger, Record(at=0, **said))
-    assert {*ledger.state.links} == {LINK}
+        say(machine, Record(at=0, **said))
+    assert {*machine.state.links} == {LINK}
 
 
-def test_a_link_has_what_it_acquired_under_its_own_name_until_the_end(ledger: Ledger) -> None:
-    ledger.apply(ledger.create(Queue("q")), 2)
-    message, steps = ledger.message(MessageHeader(), b"")
-    ledger.apply([*steps, ledger.enqueue(message, "q")], 3)
+def test_a_link_has_what_it_acquired_under_its_own_name_until_the_end(
+    machine: StoreStateMachine,
+) -> None:
+    machine.apply(machine.create(Queue("q")), 2)
+    message, steps = machine.message(MessageHeader(), b"")
+    machine.apply([*steps, machine.enqueue(message, "q")], 3)
     acquire = Record(Kind.ACQUIRED, 0, "q", message.message_id, LINK)
-    assert holder_of(ledger, "m/", acquire._replace(holder="c/l")) == "m/c/l"
-    assert holder_of(ledger, "m/", acquire) == LINK
-    ledger.apply([ledger.acquire(message.message_id, "q", LINK)], 5)
-    say(ledger, Record(Kind.DETACHED, 0, holder=LINK, detail='{"closed": true}'))
-    assert holder_of(ledger, "m/", acquire._replace(kind=Kind.RELEASED)) == LINK
+    assert holder_of(machine, "m/", acquire._replace(holder="c/l")) == "m/c/l"
+    assert holder_of(machine, "m/", acquire) == LINK
+    machine.apply([machine.acquire(message.message_id, "q", LINK)], 5)
+    say(machine, Record(Kind.DETACHED, 0, holder=LINK, detail='{"closed": true}'))
+    assert holder_of(machine, "m/", acquire._replace(kind=Kind.RELEASED)) == LINK
     other = acquire._replace(message_id=message.message_id + 1)
-    assert holder_of(ledger, "m/", other) == f"m/{LINK}"
+    assert holder_of(machine, "m/", other) == f"m/{LINK}"
 
 
 @pytest.mark.parametrize("is_claimed", [False, True])
 def test_what_was_acquired_before_the_link_was_kept_is_let_go_by_it(
-    ledger: Ledger, is_claimed: bool
+    machine: StoreStateMachine, is_claimed: bool
 ) -> None:
-    say(ledger, Record(Kind.DETACHED, 0, holder=LINK, detail='{"closed": true}'))
-    ledger.apply(ledger.create(Queue("q")), 3)
-    message, steps = ledger.message(MessageHeader(), b"")
-    ledger.apply([*steps, ledger.enqueue(message, "q")], 4)
+    say(machine, Record(Kind.DETACHED, 0, holder=LINK, detail='{"closed": true}'))
+    machine.apply(machine.create(Queue("q")), 3)
+    message, steps = machine.message(MessageHeader(), b"")
+    machine.apply([*steps, machine.enqueue(message, "q")], 4)
     acquire = Record(Kind.ACQUIRED, 0, "q", message.message_id, LINK)
-    before = holder_of(ledger, "m/", acquire)
+    before = holder_of(machine, "m/", acquire)
     assert before == f"m/{LINK}"
     if is_claimed:
-        transactions.acquire(ledger, Transaction(1, ledger), message.message_id, "q", before)
+        transactions.acquire(machine, Transaction(1, machine), message.message_id, "q", before)
     else:
-        ledger.apply([ledger.acquire(message.message_id, "q", before)], 6)
-    say(ledger, Record(Kind.ATTACHED, 0, holder=LINK, detail=DETAIL))
-    assert holder_of(ledger, "m/", acquire._replace(kind=Kind.RELEASED)) == before
-    assert holder_of(ledger, "n/", acquire._replace(kind=Kind.RELEASED)) == LINK
+        machine.apply([machine.acquire(message.message_id, "q", before)], 6)
+    say(machine, Record(Kind.ATTACHED, 0, holder=LINK, detail=DETAIL))
+    assert holder_of(machine, "m/", acquire._replace(kind=Kind.RELEASED)) == before
+    assert holder_of(machine, "n/", acquire._replace(kind=Kind.RELEASED)) == LINK

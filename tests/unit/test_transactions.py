@@ -10,15 +10,20 @@ from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.transactions.commands import read_command
 from broker_shim.transactions.refusals import TransactionRefused, rolled_back
-from broker_shim.transactions.standing import Memory, Standing, TransactionLimits, TransactionState
+from broker_shim.transactions.standing import (
+    Memory,
+    TransactionLimits,
+    TransactionStanding,
+    TransactionState,
+)
 
 LIMITS = TransactionLimits(open_count=2, operation_count=3, content_bytes=100, timeout_s=10.0)
 VALUE = b"\0\x53\x77"
 UNKNOWN, ROLLBACK = "amqp:transaction:unknown-id", "amqp:transaction:rollback"
 
 
-def standing() -> Standing:
-    return Standing(b"t", LIMITS, Memory())
+def standing() -> TransactionStanding:
+    return TransactionStanding(b"t", LIMITS, Memory())
 
 
 def condition_of(refused: pytest.ExceptionInfo[TransactionRefused]) -> str:
@@ -95,7 +100,9 @@ def test_one_that_takes_too_much_is_spoiled(count: int, content_bytes: int) -> N
 
 def test_the_transactions_of_a_connection_share_its_memory_until_they_are_over() -> None:
     memory = Memory()
-    first, second, third = (Standing(name, LIMITS, memory) for name in (b"1", b"2", b"3"))
+    first, second, third = (
+        TransactionStanding(name, LIMITS, memory) for name in (b"1", b"2", b"3")
+    )
     first.take(90, 0.0)
     with pytest.raises(TransactionRefused, match="100 bytes"):
         second.take(20, 0.0)

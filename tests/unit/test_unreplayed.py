@@ -17,7 +17,7 @@ from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.cli.command_line import main
 from sparkstore.errors import InvalidRequest
 from sparkstore.log.unreplayed_records import unreplayed
-from sparkstore.log.wal_format import Group, WalFileReader
+from sparkstore.log.wal_format import WalFileReader, WalGroup
 from sparkstore.replication.promote import promote
 from sparkstore.tables.root import open_root
 from tests.logs import BY_HAND, image_of, opened, write
@@ -83,7 +83,7 @@ def image(killed: Path, tmp_path: Path) -> Path:
     return image_of(killed, tmp_path / "image")
 
 
-def groups_in(image: Path) -> list[Group]:
+def groups_in(image: Path) -> list[WalGroup]:
     reader_of = partial(WalFileReader, root_id=bytes.fromhex(open_root(image).identity.root_id))
     readers = [reader_of(path, epoch=1) for path in sorted((image / "wal").glob("*.wal"))]
     found = [group for reader in readers for group in reader.groups()]

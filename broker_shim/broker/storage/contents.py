@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.errors import ENDED, StoreError
-from broker_shim.messages.residency import Content, OnLoaded
-from broker_shim.store.interface import Message, MessageStore
+from broker_shim.messages.residency import LoadedMessage, OnLoaded
+from broker_shim.store.interface import MessageStore, StoredMessage
 
 if TYPE_CHECKING:
     from broker_shim.broker.storage.store_calls import StoreCalls
@@ -25,13 +25,13 @@ class StoreContents:
         self._asked: dict[int, list[OnLoaded]] = {}
         self._to_ask: list[int] = []
 
-    def now(self, message_id: int) -> Content | None:
+    def now(self, message_id: int) -> LoadedMessage | None:
         """See `ContentSource.now`."""
         try:
             message = self._store.at_hand(message_id)
         except StoreError:
             return None  # a load says why
-        return None if message is None else Content(message.header, message.body)
+        return None if message is None else LoadedMessage(message.header, message.body)
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
         """See `ContentSource.load`."""
@@ -58,11 +58,13 @@ class StoreContents:
             for message_id in message_ids:
                 self._loaded((message_id, error))
 
-    def _loaded(self, answer: tuple[int, Message | StoreError]) -> None:
+    def _loaded(self, answer: tuple[int, StoredMessage | StoreError]) -> None:
         message_id, found = answer
         self._calls.open_count -= 1
         if isinstance(found, ENDED):
             self._calls.on_fatal(found)
-        result = Content(found.header, found.body) if isinstance(found, Message) else found
+        result = (
+            LoadedMessage(found.header, found.body) if isinstance(found, StoredMessage) else found
+        )
         for on_loaded in self._asked.pop(message_id):
             on_loaded(result)

@@ -16,17 +16,17 @@ from broker_shim.messages.message import Messages
 from broker_shim.messages.residency import Residency
 from broker_shim.store.interface import (
     Annotations,
-    BindingKey,
     Entry,
     Exchange,
-    Message,
+    ExchangeBindingKey,
     MessageHeader,
     MessageStore,
     Queue,
+    StoredMessage,
     TransactionContext,
 )
 from sparkstore.core.entries import Entries
-from sparkstore.operations.bulk import Put, Take
+from sparkstore.operations.bulk import Dequeue, Enqueue
 
 _Finished = tuple[OnComplete, StoreError | None]
 
@@ -115,7 +115,7 @@ class StoreCalls:
         self.open_count += 1
         self._headers.ask(message_ids, answered)
 
-    def together(self, steps: Iterable[tuple[int, Put | Take]], on_done: OnComplete) -> None:
+    def together(self, steps: Iterable[tuple[int, Enqueue | Dequeue]], on_done: OnComplete) -> None:
         """Take and put messages that the store holds, all of it or nothing."""
         self.transact((self.operation(*each) for each in steps), on_done)
 
@@ -143,23 +143,23 @@ class StoreCalls:
             return
         self.call(done, self._store.commit, transaction)
 
-    def operation(self, message_id: int, step: Put | Take) -> Operation:
+    def operation(self, message_id: int, step: Enqueue | Dequeue) -> Operation:
         """The call of the store that takes or puts a message that it holds."""
 
         def put(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            assert isinstance(step, Put)
+            assert isinstance(step, Enqueue)
             message, told = self._held(message_id, step), step.annotations
             store.enqueue(message, step.queue, note, transaction, annotations=told)
 
         def take(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            assert isinstance(step, Take)
+            assert isinstance(step, Dequeue)
             store.dequeue(message_id, step.queue, step.holder, note, transaction, step.outcome)
 
-        return put if isinstance(step, Put) else take
+        return put if isinstance(step, Enqueue) else take
 
-    def _held(self, message_id: int, put: Put) -> Message:
+    def _held(self, message_id: int, put: Enqueue) -> StoredMessage:
         if put.is_logged:
-            return Message(message_id, put.header, b"")
+            return StoredMessage(message_id, put.header, b"")
         message = self._store.load(message_id)
         header = message.header._replace(expires_at=put.header.expires_at)
         return message._replace(header=header)
@@ -205,11 +205,11 @@ class StoreCalls:
         """See `MessageStore.destroy`."""
         self.call(on_done, self._store.destroy, wiring)
 
-    def bind(self, key: BindingKey, on_done: OnComplete) -> None:
+    def bind(self, key: ExchangeBindingKey, on_done: OnComplete) -> None:
         """See `MessageStore.bind`."""
         self.call(on_done, self._store.bind, key, {})
 
-    def unbind(self, key: BindingKey, on_done: OnComplete) -> None:
+    def unbind(self, key: ExchangeBindingKey, on_done: OnComplete) -> None:
         """See `MessageStore.unbind`."""
         self.call(on_done, self._store.unbind, key)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import ContentWriter, Message, MessageHeader, MessageStore
-from sparkstore.operations.bulk import NewMessage
+from broker_shim.store.interface import ContentWriter, MessageHeader, MessageStore, StoredMessage
+from sparkstore.operations.bulk import MessageDraft
 
 if TYPE_CHECKING:
     from broker_shim.broker.storage.store_calls import Operation, StoreCalls
@@ -19,7 +19,7 @@ STAGED_BYTES = 1 << 20
 OnPut = Callable[[StoreError | None, int], None]
 """Gets the error, if any, and the message id."""
 
-OnReady = Callable[[StoreError | None, Message | None], None]
+OnReady = Callable[[StoreError | None, StoredMessage | None], None]
 """Gets the error, or the message that may be enqueued now."""
 
 
@@ -32,7 +32,7 @@ class Staged(NamedTuple):
         writer: Of the store.
     """
 
-    message: Message
+    message: StoredMessage
     add: Callable[[bytes, OnComplete], None]
     writer: ContentWriter
 
@@ -67,7 +67,7 @@ class Puts:
             along: What else is done in it.
         """
 
-        def ready(error: StoreError | None, message: Message | None) -> None:
+        def ready(error: StoreError | None, message: StoredMessage | None) -> None:
             # Content that was refused must not be enqueued: it would be a message without it.
             if message is not None:
                 self._enqueue(message, names, on_done, replacing, along)
@@ -138,12 +138,12 @@ class Puts:
 
     def put_all(
         self,
-        messages: Iterable[NewMessage],
+        messages: Iterable[MessageDraft],
         queue: str,
-        on_done: Callable[[StoreError | None, list[Message]], None],
+        on_done: Callable[[StoreError | None, list[StoredMessage]], None],
     ) -> None:
         """Put new messages on a queue, all or none; `on_done` gets them with their ids."""
-        made: list[Message] = []
+        made: list[StoredMessage] = []
         try:
             transaction = self._store.begin()
             for header, body in messages:
@@ -156,7 +156,7 @@ class Puts:
 
     def _enqueue(
         self,
-        message: Message,
+        message: StoredMessage,
         queues: Sequence[str],
         on_done: OnPut,
         replacing: Sequence[tuple[int, str]],

@@ -43,7 +43,7 @@ from broker_shim.listener_1_0.termini import (
 from broker_shim.listener_1_0.transactions.coordinator import attach_coordinator
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.security.permissions import Act
+from broker_shim.security.permissions import Permission
 from sparkstore.core.queue_names import shown
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = broker.destinations.node_of(remote.address)
-    refusal = refusal_of_link(connection, Act.WRITE, node, remote.address)
+    refusal = refusal_of_link(connection, Permission.WRITE, node, remote.address)
     if refusal is not None:
         refuse(connection, link, refusal)
         return

@@ -47,7 +47,7 @@ from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
 from broker_shim.listener_1_0.sending.resumption import Resumed, give_back_lost, resumed_sender
 from broker_shim.listener_1_0.termini import as_target, granted_source, peers_target, served_source
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.security.permissions import Act
+from broker_shim.security.permissions import Permission
 from broker_shim.selectors import InvalidSelector, Selector
 from sparkstore.core.queue_names import shown
 
@@ -121,7 +121,7 @@ def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
         node = connection.broker.destinations.source_of(remote.address)
     asked = granted_source(remote, None, TerminusDurability(remote.durable), None)
     stays = asked.lives_on and not isinstance(node, QueueNode)
-    refusal = refusal_of_link(connection, Act.READ, node, remote.address, is_durable=stays)
+    refusal = refusal_of_link(connection, Permission.READ, node, remote.address, is_durable=stays)
     if isinstance(node, AnonymousNode):
         refusal = Refusal(INVALID_FIELD, "a source needs an address")
     if refusal is None and not remote.dynamic:

@@ -17,7 +17,7 @@ from broker_shim.listener_1_0.links import key_of
 from broker_shim.listener_1_0.termini import as_source, as_target, peers_target
 from broker_shim.protocol_1_0.links.deliveries import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.security.permissions import Act
+from broker_shim.security.permissions import Permission
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.connection import Connection
@@ -59,7 +59,7 @@ def look_up(connection: Connection, link: SenderLink) -> None:
         return
     said = terminus.terms.source.address
     node = connection.broker.destinations.source_of(said)
-    refusal = refusal_of_act(connection, Act.READ, node, said)
+    refusal = refusal_of_act(connection, Permission.READ, node, said)
     if refusal is not None:
         refuse(connection, link, refusal)
         return

@@ -30,7 +30,7 @@ from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.deliveries import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.resumption import is_outcome
-from broker_shim.security.permissions import Act
+from broker_shim.security.permissions import Permission
 from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class IncomingLink:
         self._route = Route(connection, node)
         self._resumable = answering
         self._answering = answering if notes_all else None
-        may_write = partial(may, connection, Act.WRITE)
+        may_write = partial(may, connection, Permission.WRITE)
         self._begin = partial(Receiving, self._broker, node, connection.now_us, may_write)
         self._receiving: Receiving | None = None
         self._partial: bytes | None = None

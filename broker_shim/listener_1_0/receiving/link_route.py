@@ -19,7 +19,7 @@ from broker_shim.listener_1_0.conditions import (
     Refusal,
 )
 from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish
-from broker_shim.security.permissions import Act
+from broker_shim.security.permissions import Permission
 from broker_shim.store.interface import MessageHeader
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Route:
         """The queues that a message goes to, and what puts it there; or why it cannot go."""
         node = self._broker.destinations.said_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
-            denial = self._denied(Act.WRITE, node, header)
+            denial = self._denied(Permission.WRITE, node, header)
             if denial is not None:
                 return denial
         queues = self._broker.queues_for(self._node, header)
@@ -64,7 +64,7 @@ class Route:
 
         Such an attach and such a message fare alike (Anonymous Terminus 2.2.2).
         """
-        denial = self._denied(Act.CREATE, node, header)
+        denial = self._denied(Permission.CREATE, node, header)
         if denial is not None:
             return denial
         try:
@@ -84,7 +84,7 @@ class Route:
 
         return {node.queue}, create_and_enqueue
 
-    def _denied(self, act: Act, node: Node, header: MessageHeader) -> Refusal | None:
+    def _denied(self, act: Permission, node: Node, header: MessageHeader) -> Refusal | None:
         told = self._is_refusal_told
         denial = refusal_of_act(self._connection, act, node, header.to, is_told=told)
         self._is_refusal_told |= denial is not None

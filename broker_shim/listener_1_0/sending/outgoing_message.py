@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import StoreError
 from broker_shim.messages.message import Message
-from broker_shim.messages.residency import Content
+from broker_shim.messages.residency import LoadedMessage
 from broker_shim.store.interface import Entry, MessageHeader
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class InOrder:
     def __init__(self, broker: Broker, then: Then) -> None:
         self._broker, self._then = broker, then
         self._line: deque[Taken] = deque()
-        self._came: dict[int, Content | StoreError] = {}
+        self._came: dict[int, LoadedMessage | StoreError] = {}
         self._is_held = False
         self._is_going = False
 
@@ -115,7 +115,7 @@ class InOrder:
         else:
             taken.message.when_here(partial(self._is_here, taken))
 
-    def _is_here(self, taken: Taken, result: Content | StoreError) -> None:
+    def _is_here(self, taken: Taken, result: LoadedMessage | StoreError) -> None:
         if taken in self._line:
             self._came[taken.message_id] = result
             self._go()
@@ -136,7 +136,7 @@ class InOrder:
 
     def _call(self, taken: Taken) -> None:
         result = self._large_header(taken) if taken.is_large else self._came.pop(taken.message_id)
-        if isinstance(result, Content):
+        if isinstance(result, LoadedMessage):
             self._then(taken, result.header, None)
         elif isinstance(result, StoreError):
             self._then(taken, None, result)

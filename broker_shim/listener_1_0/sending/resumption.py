@@ -29,7 +29,7 @@ from broker_shim.listener_1_0.links import Held, Links
 from broker_shim.listener_1_0.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from broker_shim.listener_1_0.sending.consumer_outcomes import DECISIONS
 from broker_shim.protocol_1_0.links.link import Link
-from broker_shim.protocol_1_0.links.resumption import Step, decide, to_tell
+from broker_shim.protocol_1_0.links.resumption import ResumptionStep, decide, to_tell
 from broker_shim.protocol_1_0.links.sender import SenderLink
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Resumed(NamedTuple):
     """
 
     told: dict[bytes, Any]
-    steps: Mapping[bytes, Step]
+    steps: Mapping[bytes, ResumptionStep]
     held: Mapping[bytes, Held]
 
 
@@ -66,7 +66,9 @@ def give_back_lost(
     key, held = terminus.key, links.held.get(terminus.key, {})
     steps = _decided(link, dict.fromkeys(held))
     lost = [
-        tag for tag, each in held.items() if steps[tag] is Step.SEND_AGAIN or each.queue != queue
+        tag
+        for tag, each in held.items()
+        if steps[tag] is ResumptionStep.SEND_AGAIN or each.queue != queue
     ]
     left = len(lost)
 
@@ -106,11 +108,11 @@ def forget_settled(links: Links, endpoint: LinkEndpoint, link: Link, on_done: On
     would be told that the new delivery was accepted, which may never have come.
     """
     steps = _decided(link, endpoint.terminus.unsettled)
-    settled = [tag for tag, step in steps.items() if step is Step.FORGET]
+    settled = [tag for tag, step in steps.items() if step is ResumptionStep.FORGET]
     links.settle(endpoint, settled, on_done)
 
 
-def _decided(link: Link, ours: Mapping[bytes, Any]) -> dict[bytes, Step]:
+def _decided(link: Link, ours: Mapping[bytes, Any]) -> dict[bytes, ResumptionStep]:
     return decide(
         is_receiver=link.is_receiver,
         ours=ours,
@@ -147,13 +149,13 @@ class Resuming:
         self.owner.broker.links.held.pop(self.owner.terminus.key, None)
         for tag, held in self.resumed.held.items():
             step = self.resumed.steps[tag]
-            if step is Step.SETTLE:
+            if step is ResumptionStep.SETTLE:
                 link = self.owner.link
                 outcome = (link.remote.unsettled or {})[tag]
                 delivery = link.resume(tag, state=_PLAIN[type(outcome)])
                 delivery.remote_state = outcome
                 DECISIONS[type(outcome)](self.owner, delivery, held.message_id)
-            elif step is Step.RESUME:
+            elif step is ResumptionStep.RESUME:
                 self.to_send[tag] = held
             else:
                 self.kept[tag] = held

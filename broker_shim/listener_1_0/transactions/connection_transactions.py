@@ -15,7 +15,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.transactions.local_transaction import Controller, LocalTransaction
 from broker_shim.transactions.refusals import TransactionRefused, too_many, unknown
-from broker_shim.transactions.standing import Memory, Standing, TransactionLimits
+from broker_shim.transactions.standing import Memory, TransactionLimits, TransactionStanding
 
 if TYPE_CHECKING:
     from broker_shim.broker.virtual_host import Broker
@@ -45,7 +45,7 @@ class Transactions:
         if len(self._open) >= self._limits.open_count:
             raise too_many(self._limits.open_count)
         txn_id = uuid4().bytes
-        standing = Standing(txn_id, self._limits, self._memory)
+        standing = TransactionStanding(txn_id, self._limits, self._memory)
         self._open[txn_id] = LocalTransaction(self._broker, standing, owner, self._clock)
         return txn_id
 

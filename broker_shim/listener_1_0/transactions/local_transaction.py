@@ -9,7 +9,8 @@ never enqueued.
 Why it is all or nothing: the commit of the store is one group of the log and one Delta commit.
 A crash before that group is on disk leaves nothing of it: what was sent is nowhere, and what was
 settled is on its queue, acquired by a link that is gone, as if nothing had been said about it. A
-crash after it leaves all. An operation that was refused spoils the transaction (`Standing`).
+crash after it leaves all. An operation that was refused spoils the transaction
+(`TransactionStanding`).
 
 When it is visible: what was sent may be dispatched when the commit has completed, and SQL sees it
 from that Delta commit on. The client is told after that, so whoever it tells finds the messages.
@@ -37,7 +38,7 @@ from broker_shim.listener_1_0.transactions.retirement import Retirement
 from broker_shim.listener_1_0.transactions.sent_message import Posting
 from broker_shim.store.interface import MessageStore, TransactionContext
 from broker_shim.transactions.refusals import TransactionRefused, rolled_back
-from broker_shim.transactions.standing import Standing
+from broker_shim.transactions.standing import TransactionStanding
 
 if TYPE_CHECKING:
     from broker_shim.broker.virtual_host import Broker
@@ -62,7 +63,7 @@ class LocalTransaction:
     def __init__(
         self,
         broker: Broker,
-        standing: Standing,
+        standing: TransactionStanding,
         owner: Controller,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

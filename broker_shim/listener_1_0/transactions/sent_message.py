@@ -14,7 +14,12 @@ from broker_shim.broker.storage.store_calls import Operation
 from broker_shim.broker.storage.store_puts import Staged
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import Message, MessageHeader, MessageStore, TransactionContext
+from broker_shim.store.interface import (
+    MessageHeader,
+    MessageStore,
+    StoredMessage,
+    TransactionContext,
+)
 from broker_shim.transactions.refusals import rolled_back
 
 if TYPE_CHECKING:
@@ -36,7 +41,7 @@ class Posting:
         self._broker, self._on_ended = broker, on_ended
         self.queues: tuple[str, ...] = ()
         self.values: list[Value] = []
-        self.message: Message | None = None
+        self.message: StoredMessage | None = None
         self.is_under_way = True
         self.error: StoreError | None = None
 
@@ -54,7 +59,7 @@ class Posting:
             return
         self.queues, self.values = names, self._broker.replacing.values(header, names)
 
-        def ready(error: StoreError | None, message: Message | None) -> None:
+        def ready(error: StoreError | None, message: StoredMessage | None) -> None:
             self.message = message
             on_done(error)
 
@@ -98,7 +103,7 @@ class Posting:
         return [(self.message.message_id, value) for value in self.values]
 
 
-def _enqueue(message: Message, queue: str) -> Operation:
+def _enqueue(message: StoredMessage, queue: str) -> Operation:
     def call(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
         store.enqueue(message, queue, note, transaction)
 

@@ -55,7 +55,7 @@ _SYMBOLS = {
 }
 
 
-class Section(NamedTuple):
+class MessageSection(NamedTuple):
     """Where a section lies in the message.
 
     Attributes:
@@ -71,13 +71,13 @@ class Section(NamedTuple):
     end: int
 
 
-def sections_of(encoded: bytes) -> list[Section]:
+def sections_of(encoded: bytes) -> list[MessageSection]:
     """All sections of a message, in order.
 
     Raises:
         DecodeError: It is no sequence of sections, they are out of order, or none is the body.
     """
-    found: list[Section] = []
+    found: list[MessageSection] = []
     at = 0
     while at < len(encoded):
         section = _section_at(encoded, at)
@@ -122,7 +122,7 @@ def _skip_plain(encoded: bytes, at: int) -> int:
     return end
 
 
-def _section_at(encoded: bytes, start: int) -> Section:
+def _section_at(encoded: bytes, start: int) -> MessageSection:
     if encoded[start] != 0:
         raise DecodeError("a message with something that is no section")
     descriptor, value = read(encoded, start + 1)
@@ -130,7 +130,7 @@ def _section_at(encoded: bytes, start: int) -> Section:
     if not isinstance(code, int) or code not in _ORDER:
         message = f"no section of a message: {descriptor!r:.60}"
         raise DecodeError(message)
-    return Section(int(code), start, value, skip(encoded, value))
+    return MessageSection(int(code), start, value, skip(encoded, value))
 
 
 def _check_order(before: int, after: int) -> None:

@@ -39,7 +39,7 @@ OUTCOMES = (Accepted, Rejected, Released, Modified)
 """States that end a delivery; every other one leaves it open, a transaction's too."""
 
 
-class Step(StrEnum):
+class ResumptionStep(StrEnum):
     """What this end does about a delivery."""
 
     SEND_AGAIN = "the peer has no trace of it: send it as a new delivery"
@@ -54,7 +54,7 @@ class Step(StrEnum):
 
 def decide(
     *, is_receiver: bool, ours: Unsettled, theirs: Unsettled, is_complete: bool = True
-) -> dict[bytes, Step]:
+) -> dict[bytes, ResumptionStep]:
     """What our end does about each tag of either map.
 
     Args:
@@ -63,20 +63,20 @@ def decide(
         theirs: As the peer's attach says.
         is_complete: False if the peer's map was incomplete.
     """
-    decided = dict.fromkeys(theirs, Step.IGNORE)
+    decided = dict.fromkeys(theirs, ResumptionStep.IGNORE)
     for tag, state in ours.items():
         if tag not in theirs:
             decided[tag] = _not_named(state, is_receiver=is_receiver, is_complete=is_complete)
         elif is_receiver:
-            decided[tag] = Step.KEEP
+            decided[tag] = ResumptionStep.KEEP
         else:
             decided[tag] = _both_named(state, theirs[tag])
     return decided
 
 
-def to_tell(decided: Mapping[bytes, Step], ours: Unsettled) -> dict[bytes, Any]:
+def to_tell(decided: Mapping[bytes, ResumptionStep], ours: Unsettled) -> dict[bytes, Any]:
     """What our attach names, if the peer's came first: what is unsettled after the decisions."""
-    gone = {Step.FORGET, Step.SEND_AGAIN}
+    gone = {ResumptionStep.FORGET, ResumptionStep.SEND_AGAIN}
     return {tag: state for tag, state in ours.items() if decided[tag] not in gone}
 
 
@@ -85,21 +85,23 @@ def is_outcome(state: Any) -> bool:
     return isinstance(state, OUTCOMES)
 
 
-def _not_named(ours: Any, *, is_receiver: bool, is_complete: bool) -> Step:
+def _not_named(ours: Any, *, is_receiver: bool, is_complete: bool) -> ResumptionStep:
     if not is_complete:
-        return Step.KEEP
-    return Step.FORGET if is_receiver or is_outcome(ours) else Step.SEND_AGAIN
+        return ResumptionStep.KEEP
+    return ResumptionStep.FORGET if is_receiver or is_outcome(ours) else ResumptionStep.SEND_AGAIN
 
 
-def _both_named(ours: Any, theirs: Any) -> Step:
+def _both_named(ours: Any, theirs: Any) -> ResumptionStep:
     """What a sender does, by its state and the receiver's."""
     if not is_outcome(ours):
         if is_outcome(theirs):
-            return Step.SETTLE
-        return Step.ABORT if _progress(ours) > _progress(theirs) else Step.RESUME
+            return ResumptionStep.SETTLE
+        return (
+            ResumptionStep.ABORT if _progress(ours) > _progress(theirs) else ResumptionStep.RESUME
+        )
     if not is_outcome(theirs):
-        return Step.ABORT
-    return Step.SETTLE if ours == theirs else Step.RESTATE
+        return ResumptionStep.ABORT
+    return ResumptionStep.SETTLE if ours == theirs else ResumptionStep.RESTATE
 
 
 def _progress(state: Any) -> tuple[int, int]:

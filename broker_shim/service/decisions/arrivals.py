@@ -13,7 +13,13 @@ from typing import Any
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import BindingKey, Exchange, Message, MessageHeader, Queue
+from broker_shim.store.interface import (
+    Exchange,
+    ExchangeBindingKey,
+    MessageHeader,
+    Queue,
+    StoredMessage,
+)
 from broker_shim.store.state_machine.arguments import MAX_NUMBER, check_header_fields
 from broker_shim.store.state_machine.definitions import check_depth
 from sparkstore.core.records import Kind, Record
@@ -86,7 +92,7 @@ def check_record(fields: Any) -> Fields:
     return fields
 
 
-def message_of(fields: Fields) -> Message:
+def message_of(fields: Fields) -> StoredMessage:
     """The message that an `enqueued` record brings, or names (then its protocol is None).
 
     Raises:
@@ -97,15 +103,15 @@ def message_of(fields: Fields) -> Message:
     check_header_fields(made)
     body_bytes, header_bytes = made.body_bytes, made.header_bytes
     if header[_PROTOCOL] is None:
-        return Message(fields[_ID], made, b"")
+        return StoredMessage(fields[_ID], made, b"")
     if header_bytes != len(header[_HEADER] or b""):
         made = made._replace(header_bytes=len(header[_HEADER] or b""))
     if body is None:
-        return Message(fields[_ID], made, b"", is_staged=body_bytes > 0)
+        return StoredMessage(fields[_ID], made, b"", is_staged=body_bytes > 0)
     if len(body) != body_bytes:
         message = f"a body of {len(body)} bytes, of which the header says {body_bytes}"
         raise InvalidRequest(message)
-    return Message(fields[_ID], made, body)
+    return StoredMessage(fields[_ID], made, body)
 
 
 def definition_of(record: Record) -> Queue | Exchange:
@@ -133,9 +139,9 @@ def definition_of(record: Record) -> Queue | Exchange:
     return Exchange(record.exchange or "", kind, durability, arguments)
 
 
-def binding_of(record: Record) -> BindingKey:
+def binding_of(record: Record) -> ExchangeBindingKey:
     """The key in a `bound` or `unbound` record."""
-    return BindingKey(record.exchange or "", record.queue or "", record.binding_key or "")
+    return ExchangeBindingKey(record.exchange or "", record.queue or "", record.binding_key or "")
 
 
 def object_of(detail: str) -> dict[str, Any]:
@@ -156,7 +162,7 @@ def object_of(detail: str) -> dict[str, Any]:
 
 
 def annotations_of(detail: str | None) -> dict[str, Any] | None:
-    """What an entry adds to its message; the ledger asks whether that is annotations."""
+    """What an entry adds to its message; the state machine asks whether that is annotations."""
     return None if detail is None else object_of(detail)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.decisions.arrivals import object_of
 from broker_shim.store.state_machine.arguments import check_name
-from broker_shim.store.state_machine.state_machine import Ledger
-from broker_shim.store.state_machine.transaction import Step
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
+from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
 
@@ -14,7 +14,9 @@ OWN_CATEGORY = "sparkstore."
 """Configured objects of categories that begin so are written by the service alone."""
 
 
-def configuration(ledger: Ledger, record: Record, there: dict[tuple[str, str], bool]) -> list[Step]:
+def configuration(
+    machine: StoreStateMachine, record: Record, there: dict[tuple[str, str], bool]
+) -> list[RecordStep]:
     """Put or remove a configured object; `there` says what steps before it did to others."""
     category, key = record.exchange or "", record.binding_key or ""
     for name in (category, key):
@@ -22,13 +24,13 @@ def configuration(ledger: Ledger, record: Record, there: dict[tuple[str, str], b
     if category.startswith(OWN_CATEGORY):
         message = f"category {category!r} is the service's own"
         raise InvalidRequest(message)
-    was_there = there.get((category, key), (category, key) in ledger.state.configured)
+    was_there = there.get((category, key), (category, key) in machine.state.configured)
     there[category, key] = record.kind is Kind.CONFIGURED
     if record.kind is Kind.CONFIGURED:
         object_of(record.detail or "")
-        made = records.configured(ledger.now_us(), category, key, record.detail or "")
+        made = records.configured(machine.now_us(), category, key, record.detail or "")
     elif was_there:
-        made = records.unconfigured(ledger.now_us(), category, key)
+        made = records.unconfigured(machine.now_us(), category, key)
     else:
         return []
-    return [Step(made, is_kept=True)]
+    return [RecordStep(made, is_kept=True)]

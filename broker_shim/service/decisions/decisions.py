@@ -1,4 +1,4 @@
-"""What one record, or several together, mean to the ledger: steps, or a refusal. Pure.
+"""What one record, or several together, mean to the state machine: steps, or a refusal. Pure.
 
 Nothing is changed here but an open transaction; the caller makes the steps true.
 """
@@ -22,12 +22,12 @@ from broker_shim.service.decisions.arrivals import (
 )
 from broker_shim.service.decisions.configuration import configuration
 from broker_shim.service.decisions.links import holder_of, link_steps, settle_later, unsettled_later
-from broker_shim.service.decisions.staged_content import Staged, check_id
-from broker_shim.store.interface import Message, Queue
+from broker_shim.service.decisions.staged_content import StagedContents, check_id
+from broker_shim.store.interface import Queue, StoredMessage
 from broker_shim.store.state_machine import transactions
 from broker_shim.store.state_machine.staging import check_size
-from broker_shim.store.state_machine.state_machine import Ledger
-from broker_shim.store.state_machine.transaction import Step, Transaction
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
+from broker_shim.store.state_machine.transaction import RecordStep, Transaction
 from sparkstore.core.link_records import LINK_KINDS
 from sparkstore.core.records import Kind, Record
 
@@ -38,10 +38,10 @@ _CONFIGURATION = {Kind.CONFIGURED, Kind.UNCONFIGURED}
 
 @dataclass(slots=True)
 class Open:
-    """A member's transaction: the ledger's, the messages that it brings, the last ADD to it."""
+    """A member's transaction: the store's, the messages that it brings, the last ADD to it."""
 
     transaction: Transaction
-    messages: dict[int, Message] = field(default_factory=dict)
+    messages: dict[int, StoredMessage] = field(default_factory=dict)
     last_request: int = 0
 
 
@@ -52,29 +52,31 @@ class Decisions:
         staged: Content that came in pieces.
     """
 
-    def __init__(self, ledger: Ledger, member: str, max_message_bytes: int) -> None:
-        self._ledger = ledger
+    def __init__(self, machine: StoreStateMachine, member: str, max_message_bytes: int) -> None:
+        self._machine = machine
         self._prefix = f"{member}/"
         self._max_message_bytes = max_message_bytes
-        self.staged = Staged(ledger, max_message_bytes)
+        self.staged = StagedContents(machine, max_message_bytes)
 
-    def enqueued(self, fields: Fields, asked: tuple[str, int]) -> Step:
+    def enqueued(self, fields: Fields, asked: tuple[str, int]) -> RecordStep:
         """A single enqueue: the hottest call. Its record names who `asked`: member, request."""
         message = self._message(fields, {})
         try:
             told = annotations_of(fields[_DETAIL])
-            return self._ledger.enqueue(message, fields[2], asked=asked, annotations=told)
+            return self._machine.enqueue(message, fields[2], asked=asked, annotations=told)
         except StoreError:
-            self._ledger.dismiss(message.message_id)
+            self._machine.dismiss(message.message_id)
             raise
 
-    def one(self, fields: Fields) -> list[Step]:
+    def one(self, fields: Fields) -> list[RecordStep]:
         """A record by itself; each of `_ONE` says what it completes with in `MessageStore`."""
         record = record_of(fields)
         decide = _ONE.get(record.kind)
         return self.staged.piece(fields) if decide is None else decide(self, record)
 
-    def several(self, taken: tuple[Fields, ...], begin: Callable[[], Transaction]) -> list[Step]:
+    def several(
+        self, taken: tuple[Fields, ...], begin: Callable[[], Transaction]
+    ) -> list[RecordStep]:
         """Records that become true together.
 
         At most one is about wiring, and none about entries then: each is decided on what was
@@ -99,10 +101,12 @@ class Decisions:
                 self.staged.bytes_of = staged  # its pieces are not in the log
             raise
 
-    def _together(self, taken: tuple[Fields, ...], opened: Open) -> tuple[list[Step], list[Step]]:
+    def _together(
+        self, taken: tuple[Fields, ...], opened: Open
+    ) -> tuple[list[RecordStep], list[RecordStep]]:
         """Take entry records into a transaction; steps for what comes before, and after, it."""
-        content: list[Step] = []
-        others: list[Step] = []
+        content: list[RecordStep] = []
+        others: list[RecordStep] = []
         there: dict[tuple[str, str], bool] = {}
         aborted: set[int] = set()
         for fields in taken:
@@ -110,7 +114,7 @@ class Decisions:
             if kind == Kind.CONTENT:
                 content += self.staged.piece(fields)
             elif kind in _CONFIGURATION:
-                others += configuration(self._ledger, record_of(fields), there)
+                others += configuration(self._machine, record_of(fields), there)
             elif kind in _WIRING:
                 others += self.one(fields)
             elif kind == Kind.STAGING_ABORTED:
@@ -119,7 +123,7 @@ class Decisions:
                 self.added(opened, fields)
         return content, others
 
-    def _aborted_once(self, fields: Fields, aborted: set[int], opened: Open) -> list[Step]:
+    def _aborted_once(self, fields: Fields, aborted: set[int], opened: Open) -> list[RecordStep]:
         message_id = fields[3]
         if message_id in aborted or message_id in opened.messages:
             refusal = f"message {message_id} cannot be staged no more and something else, too"
@@ -139,7 +143,7 @@ class Decisions:
                 message = self._message(fields, opened.messages)
                 opened.messages.setdefault(message.message_id, message)
                 told = annotations_of(fields[_DETAIL])
-                transactions.enqueue(self._ledger, opened.transaction, message, fields[2], told)
+                transactions.enqueue(self._machine, opened.transaction, message, fields[2], told)
                 return
             record = record_of(fields)
             if record.kind not in _LATER:
@@ -150,7 +154,9 @@ class Decisions:
             opened.transaction.is_refused = True
             raise
 
-    def end(self, opened: Open, *, commit: bool, objects: tuple[Fields, ...] = ()) -> list[Step]:
+    def end(
+        self, opened: Open, *, commit: bool, objects: tuple[Fields, ...] = ()
+    ) -> list[RecordStep]:
         """End a transaction; its steps, and those of the configured objects that change with it.
 
         Raises:
@@ -165,132 +171,132 @@ class Decisions:
         try:
             if commit:
                 for message_id in opened.messages:
-                    self._ledger.admit(message_id)
-                return [*transactions.commit(self._ledger, opened.transaction), *others]
-            transactions.end(self._ledger, opened.transaction)
+                    self._machine.admit(message_id)
+                return [*transactions.commit(self._machine, opened.transaction), *others]
+            transactions.end(self._machine, opened.transaction)
             return []
         finally:
             for message_id in opened.messages:
-                self._ledger.dismiss(message_id)
+                self._machine.dismiss(message_id)
 
-    def _objects(self, taken: tuple[Fields, ...]) -> list[Step]:
+    def _objects(self, taken: tuple[Fields, ...]) -> list[RecordStep]:
         there: dict[tuple[str, str], bool] = {}
-        steps: list[Step] = []
+        steps: list[RecordStep] = []
         for fields in taken:
             record = record_of(check_record(fields))
             if record.kind not in _CONFIGURATION:
                 message = f"a record of kind {record.kind.column} cannot come with END"
                 raise InvalidRequest(message)
-            steps += configuration(self._ledger, record, there)
+            steps += configuration(self._machine, record, there)
         return steps
 
-    def _message(self, fields: Fields, brought: Mapping[int, Message]) -> Message:
+    def _message(self, fields: Fields, brought: Mapping[int, StoredMessage]) -> StoredMessage:
         """The message of an `enqueued` record, whole if this record brings it."""
         message = message_of(fields)
-        message_id, ledger = message.message_id, self._ledger
+        message_id, machine = message.message_id, self._machine
         if message.header.protocol is None:
-            known = brought.get(message_id) or ledger.volatile.get(message_id)
-            if known is None and message_id not in ledger.state.messages:
+            known = brought.get(message_id) or machine.volatile.get(message_id)
+            if known is None and message_id not in machine.state.messages:
                 refusal = f"message {message_id} left its last queue: make a new message"
                 raise InvalidRequest(refusal)
             return known or message
         check_size(message.header.body_bytes, self._max_message_bytes)
-        if message.is_staged and message_id not in ledger.state.messages:
+        if message.is_staged and message_id not in machine.state.messages:
             self.staged.check_whole(message)
-        if not ledger.admit(message_id):
-            check_id(ledger, message_id)
+        if not machine.admit(message_id):
+            check_id(machine, message_id)
         return message
 
     def _holder(self, record: Record) -> str:
-        return holder_of(self._ledger, self._prefix, record)
+        return holder_of(self._machine, self._prefix, record)
 
     def _taker(self, record: Record) -> str | None:
         return None if record.holder is None else self._holder(record)
 
-    def created(self, record: Record) -> list[Step]:
+    def created(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.create`."""
-        return self._ledger.create(definition_of(record))
+        return self._machine.create(definition_of(record))
 
-    def altered(self, record: Record) -> list[Step]:
+    def altered(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.alter`."""
         queue = definition_of(record)
         if not isinstance(queue, Queue):
             raise InvalidRequest("only a queue is altered, not an exchange")
-        return self._ledger.alter(queue)
+        return self._machine.alter(queue)
 
-    def destroyed(self, record: Record) -> list[Step]:
+    def destroyed(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.destroy`."""
-        return self._ledger.destroy(definition_of(record))
+        return self._machine.destroy(definition_of(record))
 
-    def bound(self, record: Record) -> list[Step]:
+    def bound(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.bind`."""
         arguments = object_of(record.detail or "{}").get("arguments", {})
         if not isinstance(arguments, dict):
             raise InvalidRequest("the arguments of a binding are an object")
-        return self._ledger.bind(binding_of(record), arguments)
+        return self._machine.bind(binding_of(record), arguments)
 
-    def unbound(self, record: Record) -> list[Step]:
+    def unbound(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.unbind`."""
-        return self._ledger.unbind(binding_of(record))
+        return self._machine.unbind(binding_of(record))
 
-    def dequeued(self, record: Record) -> list[Step]:
+    def dequeued(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.dequeue`."""
         outcome = None if record.detail is None else object_of(record.detail)
         target = (record.message_id or 0, record.queue or "")
-        return [self._ledger.dequeue(*target, self._taker(record), outcome)]
+        return [self._machine.dequeue(*target, self._taker(record), outcome)]
 
-    def acquired(self, record: Record) -> list[Step]:
+    def acquired(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.acquire`."""
         target = (record.message_id or 0, record.queue or "")
-        return [self._ledger.acquire(*target, self._holder(record))]
+        return [self._machine.acquire(*target, self._holder(record))]
 
-    def released(self, record: Record) -> list[Step]:
+    def released(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.release`."""
         target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
         holder, told = self._holder(record), annotations_of(record.detail)
-        step = self._ledger.release(*target, holder, delivery_failed=failed, annotations=told)
+        step = self._machine.release(*target, holder, delivery_failed=failed, annotations=told)
         return [step]
 
     def dequeue_later(self, transaction: Transaction, record: Record) -> None:
         """A dequeue in a transaction."""
         outcome = None if record.detail is None else object_of(record.detail)
         target = (record.message_id or 0, record.queue or "")
-        transactions.dequeue(self._ledger, transaction, *target, self._taker(record), outcome)
+        transactions.dequeue(self._machine, transaction, *target, self._taker(record), outcome)
 
     def acquire_later(self, transaction: Transaction, record: Record) -> None:
         """An acquire in a transaction."""
         target = (record.message_id or 0, record.queue or "")
-        transactions.acquire(self._ledger, transaction, *target, self._holder(record))
+        transactions.acquire(self._machine, transaction, *target, self._holder(record))
 
     def release_later(self, transaction: Transaction, record: Record) -> None:
         """A release in a transaction."""
         target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
         holder, told = self._holder(record), annotations_of(record.detail)
         release = partial(transactions.release, delivery_failed=failed, annotations=told)
-        release(self._ledger, transaction, *target, holder)
+        release(self._machine, transaction, *target, holder)
 
-    def staging_aborted(self, record: Record) -> list[Step]:
+    def staging_aborted(self, record: Record) -> list[RecordStep]:
         """Forget what was staged of a message with its header: it will not be enqueued."""
         return self.staged.abort(record.message_id or 0)
 
-    def configured(self, record: Record) -> list[Step]:
+    def configured(self, record: Record) -> list[RecordStep]:
         """Put or remove a configured object."""
-        return configuration(self._ledger, record, {})
+        return configuration(self._machine, record, {})
 
-    def linked(self, record: Record) -> list[Step]:
+    def linked(self, record: Record) -> list[RecordStep]:
         """See `LinkCalls`."""
-        return link_steps(self._ledger, record)
+        return link_steps(self._machine, record)
 
     def unsettled_later(self, transaction: Transaction, record: Record) -> None:
         """The state of a delivery, in a transaction."""
-        unsettled_later(self._ledger, transaction, record)
+        unsettled_later(self._machine, transaction, record)
 
     def settle_later(self, transaction: Transaction, record: Record) -> None:
         """Deliveries are forgotten, in a transaction."""
-        settle_later(self._ledger, transaction, record)
+        settle_later(self._machine, transaction, record)
 
 
-_ONE: Mapping[Kind, Callable[[Decisions, Record], list[Step]]] = {
+_ONE: Mapping[Kind, Callable[[Decisions, Record], list[RecordStep]]] = {
     Kind.CREATED: Decisions.created,
     Kind.ALTERED: Decisions.altered,
     Kind.DESTROYED: Decisions.destroyed,

@@ -1,4 +1,4 @@
-"""Records about links as members send them: made into calls of the ledger. Pure."""
+"""Records about links as members send them: made into calls of the state machine. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.decisions.arrivals import object_of
 from broker_shim.store.state_machine import transactions
-from broker_shim.store.state_machine.state_machine import Ledger
-from broker_shim.store.state_machine.transaction import Step, Transaction
-from sparkstore.core.link_records import LinkKey, link_key
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
+from broker_shim.store.state_machine.transaction import RecordStep, Transaction
+from sparkstore.core.link_records import RecordedLinkKey, link_key
 from sparkstore.core.records import Kind, Record
 
 
-def holder_of(ledger: Ledger, prefix: str, record: Record) -> str:
+def holder_of(machine: StoreStateMachine, prefix: str, record: Record) -> str:
     """Who a holder is among all members: one of that member, so its name goes before.
 
     But a link that is kept with its deliveries is one and the same wherever it comes back. To the
@@ -21,49 +21,49 @@ def holder_of(ledger: Ledger, prefix: str, record: Record) -> str:
     has as what it was then.
     """
     holder = record.holder or ""
-    now = _held_by(ledger, record)
+    now = _held_by(machine, record)
     if now == prefix + holder or (now == holder and holder.startswith("[")):
         return now
-    return holder if ledger.is_resumable(holder) else prefix + holder
+    return holder if machine.is_resumable(holder) else prefix + holder
 
 
-def _held_by(ledger: Ledger, record: Record) -> str | None:
+def _held_by(machine: StoreStateMachine, record: Record) -> str | None:
     """Who holds the entry that a record is about, as an open transaction that claims it has it."""
     place = (record.queue or "", record.message_id or 0)
-    if (claimant := ledger.claims.get(place)) is not None:
+    if (claimant := machine.claims.get(place)) is not None:
         return claimant.claims[place]
-    queue = ledger.state.queues.get(place[0])
+    queue = machine.state.queues.get(place[0])
     entry = None if queue is None else queue.entries.get(place[1])
     return None if entry is None else entry.acquired_by
 
 
-def link_steps(ledger: Ledger, record: Record) -> list[Step]:
+def link_steps(machine: StoreStateMachine, record: Record) -> list[RecordStep]:
     """What a record about a link means by itself; see `LinkCalls` for what it is refused with."""
     key = _key(record)
     if record.kind is Kind.ATTACHED:
-        return ledger.attach(key, object_of(record.detail or ""))
+        return machine.attach(key, object_of(record.detail or ""))
     if record.kind is Kind.DETACHED:
         is_closed = record.detail is not None and object_of(record.detail).get("closed") is True
-        return ledger.detach(key, closed=is_closed)
+        return machine.detach(key, closed=is_closed)
     if record.kind is Kind.UNSETTLED:
         state = None if record.detail is None else object_of(record.detail)
-        return ledger.unsettled(key, _tag(record.binding_key), state)
-    return ledger.settle(key, _tags(record))
+        return machine.unsettled(key, _tag(record.binding_key), state)
+    return machine.settle(key, _tags(record))
 
 
-def unsettled_later(ledger: Ledger, transaction: Transaction, record: Record) -> None:
+def unsettled_later(machine: StoreStateMachine, transaction: Transaction, record: Record) -> None:
     """The state of a delivery, in a transaction."""
     state = None if record.detail is None else object_of(record.detail)
     tag = _tag(record.binding_key)
-    transactions.unsettled(ledger, transaction, _key(record), tag, state)
+    transactions.unsettled(machine, transaction, _key(record), tag, state)
 
 
-def settle_later(ledger: Ledger, transaction: Transaction, record: Record) -> None:
+def settle_later(machine: StoreStateMachine, transaction: Transaction, record: Record) -> None:
     """Deliveries are forgotten, in a transaction."""
-    transactions.settle(ledger, transaction, _key(record), _tags(record))
+    transactions.settle(machine, transaction, _key(record), _tags(record))
 
 
-def _key(record: Record) -> LinkKey:
+def _key(record: Record) -> RecordedLinkKey:
     try:
         return link_key(record.holder or "")
     except (ValueError, RecursionError) as reason:

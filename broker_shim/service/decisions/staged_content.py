@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.decisions.arrivals import Fields, check_record, message_of, record_of
-from broker_shim.store.interface import Message
+from broker_shim.store.interface import StoredMessage
 from broker_shim.store.state_machine.staging import PIECE_BYTES, check_size
-from broker_shim.store.state_machine.state_machine import Ledger
-from broker_shim.store.state_machine.transaction import Step
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
+from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
 
 _BODY = Record._fields.index("body")
 
 
-class Staged:
+class StagedContents:
     """See above.
 
     Attributes:
@@ -22,11 +22,11 @@ class Staged:
             member sends all pieces again, or the log has them with their header.
     """
 
-    def __init__(self, ledger: Ledger, max_message_bytes: int) -> None:
-        self._ledger, self._max_message_bytes = ledger, max_message_bytes
+    def __init__(self, machine: StoreStateMachine, max_message_bytes: int) -> None:
+        self._machine, self._max_message_bytes = machine, max_message_bytes
         self.bytes_of: dict[int, int] = {}
 
-    def piece(self, fields: Fields) -> list[Step]:
+    def piece(self, fields: Fields) -> list[RecordStep]:
         """A piece of content, in order; one that came before is taken as done.
 
         Raises:
@@ -41,8 +41,8 @@ class Staged:
         if record.kind is not Kind.CONTENT or len(body) > PIECE_BYTES:
             message = f"PIECE takes one content record of at most {PIECE_BYTES} bytes"
             raise InvalidRequest(message)
-        check_id(self._ledger, message_id)
-        if message_id in self._ledger.state.messages:
+        check_id(self._machine, message_id)
+        if message_id in self._machine.state.messages:
             message = f"message {message_id} has its content already: make a new message"
             raise InvalidRequest(message)
         check_size(start + len(body), self._max_message_bytes)
@@ -54,13 +54,13 @@ class Staged:
             raise InvalidRequest(message)
         self.bytes_of[message_id] = start + len(body)
         header = None if record.message is None else message_of((*fields[:_BODY], None)).header
-        made = records.content_staged(self._ledger.now_us(), message_id, start, body)
-        return [Step(made._replace(message=header), is_kept=True)]
+        made = records.content_staged(self._machine.now_us(), message_id, start, body)
+        return [RecordStep(made._replace(message=header), is_kept=True)]
 
-    def check_whole(self, message: Message) -> None:
+    def check_whole(self, message: StoredMessage) -> None:
         """Raises InvalidRequest if pieces of a message are missing."""
         if (
-            message.message_id in self._ledger.state.staged
+            message.message_id in self._machine.state.staged
             and message.message_id not in self.bytes_of
         ):
             return  # it came to another run of the service, with its header
@@ -72,19 +72,19 @@ class Staged:
             )
             raise InvalidRequest(refusal)
 
-    def abort(self, message_id: int) -> list[Step]:
+    def abort(self, message_id: int) -> list[RecordStep]:
         """A message that was staged with its header will not be enqueued.
 
         Raises:
             InvalidRequest: It is not staged.
         """
-        step = self._ledger.abort_staging(message_id)
+        step = self._machine.abort_staging(message_id)
         self.bytes_of.pop(message_id, None)
         return [step]
 
 
-def check_id(ledger: Ledger, message_id: int) -> None:
+def check_id(machine: StoreStateMachine, message_id: int) -> None:
     """Raises InvalidRequest if an id was never given out."""
-    if not ledger.is_reserved(message_id):
+    if not machine.is_reserved(message_id):
         message = f"message id {message_id} was never given out: ask for ids by IDS"
         raise InvalidRequest(message)

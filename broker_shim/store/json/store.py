@@ -24,9 +24,9 @@ from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
 from broker_shim.store.sink import NoContent
 from broker_shim.store.state_machine.definitions import as_json
-from broker_shim.store.state_machine.state_machine import Ledger
+from broker_shim.store.state_machine.state_machine import StoreStateMachine
 from sparkstore.core import fold
-from sparkstore.core.records import BindingKey, Record
+from sparkstore.core.records import ExchangeBindingKey, Record
 
 FORMAT = "sparkstore wiring"
 VERSION = 1
@@ -51,12 +51,14 @@ class JsonMessageStore(LocalMessageStore):
     ) -> None:
         self._file_lock = lock_file(path)
         try:
-            ledger = Ledger(read_wiring(path), TerminusDurability.CONFIGURATION, clock, _LINKS)
+            machine = StoreStateMachine(
+                read_wiring(path), TerminusDurability.CONFIGURATION, clock, _LINKS
+            )
             sink = JsonSink(path)
         except BaseException:
             self._file_lock.release()
             raise
-        super().__init__(ledger, sink, max_message_bytes)
+        super().__init__(machine, sink, max_message_bytes)
 
     def close(self) -> None:
         """See `MessageStore.close`."""
@@ -147,11 +149,11 @@ def _named(name: str, detail: str) -> dict[str, Any]:
 def _state_of(content: dict[str, Any]) -> fold.State:
     state = fold.State()
     for position, item in enumerate(content["queues"], 1):
-        state.queues[item["name"]] = fold.Queue(as_json(item["definition"]), position)
+        state.queues[item["name"]] = fold.QueueState(as_json(item["definition"]), position)
     for item in content["exchanges"]:
         state.exchanges[item["name"]] = as_json(item["definition"])
     for item in content["bindings"]:
-        key = BindingKey(*(item[name] for name in BindingKey._fields))
+        key = ExchangeBindingKey(*(item[name] for name in ExchangeBindingKey._fields))
         state.bindings[key] = as_json(item["definition"])
     for item in content.get("configured", []):  # a file of before has none
         state.configured[item["category"], item["key"]] = as_json(item["object"])

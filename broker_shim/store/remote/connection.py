@@ -3,9 +3,9 @@
 Whoever calls sends, without waiting: what the socket does not take at once the reading thread
 sends as soon as it does. So a call never waits for the service, but for a read.
 
-Why nothing is acknowledged that is not durable, and nothing is done twice: `Requests` keeps each
-request until the service has said that it is decided; after a lost connection all that are left
-are sent again with their numbers, and the service decides each number once.
+Why nothing is acknowledged that is not durable, and nothing is done twice: `PendingRequests` keeps
+each request until the service has said that it is decided; after a lost connection all that are
+left are sent again with their numbers, and the service decides each number once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,19 @@ from broker_shim.store.remote.greeting import (
     LAST_BACKOFF_S,
     Address,
     Greeted,
-    Greeting,
+    MemberIdentity,
     greet,
     greet_patiently,
 )
 from broker_shim.store.remote.outbox import Sending, framed
-from broker_shim.store.remote.pending_reads import Answer, OnAnswer, Reads, answer_of, collect
-from broker_shim.store.remote.requests import Completed, Requests, Waiting
+from broker_shim.store.remote.pending_reads import (
+    Answer,
+    OnAnswer,
+    PendingReads,
+    answer_of,
+    collect,
+)
+from broker_shim.store.remote.requests import Completed, PendingRequests, Waiting
 
 _log = logging.getLogger(__name__)
 
@@ -51,14 +57,14 @@ class RemoteConnection:
         requests: Those without an answer; only under `guard`.
     """
 
-    def __init__(self, address: Address, greeting: Greeting, retry_s: float) -> None:
+    def __init__(self, address: Address, greeting: MemberIdentity, retry_s: float) -> None:
         """Connect; raises Unavailable without an answer in `retry_s` s, or why it sent us away."""
         greeted = greet_patiently(address, greeting, retry_s)
         self._address, self._greeting, self._retry_s = address, greeting, retry_s
-        self.requests = Requests()
+        self.requests = PendingRequests()
         self.guard = threading.RLock()
         self._frame = wire.frame_packer()
-        self._reads = Reads()
+        self._reads = PendingReads()
         self._sending: Sending | None = None
         self._decoder = wire.Decoder(1 << 24)
         self._failure: StoreError | None = None

@@ -38,7 +38,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class MemberIdentity:
     """Who we are: `protocol.Hello` without what is about one connection."""
 
     member: str
@@ -68,7 +68,7 @@ def parse_address(text: str | Path) -> Address:
     return Address(Path(text))
 
 
-def greet_patiently(address: Address, greeting: Greeting, retry_s: float) -> Greeted:
+def greet_patiently(address: Address, greeting: MemberIdentity, retry_s: float) -> Greeted:
     """`greet`, tried again for so long while the service is not there.
 
     Raises:
@@ -86,7 +86,7 @@ def greet_patiently(address: Address, greeting: Greeting, retry_s: float) -> Gre
         backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
 
 
-def greet(address: Address, greeting: Greeting) -> Greeted:
+def greet(address: Address, greeting: MemberIdentity) -> Greeted:
     """Connect and be welcomed: the socket, its decoder, and what came after the welcome.
 
     Raises:

@@ -13,7 +13,7 @@ from broker_shim.store.interface import OnLoaded
 from broker_shim.store.prefetch import Loaded, Prefetcher
 from broker_shim.store.remote.connection import RemoteConnection
 from broker_shim.store.remote.pending_reads import Answer, collect
-from broker_shim.store.values import Message
+from broker_shim.store.values import StoredMessage
 from sparkstore.core.records import MessageHeader
 
 _UNDER_WAY = 64
@@ -31,7 +31,7 @@ class RemoteReads:
         self._connection = connection
         self._prefetcher = Prefetcher(self._load_all)
 
-    def load(self, message_id: int) -> Message:
+    def load(self, message_id: int) -> StoredMessage:
         """See `MessageStore.load`."""
         return self._loaded(message_id, self._ask(message_id))
 
@@ -70,10 +70,10 @@ class RemoteReads:
         self._connection.start_read(answers.put, wire.LOAD, message_id)
         return answers
 
-    def _loaded(self, message_id: int, answers: _Answers) -> Message:
+    def _loaded(self, message_id: int, answers: _Answers) -> StoredMessage:
         found = collect(answers)
         header = MessageHeader(*found[0][0])
-        return Message(message_id, header, b"".join(piece for _, piece in found))
+        return StoredMessage(message_id, header, b"".join(piece for _, piece in found))
 
     def _load_all(self, message_ids: Sequence[int]) -> Iterator[Loaded]:
         """Asks ahead; what was asked for and is not taken any more is answered to nobody."""

@@ -8,7 +8,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter
-from broker_shim.store.interface import ContentWriter, Message, MessageHeader
+from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
 from broker_shim.store.remote.connection import RemoteConnection
 from broker_shim.store.state_machine.arguments import (
     check_body,
@@ -38,16 +38,16 @@ class RemoteMessages:
         self._next_id = self._end_id = 0
         self._fresh: dict[int, bool] = {}  # True once the content was given
 
-    def make(self, header: MessageHeader, body: bytes) -> Message:
+    def make(self, header: MessageHeader, body: bytes) -> StoredMessage:
         """A new message. Waits for the service when its block of ids is used up."""
         check_header(header)
         check_body(body)
         message_id = self._take_id()
         self._fresh[message_id] = bool(body)
         header = header._replace(header_bytes=len(header.header or b""), body_bytes=len(body))
-        return Message(message_id, header, body)
+        return StoredMessage(message_id, header, body)
 
-    def content(self, message: Message) -> ContentWriter:
+    def content(self, message: StoredMessage) -> ContentWriter:
         """See `MessageStore.content`."""
         check_message(message)
         refusals: list[StoreError] = []
@@ -55,10 +55,12 @@ class RemoteMessages:
             self._connection.check_open()
             self._begin_content(message)
 
-        def take(message: Message, offset: int, piece: bytes, on_complete: OnComplete) -> None:
+        def take(
+            message: StoredMessage, offset: int, piece: bytes, on_complete: OnComplete
+        ) -> None:
             self._send_piece(message.message_id, refusals, offset, piece, on_complete)
 
-        def end(message: Message, on_complete: OnComplete) -> None:
+        def end(message: StoredMessage, on_complete: OnComplete) -> None:
             self._fresh[message.message_id] = True
             self._connection.ask(
                 wire.DO, ((),), lambda error: on_complete(error or next(iter(refusals), None))
@@ -67,7 +69,9 @@ class RemoteMessages:
         is_kept = message.header.durable
         return LocalContentWriter(message, take if is_kept else None, end, self._max_message_bytes)
 
-    def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
+    def stage(
+        self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
+    ) -> StoredMessage:
         """See `MessageStore.stage`."""
         check_completion(on_complete)
         try:
@@ -78,13 +82,13 @@ class RemoteMessages:
         except Closed:
             raise
         except StoreError as refusal:
-            if isinstance(message, Message):
+            if isinstance(message, StoredMessage):
                 self._connection.requests.forget(message.message_id)
             self._connection.ask(wire.DO, ((),), on_complete, refusal)
             return message
         return content.end(on_complete)
 
-    def enqueued(self, message: Message, queue: str) -> Record:
+    def enqueued(self, message: StoredMessage, queue: str) -> Record:
         """The record that enqueues a message; content that is too large for a frame goes before.
 
         Raises:
@@ -136,7 +140,7 @@ class RemoteMessages:
                 if self._next_id >= self._end_id:
                     self._next_id, self._end_id = first, first + _IDS
 
-    def _begin_content(self, message: Message) -> None:
+    def _begin_content(self, message: StoredMessage) -> None:
         if self._fresh.get(message.message_id, True):
             refusal = f"message {message.message_id} has its content already: make a new message"
             raise InvalidRequest(refusal)

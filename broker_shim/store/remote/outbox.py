@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.store.remote.requests import Requests
+from broker_shim.store.remote.requests import PendingRequests
 
 _SEND_BYTES = 1 << 18
 
@@ -25,7 +25,7 @@ class Sending:
         """True if the socket took a part and no more."""
         return bool(self._rest)
 
-    def pump(self, requests: Requests) -> None:
+    def pump(self, requests: PendingRequests) -> None:
         """Send what may be sent, as far as the socket takes it now."""
         while self._rest or (content := requests.take(_SEND_BYTES)):
             if not self._rest:

@@ -22,7 +22,7 @@ def answer_of(frame: wire.Frame) -> Answer:
     return bool(body[1]), body[2:], None
 
 
-class Reads:
+class PendingReads:
     """By number. One thread at a time."""
 
     def __init__(self) -> None:

@@ -9,12 +9,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker_shim.store.interface import BindingKey, Exchange, Queue
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from broker_shim.store.state_machine import arguments as check
 from broker_shim.store.state_machine import definitions
 from broker_shim.store.state_machine.links import text_of
 from sparkstore.core import link_records
-from sparkstore.core.link_records import LinkKey
+from sparkstore.core.link_records import RecordedLinkKey
 from sparkstore.core.records import Kind, Record
 
 
@@ -35,7 +35,7 @@ def destroyed(wiring: Queue | Exchange) -> Record:
     return _definition(Kind.DESTROYED, wiring, None)
 
 
-def bound(key: BindingKey, arguments: Mapping[str, Any]) -> Record:
+def bound(key: ExchangeBindingKey, arguments: Mapping[str, Any]) -> Record:
     """`bound`."""
     check.check_binding_key(key)
     check.check_arguments(arguments)
@@ -43,7 +43,7 @@ def bound(key: BindingKey, arguments: Mapping[str, Any]) -> Record:
     return _binding(Kind.BOUND, key, detail)
 
 
-def unbound(key: BindingKey) -> Record:
+def unbound(key: ExchangeBindingKey) -> Record:
     """`unbound`."""
     check.check_binding_key(key)
     return _binding(Kind.UNBOUND, key, None)
@@ -80,25 +80,25 @@ def released(message_id: int, queue: str, holder: str, *, delivery_failed: bool)
     return Record(Kind.RELEASED, 0, queue, message_id, holder, int(delivery_failed))
 
 
-def attached(key: LinkKey, detail: Mapping[str, Any]) -> Record:
+def attached(key: RecordedLinkKey, detail: Mapping[str, Any]) -> Record:
     """`attached`."""
     return link_records.attached(0, text_of(key), definitions.as_json(detail))
 
 
-def detached(key: LinkKey, *, closed: bool) -> Record:
+def detached(key: RecordedLinkKey, *, closed: bool) -> Record:
     """`detached`."""
     check.check_switch("closed", closed)
     return link_records.detached(0, text_of(key), closed=closed)
 
 
-def unsettled(key: LinkKey, tag: bytes, state: Mapping[str, Any] | None) -> Record:
+def unsettled(key: RecordedLinkKey, tag: bytes, state: Mapping[str, Any] | None) -> Record:
     """`unsettled`."""
     check.check_tag(tag)
     told = None if state is None else definitions.as_json(state)
     return link_records.unsettled(0, text_of(key), tag, told)
 
 
-def settled(key: LinkKey, tags: Sequence[bytes]) -> Record:
+def settled(key: RecordedLinkKey, tags: Sequence[bytes]) -> Record:
     """`settled`: of many deliveries in one record, which the service takes apart."""
     check.check_tags(tags)
     told = json.dumps([tag.hex() for tag in tags])
@@ -111,6 +111,6 @@ def _definition(kind: Kind, wiring: Queue | Exchange, detail: str | None) -> Rec
     return Record(kind, 0, exchange=wiring.name, detail=detail)
 
 
-def _binding(kind: Kind, key: BindingKey, detail: str | None) -> Record:
+def _binding(kind: Kind, key: ExchangeBindingKey, detail: str | None) -> Record:
     exchange, queue, binding_key = key
     return Record(kind, 0, queue, exchange=exchange, binding_key=binding_key, detail=detail)

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from broker_shim.store.interface import BindingKey, Recovered
+from broker_shim.store.interface import ExchangeBindingKey, Recovered
 from broker_shim.store.state_machine.definitions import exchange_of, queue_of
 from sparkstore.core.entries import Entries
-from sparkstore.core.link_records import LinkKey, link_key
+from sparkstore.core.link_records import RecordedLinkKey, link_key
 
 
 def recovered_of(sections: Iterable[tuple[Any, ...]]) -> Recovered:
@@ -45,11 +45,11 @@ def _wire(
         elif kind == "exchange":
             found.exchanges.append(exchange_of(name, detail))
         else:
-            found.bindings[BindingKey(*name)] = json.loads(detail)["arguments"]
+            found.bindings[ExchangeBindingKey(*name)] = json.loads(detail)["arguments"]
 
 
 def _add_deliveries(found: Recovered, rows: Iterable[tuple[str, bytes, str | None]]) -> None:
-    unsettled: dict[LinkKey, dict[bytes, Any]] = {}
+    unsettled: dict[RecordedLinkKey, dict[bytes, Any]] = {}
     for text, tag, state in rows:
         unsettled.setdefault(link_key(text), {})[tag] = None if state is None else json.loads(state)
     for key, states in unsettled.items():

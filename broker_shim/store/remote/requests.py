@@ -36,7 +36,7 @@ class Waiting(NamedTuple):
     since_s: float
 
 
-class Requests:
+class PendingRequests:
     """See above. One thread at a time.
 
     Attributes:

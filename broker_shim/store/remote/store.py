@@ -22,20 +22,20 @@ from broker_shim.errors import Closed, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.store.interface import (
     Annotations,
-    BindingKey,
     ContentWriter,
     Exchange,
-    Message,
+    ExchangeBindingKey,
     MessageHeader,
     Queue,
     Recovered,
+    StoredMessage,
     TransactionContext,
 )
 from broker_shim.store.read_calls import ReadCalls
 from broker_shim.store.remote import records as made
 from broker_shim.store.remote.calls import RemoteCalls
 from broker_shim.store.remote.connection import RemoteConnection
-from broker_shim.store.remote.greeting import Greeting, parse_address
+from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.links import RemoteLinkCalls
 from broker_shim.store.remote.message_reads import RemoteReads
 from broker_shim.store.remote.messages import RemoteMessages
@@ -56,7 +56,7 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
     def __init__(
         self,
         address: str | Path,
-        greeting: Greeting | None = None,
+        greeting: MemberIdentity | None = None,
         *,
         retry_s: float = RETRY_S,
         max_message_bytes: int = 128 << 20,
@@ -73,7 +73,7 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
             Unavailable: No service for `retry_s` seconds.
             StoreError: It sent us away: another version, wrong token, member connected already.
         """
-        greeting = greeting or Greeting("remote", str(uuid4()))
+        greeting = greeting or MemberIdentity("remote", str(uuid4()))
         self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
         self._messages = RemoteMessages(self._connection, max_message_bytes)
         self._reads = RemoteReads(self._connection)
@@ -96,11 +96,13 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         """See `MessageStore.destroy`."""
         self._calls.make(on_complete, lambda: made.destroyed(wiring))
 
-    def bind(self, key: BindingKey, arguments: Mapping[str, Any], on_complete: OnComplete) -> None:
+    def bind(
+        self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
+    ) -> None:
         """See `MessageStore.bind`."""
         self._calls.make(on_complete, lambda: made.bound(key, arguments))
 
-    def unbind(self, key: BindingKey, on_complete: OnComplete) -> None:
+    def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
         """See `MessageStore.unbind`."""
         self._calls.make(on_complete, lambda: made.unbound(key))
 
@@ -110,7 +112,7 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         """See `MessageStore.configure`."""
         self._calls.make(on_complete, lambda: made.configured(category, key, detail))
 
-    def message(self, header: MessageHeader, body: bytes = b"") -> Message:
+    def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """See `MessageStore.message`.
 
         Raises:
@@ -118,17 +120,19 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         """
         return self._messages.make(header, body)
 
-    def content(self, message: Message) -> ContentWriter:
+    def content(self, message: StoredMessage) -> ContentWriter:
         """See `MessageStore.content`."""
         return self._messages.content(message)
 
-    def stage(self, message: Message, pieces: Iterable[bytes], on_complete: OnComplete) -> Message:
+    def stage(
+        self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
+    ) -> StoredMessage:
         """See `MessageStore.stage`."""
         return self._messages.stage(message, pieces, on_complete)
 
     def enqueue(
         self,
-        message: Message,
+        message: StoredMessage,
         queue: str,
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,

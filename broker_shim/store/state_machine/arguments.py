@@ -14,9 +14,9 @@ from typing import cast
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.values import Exchange, Message, Queue
-from sparkstore.core.link_records import RECEIVER, SENDER, LinkKey
-from sparkstore.core.records import BindingKey, MessageHeader
+from broker_shim.store.values import Exchange, Queue, StoredMessage
+from sparkstore.core.link_records import RECEIVER, SENDER, RecordedLinkKey
+from sparkstore.core.records import ExchangeBindingKey, MessageHeader
 
 MAX_NAME_CHARACTERS = 10_000
 MAX_HOLDER_CHARACTERS = 12 * MAX_NAME_CHARACTERS + 100
@@ -111,7 +111,7 @@ def check_message(message: object) -> None:
     Raises:
         InvalidRequest: A value of a wrong type, or that no record can hold.
     """
-    if type(message) is not Message:
+    if type(message) is not StoredMessage:
         raise _wrong("message", message, "what `message` returned")
     check_message_id(message.message_id)
     check_header(message.header)
@@ -205,7 +205,7 @@ def check_arguments(arguments: object) -> None:
 
 def check_binding_key(key: object) -> None:
     """Raises InvalidRequest if the key of a binding is none, or a name in it cannot be."""
-    if type(key) is not BindingKey:
+    if type(key) is not ExchangeBindingKey:
         raise _wrong("key of a binding", key, "a BindingKey")
     for name in key:
         check_name(name)
@@ -217,7 +217,7 @@ def check_link_key(key: object) -> None:
     Raises:
         InvalidRequest: It is none; a name is not valid Unicode, or too long; the role is none.
     """
-    if type(key) is not LinkKey:
+    if type(key) is not RecordedLinkKey:
         raise _wrong("key of a link", key, "a LinkKey")
     for name in key:
         check_name(name)

@@ -12,7 +12,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, Queue, Recovered
 from broker_shim.store.state_machine.arguments import check_definition
 from broker_shim.store.state_machine.entries import LiveEntries
-from sparkstore.core.fold import Link, State
+from sparkstore.core.fold import LinkState, State
 from sparkstore.core.link_records import link_key
 from sparkstore.core.queue_arguments import check_arguments
 
@@ -108,7 +108,7 @@ def recovered_of(state: State) -> Recovered:
     )
 
 
-def states_of(link: Link) -> dict[bytes, Any]:
+def states_of(link: LinkState) -> dict[bytes, Any]:
     """The deliveries that a link remembers, by tag, with their states."""
     return {
         tag: None if state is None else json.loads(state) for tag, state in link.unsettled.items()

@@ -14,7 +14,7 @@ class LiveEntries(Mapping[str, Mapping[int, fold.Entry]]):
     be looked up at any time on the thread that makes the calls.
     """
 
-    def __init__(self, queues: Mapping[str, fold.Queue]) -> None:
+    def __init__(self, queues: Mapping[str, fold.QueueState]) -> None:
         self._queues = queues
 
     def __getitem__(self, queue: str) -> Mapping[int, fold.Entry]:

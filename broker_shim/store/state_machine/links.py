@@ -20,10 +20,10 @@ from broker_shim.store.state_machine.arguments import (
     check_tag,
     check_tags,
 )
-from broker_shim.store.state_machine.transaction import Step
-from broker_shim.store.state_machine.wiring import WiringLedger
+from broker_shim.store.state_machine.transaction import RecordStep
+from broker_shim.store.state_machine.wiring import WiringStateMachine
 from sparkstore.core import fold, link_records
-from sparkstore.core.link_records import LinkKey, link_text
+from sparkstore.core.link_records import RecordedLinkKey, link_text
 from sparkstore.core.records import Kind, Record
 
 DELIVERY_KINDS = frozenset({Kind.UNSETTLED, Kind.SETTLED})
@@ -31,7 +31,7 @@ MAX_TAG_BYTES = 32
 """Of a delivery tag, as AMQP 1.0 has it (part 2, 2.8.7)."""
 
 
-class LinkLedger(WiringLedger):
+class LinkStateMachine(WiringStateMachine):
     """Rules of these calls. Methods that return steps change nothing.
 
     Attributes:
@@ -49,7 +49,7 @@ class LinkLedger(WiringLedger):
         self.link_durability = durability if link_durability is None else link_durability
         self._tiers: dict[str, tuple[str, TerminusDurability]] = {}
 
-    def attach(self, key: LinkKey, detail: Mapping[str, Any]) -> list[Step]:
+    def attach(self, key: RecordedLinkKey, detail: Mapping[str, Any]) -> list[RecordStep]:
         """No step if it is attached with the same termini.
 
         A link whose tier changes is another link: what it was is forgotten first, so that no record
@@ -59,7 +59,7 @@ class LinkLedger(WiringLedger):
         _check_termini(detail)
         tier = self._tier(detail)
         record = link_records.attached(self.now_us(), link, told)
-        made = Step(record, tier >= TerminusDurability.CONFIGURATION)
+        made = RecordStep(record, tier >= TerminusDurability.CONFIGURATION)
         there = self.state.links.get(link)
         if there is None:
             return [made]
@@ -67,7 +67,7 @@ class LinkLedger(WiringLedger):
             return [*self.detach(key, closed=True), made]
         return [] if (there.detail, there.detached_at) == (told, None) else [made]
 
-    def detach(self, key: LinkKey, *, closed: bool) -> list[Step]:
+    def detach(self, key: RecordedLinkKey, *, closed: bool) -> list[RecordStep]:
         """No step if it is detached already, and stays."""
         check_switch("closed", closed)
         link = text_of(key)
@@ -75,13 +75,15 @@ class LinkLedger(WiringLedger):
         if there.detached_at is not None and not closed:
             return []
         record = link_records.detached(self.now_us(), link, closed=closed)
-        return [Step(record, there.position > 0)]
+        return [RecordStep(record, there.position > 0)]
 
-    def unsettled(self, key: LinkKey, tag: bytes, state: Mapping[str, Any] | None) -> list[Step]:
+    def unsettled(
+        self, key: RecordedLinkKey, tag: bytes, state: Mapping[str, Any] | None
+    ) -> list[RecordStep]:
         """One record, also if the state is what it was."""
         return [self._of_delivery(self.unsettled_record(key, tag, state))]
 
-    def settle(self, key: LinkKey, tags: Sequence[bytes]) -> list[Step]:
+    def settle(self, key: RecordedLinkKey, tags: Sequence[bytes]) -> list[RecordStep]:
         """A record for each tag that is remembered."""
         check_tags(tags)
         link = text_of(key)
@@ -94,7 +96,7 @@ class LinkLedger(WiringLedger):
 
     def unsettled_record(
         self,
-        key: LinkKey,
+        key: RecordedLinkKey,
         tag: bytes,
         state: Mapping[str, Any] | None,
         transaction: int | None = None,
@@ -114,7 +116,7 @@ class LinkLedger(WiringLedger):
         return link_records.unsettled(self.now_us(), link, tag, told, transaction)
 
     def settled_records(
-        self, key: LinkKey, tags: Sequence[bytes], transaction: int
+        self, key: RecordedLinkKey, tags: Sequence[bytes], transaction: int
     ) -> list[Record]:
         """What a link is to forget at the end of a transaction: also what that makes known.
 
@@ -127,7 +129,7 @@ class LinkLedger(WiringLedger):
         now_us = self.now_us()
         return [link_records.settled(now_us, link, tag, transaction) for tag in dict.fromkeys(tags)]
 
-    def delivery_steps(self, record: Record) -> list[Step]:
+    def delivery_steps(self, record: Record) -> list[RecordStep]:
         """A step for a record that waited for its commit; none if its link is gone."""
         return [self._of_delivery(record)] if record.holder in self.state.links else []
 
@@ -145,14 +147,16 @@ class LinkLedger(WiringLedger):
         is_link = holder in self.state.links
         return is_link and self.link_tier(holder) >= TerminusDurability.UNSETTLED_STATE
 
-    def after_detached(self, step: Step) -> None:
+    def after_detached(self, step: RecordStep) -> None:
         """A link that is gone is told no more."""
         if step.record.detail is not None:
             self._tiers.pop(step.record.holder or "", None)
 
-    def _of_delivery(self, record: Record) -> Step:
+    def _of_delivery(self, record: Record) -> RecordStep:
         assert record.holder is not None
-        return Step(record, self.link_tier(record.holder) >= TerminusDurability.UNSETTLED_STATE)
+        return RecordStep(
+            record, self.link_tier(record.holder) >= TerminusDurability.UNSETTLED_STATE
+        )
 
     def _tier(self, detail: Mapping[str, Any]) -> TerminusDurability:
         asked = detail.get("durability")
@@ -161,7 +165,7 @@ class LinkLedger(WiringLedger):
             raise InvalidRequest(message)
         return min(TerminusDurability(asked), self.link_durability)
 
-    def _link(self, link: str) -> fold.Link:
+    def _link(self, link: str) -> fold.LinkState:
         there = self.state.links.get(link)
         if there is None:
             message = f"unknown link {link}"
@@ -180,7 +184,7 @@ def _check_termini(detail: Mapping[str, Any]) -> None:
             raise InvalidRequest(message)
 
 
-def text_of(key: LinkKey) -> str:
+def text_of(key: RecordedLinkKey) -> str:
     """The text that names a link, once its parts were checked.
 
     Raises:

@@ -1,8 +1,8 @@
 """Decides the calls of a `MessageStore`: refuse, or make records. Pure: no clock, no thread.
 
-The ledger's state is the fold of the records it wrote, so what a store answers while it lives and
-what it recovers are one thing. What the store does not keep (by tier) goes through the same fold
-with position 0 and is written nowhere: an entry at position 0 is transient.
+The state is the fold of the records that were made here, so what a store answers while it lives
+and what it recovers are one thing. What the store does not keep (by tier) goes through the same
+fold with position 0 and is written nowhere: an entry at position 0 is transient.
 
 The caller holds the store's lock around a decision, the append of its records to the log, and
 `apply`: that alone makes decisions, positions and the order of the log agree.
@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import Message
+from broker_shim.store.interface import StoredMessage
 from broker_shim.store.state_machine import definitions
 from broker_shim.store.state_machine.arguments import (
     check_body,
@@ -25,8 +25,8 @@ from broker_shim.store.state_machine.arguments import (
     check_taken,
 )
 from broker_shim.store.state_machine.holders import check_holder, held
-from broker_shim.store.state_machine.links import LinkLedger
-from broker_shim.store.state_machine.transaction import Step, Transaction
+from broker_shim.store.state_machine.links import LinkStateMachine
+from broker_shim.store.state_machine.transaction import RecordStep, Transaction
 from sparkstore.core import fold, records
 from sparkstore.core.annotations import Annotations, as_detail, given_back
 from sparkstore.core.queue_arguments import Terms, terms_of
@@ -39,7 +39,7 @@ a power cut that loses it loses all records of messages with these ids too."""
 _KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
 
 
-class Ledger(LinkLedger):
+class StoreStateMachine(LinkStateMachine):
     """State of one store, and the rules of its calls. Methods that return steps change nothing.
 
     Attributes:
@@ -54,36 +54,36 @@ class Ledger(LinkLedger):
         link_durability: TerminusDurability | None = None,
     ) -> None:
         super().__init__(state, durability, now_us, link_durability)
-        self.volatile: dict[int, Message] = {}
+        self.volatile: dict[int, StoredMessage] = {}
         self.claims: dict[tuple[str, int], Transaction] = {}
         self._next_id = state.next_message_id
         self._fresh: dict[int, bool] = {}  # never enqueued; True once the content was given
         self._terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
 
-    def message(self, header: MessageHeader, body: bytes) -> tuple[Message, list[Step]]:
+    def message(self, header: MessageHeader, body: bytes) -> tuple[StoredMessage, list[RecordStep]]:
         """A new message, and the reservation of ids if one is due."""
         check_header(header)
         check_body(body)
         message_id = self._next_id
         self._next_id += 1
-        steps: list[Step] = []
+        steps: list[RecordStep] = []
         if message_id >= self.state.next_message_id:
             record = records.ids_reserved(self.now_us(), message_id + ID_BLOCK)
-            steps.append(Step(record, self.durability >= _KEPT_MESSAGES))
+            steps.append(RecordStep(record, self.durability >= _KEPT_MESSAGES))
         self._fresh[message_id] = bool(body)
         header_bytes = len(header.header or b"")
         if header.body_bytes != len(body) or header.header_bytes != header_bytes:
             header = header._replace(header_bytes=header_bytes, body_bytes=len(body))
-        return Message(message_id, header, body), steps
+        return StoredMessage(message_id, header, body), steps
 
-    def reserve(self, count: int) -> tuple[int, list[Step]]:
+    def reserve(self, count: int) -> tuple[int, list[RecordStep]]:
         """Give out ids that only a member of the service will use; the first, and the record."""
         first = self._next_id
         self._next_id += count
         if self._next_id <= self.state.next_message_id:
             return first, []
         record = records.ids_reserved(self.now_us(), self._next_id)
-        return first, [Step(record, self.durability >= _KEPT_MESSAGES)]
+        return first, [RecordStep(record, self.durability >= _KEPT_MESSAGES)]
 
     def is_reserved(self, message_id: int) -> bool:
         """True if an id was given out, now or before a restart."""
@@ -105,7 +105,7 @@ class Ledger(LinkLedger):
         """Undo `admit`: the message was refused."""
         self._fresh.pop(message_id, None)
 
-    def begin_content(self, message: Message) -> bool:
+    def begin_content(self, message: StoredMessage) -> bool:
         """True if content that comes in pieces goes to the log as it comes.
 
         Until `end_content` the message cannot be enqueued: half of its content may be there.
@@ -119,12 +119,12 @@ class Ledger(LinkLedger):
         del self._fresh[message.message_id]
         return self.durability >= _KEPT_MESSAGES and message.header.durable
 
-    def end_content(self, message: Message) -> list[Step]:
+    def end_content(self, message: StoredMessage) -> list[RecordStep]:
         """All pieces came; each was a step of its own."""
         self._fresh[message.message_id] = True
         return []
 
-    def abort_staging(self, message_id: int) -> Step:
+    def abort_staging(self, message_id: int) -> RecordStep:
         """A message that was staged with its header will not be enqueued.
 
         Raises:
@@ -133,18 +133,18 @@ class Ledger(LinkLedger):
         if message_id not in self.state.staged:
             refusal = f"message {message_id} is not staged"
             raise InvalidRequest(refusal)
-        return Step(records.staging_aborted(self.now_us(), message_id), is_kept=True)
+        return RecordStep(records.staging_aborted(self.now_us(), message_id), is_kept=True)
 
     def enqueue(
         self,
-        message: Message,
+        message: StoredMessage,
         queue: str,
         transaction: int | None = None,
         brought: Set[int] = frozenset(),
         taken: Set[tuple[str, int]] = frozenset(),
         asked: tuple[str | None, int | None] = (None, None),
         annotations: Annotations | None = None,
-    ) -> Step:
+    ) -> RecordStep:
         """The first record that is kept brings the content; the queue limits the time to live.
 
         Args:
@@ -181,11 +181,11 @@ class Ledger(LinkLedger):
         record = records.message_enqueued(
             now_us, queue, message_id, header, body, transaction, asked, detail
         )
-        return Step(record, is_kept, message)
+        return RecordStep(record, is_kept, message)
 
     def dequeue(
         self, message_id: int, queue: str, holder: str | None, outcome: Mapping[str, Any] | None
-    ) -> Step:
+    ) -> RecordStep:
         """An entry that is available needs no acquire first."""
         check_taken(message_id, queue, holder)
         entry = self._unclaimed(queue, message_id)
@@ -193,16 +193,16 @@ class Ledger(LinkLedger):
             raise held(queue, message_id, entry.acquired_by)
         detail = None if outcome is None else definitions.as_json(outcome)
         record = records.message_dequeued(self.now_us(), queue, message_id, holder, detail)
-        return Step(record, entry.position > 0)
+        return RecordStep(record, entry.position > 0)
 
-    def acquire(self, message_id: int, queue: str, holder: str) -> Step:
+    def acquire(self, message_id: int, queue: str, holder: str) -> RecordStep:
         """Reserve an available entry."""
         check_entry(message_id, queue, holder)
         entry = self._unclaimed(queue, message_id)
         if entry.acquired_by is not None:
             raise held(queue, message_id, entry.acquired_by)
         record = records.message_acquired(self.now_us(), queue, message_id, holder)
-        return Step(record, entry.position > 0)
+        return RecordStep(record, entry.position > 0)
 
     def release(
         self,
@@ -212,7 +212,7 @@ class Ledger(LinkLedger):
         *,
         delivery_failed: bool,
         annotations: Annotations | None = None,
-    ) -> Step:
+    ) -> RecordStep:
         """Give an acquired entry back."""
         check_entry(message_id, queue, holder)
         check_switch("delivery_failed", delivery_failed)
@@ -221,9 +221,9 @@ class Ledger(LinkLedger):
         count = entry.delivery_count + delivery_failed
         detail = given_back(entry.detail, annotations)
         record = records.message_released(self.now_us(), queue, message_id, count, detail=detail)
-        return Step(record, entry.position > 0)
+        return RecordStep(record, entry.position > 0)
 
-    def apply(self, steps: Sequence[Step], position: int) -> None:
+    def apply(self, steps: Sequence[RecordStep], position: int) -> None:
         """Make steps true; `position` is that of the first that is kept."""
         for step in steps:
             if step.message is not None:
@@ -236,7 +236,7 @@ class Ledger(LinkLedger):
             position += step.is_kept
         self.state.position = position - 1  # transient steps have none
 
-    def apply_enqueued(self, step: Step, position: int) -> None:
+    def apply_enqueued(self, step: RecordStep, position: int) -> None:
         """`apply` for one enqueue."""
         fold.enqueued(self.state, position if step.is_kept else 0, step.record)
         message, header = step.message, step.record.message
@@ -270,12 +270,12 @@ class Ledger(LinkLedger):
     def _terms_of(self, detail: str) -> Terms:
         return terms_of(detail)._replace(keeps_messages=self.keeps(detail, _KEPT_MESSAGES))
 
-    def _after_created(self, step: Step) -> None:
+    def _after_created(self, step: RecordStep) -> None:
         record = step.record
         if record.queue is not None:
             self._terms[record.queue] = self._terms_of(record.detail or "{}")
 
-    def _after_destroyed(self, step: Step) -> None:
+    def _after_destroyed(self, step: RecordStep) -> None:
         if step.record.queue is not None:
             del self._terms[step.record.queue]
             for key in [key for key in self.claims if key[0] == step.record.queue]:
@@ -283,7 +283,7 @@ class Ledger(LinkLedger):
             for message_id in [*self.volatile]:
                 self._forget(message_id)
 
-    def _after_dequeued(self, step: Step) -> None:
+    def _after_dequeued(self, step: RecordStep) -> None:
         assert step.record.message_id is not None
         if self.volatile:
             self._forget(step.record.message_id)
@@ -292,16 +292,16 @@ class Ledger(LinkLedger):
         if message_id not in self.state.messages:
             self.volatile.pop(message_id, None)
 
-    _AFTER: ClassVar[dict[Kind, Callable[[Ledger, Step], None]]] = {
+    _AFTER: ClassVar[dict[Kind, Callable[[StoreStateMachine, RecordStep], None]]] = {
         Kind.CREATED: _after_created,
         Kind.ALTERED: _after_created,
         Kind.DESTROYED: _after_destroyed,
         Kind.DEQUEUED: _after_dequeued,
-        Kind.DETACHED: LinkLedger.after_detached,
+        Kind.DETACHED: LinkStateMachine.after_detached,
     }
 
 
-def _check_new(message: Message) -> None:
+def _check_new(message: StoredMessage) -> None:
     """Raises InvalidRequest if what a message brings is not what its header says."""
     header, body = message.header, message.body
     body_bytes = header.body_bytes if message.is_staged else len(body)

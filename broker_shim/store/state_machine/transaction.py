@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker_shim.store.interface import Message
+from broker_shim.store.interface import StoredMessage
 from sparkstore.core import fold
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.records import Record
 
 
-class Step(NamedTuple):
+class RecordStep(NamedTuple):
     """One record that a call makes true.
 
     Attributes:
@@ -22,13 +22,13 @@ class Step(NamedTuple):
 
     record: Record
     is_kept: bool
-    message: Message | None = None
+    message: StoredMessage | None = None
 
 
-class Enqueue(NamedTuple):
+class PlannedEnqueue(NamedTuple):
     """An enqueue that waits for the commit; only then it is known who brings the content."""
 
-    message: Message
+    message: StoredMessage
     queue: str
     annotations: Annotations | None = None
 
@@ -39,7 +39,7 @@ class Transaction:
 
     Attributes:
         transaction: Its number.
-        owner: The ledger that it belongs to.
+        owner: The state machine that it belongs to.
         steps: In call order.
         claims: Entries by (queue, message id) that nobody else gets until the end, and who holds
             each as the transaction sees it.
@@ -52,10 +52,10 @@ class Transaction:
 
     transaction: int
     owner: object
-    steps: list[Enqueue | Record] = field(default_factory=list)
+    steps: list[PlannedEnqueue | Record] = field(default_factory=list)
     claims: dict[tuple[str, int], str | None] = field(default_factory=dict)
     taken: set[tuple[str, int]] = field(default_factory=set)
     given_back: dict[tuple[str, int], tuple[int, str | None]] = field(default_factory=dict)
-    queues: dict[str, fold.Queue] = field(default_factory=dict)
+    queues: dict[str, fold.QueueState] = field(default_factory=dict)
     is_open: bool = True
     is_refused: bool = False

@@ -1,6 +1,6 @@
 """Decides the calls about wiring and configuration: refuse, or make records. Pure.
 
-The half of the ledger (`state_machine`) that knows no messages.
+The half of the state machine that knows no messages.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from broker_shim.store.state_machine.arguments import (
     check_name,
     check_queue_definition,
 )
-from broker_shim.store.state_machine.transaction import Step
+from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core import fold, records
 from sparkstore.core.queue_names import shown
-from sparkstore.core.records import BindingKey
+from sparkstore.core.records import ExchangeBindingKey
 
 _KEPT_WIRING = TerminusDurability.CONFIGURATION
 
 
-class WiringLedger:
+class WiringStateMachine:
     """State of one store, and the rules of these calls. Methods that return steps change nothing.
 
     Attributes:
@@ -43,7 +43,7 @@ class WiringLedger:
         self.durability = durability
         self.now_us = now_us
 
-    def create(self, wiring: Queue | Exchange) -> list[Step]:
+    def create(self, wiring: Queue | Exchange) -> list[RecordStep]:
         """No step if it is there with the same arguments."""
         detail = definitions.detail_of(wiring)
         there = self._definition(wiring)
@@ -51,13 +51,13 @@ class WiringLedger:
             is_queue = isinstance(wiring, Queue)
             make = records.queue_created if is_queue else records.exchange_created
             record = make(self.now_us(), wiring.name, detail)
-            return [Step(record, self.keeps(detail, _KEPT_WIRING))]
+            return [RecordStep(record, self.keeps(detail, _KEPT_WIRING))]
         if there != detail:
             message = f"{definitions.what(wiring)} exists as {there}, not as {detail}"
             raise InvalidRequest(message)
         return []
 
-    def alter(self, queue: Queue) -> list[Step]:
+    def alter(self, queue: Queue) -> list[RecordStep]:
         """No step if it is as it shall be already."""
         check_queue_definition(queue)
         there, detail = self.queue(queue.name).detail, definitions.detail_of(queue)
@@ -67,9 +67,9 @@ class WiringLedger:
         if there == detail:
             return []
         record = records.queue_altered(self.now_us(), queue.name, detail)
-        return [Step(record, self.keeps(detail, _KEPT_WIRING))]
+        return [RecordStep(record, self.keeps(detail, _KEPT_WIRING))]
 
-    def destroy(self, wiring: Queue | Exchange) -> list[Step]:
+    def destroy(self, wiring: Queue | Exchange) -> list[RecordStep]:
         """Its bindings go first, by records of their own."""
         check_definition(wiring)
         detail = self._definition(wiring)
@@ -78,15 +78,15 @@ class WiringLedger:
             raise InvalidRequest(message)
         is_queue = isinstance(wiring, Queue)
         steps = [
-            Step(records.unbound(self.now_us(), key), self._keeps_binding(key))
+            RecordStep(records.unbound(self.now_us(), key), self._keeps_binding(key))
             for key in self.state.bindings
             if (key.queue if is_queue else key.exchange) == wiring.name
         ]
         make = records.queue_destroyed if is_queue else records.exchange_destroyed
-        last = Step(make(self.now_us(), wiring.name), self.keeps(detail, _KEPT_WIRING))
+        last = RecordStep(make(self.now_us(), wiring.name), self.keeps(detail, _KEPT_WIRING))
         return [*steps, last]
 
-    def bind(self, key: BindingKey, arguments: Mapping[str, Any]) -> list[Step]:
+    def bind(self, key: ExchangeBindingKey, arguments: Mapping[str, Any]) -> list[RecordStep]:
         """No step if it is there with the same arguments."""
         check_binding_key(key)
         check_arguments(arguments)
@@ -97,21 +97,23 @@ class WiringLedger:
         there = self.state.bindings.get(key)
         detail = definitions.as_json({"arguments": dict(arguments)})
         if there is None:
-            return [Step(records.bound(self.now_us(), key, detail), self._keeps_binding(key))]
+            return [RecordStep(records.bound(self.now_us(), key, detail), self._keeps_binding(key))]
         if there != detail:
             message = f"binding {tuple(key)} exists as {there}, not as {detail}"
             raise InvalidRequest(message)
         return []
 
-    def unbind(self, key: BindingKey) -> list[Step]:
+    def unbind(self, key: ExchangeBindingKey) -> list[RecordStep]:
         """The binding goes."""
         check_binding_key(key)
         if key not in self.state.bindings:
             message = f"unknown binding {tuple(key)}"
             raise InvalidRequest(message)
-        return [Step(records.unbound(self.now_us(), key), self._keeps_binding(key))]
+        return [RecordStep(records.unbound(self.now_us(), key), self._keeps_binding(key))]
 
-    def configure(self, category: str, key: str, detail: Mapping[str, Any] | None) -> list[Step]:
+    def configure(
+        self, category: str, key: str, detail: Mapping[str, Any] | None
+    ) -> list[RecordStep]:
         """Create or replace an object, remove it with None; no step if it is so already."""
         check_name(category, "category")
         check_name(key, "key")
@@ -119,11 +121,11 @@ class WiringLedger:
         now_us, is_kept = self.now_us(), self.durability >= _KEPT_WIRING
         if detail is None:
             gone = records.unconfigured(now_us, category, key)
-            return [] if there is None else [Step(gone, is_kept)]
+            return [] if there is None else [RecordStep(gone, is_kept)]
         made = records.configured(now_us, category, key, definitions.as_json(detail))
-        return [] if there == made.detail else [Step(made, is_kept)]
+        return [] if there == made.detail else [RecordStep(made, is_kept)]
 
-    def queue(self, queue: str) -> fold.Queue:
+    def queue(self, queue: str) -> fold.QueueState:
         """A queue.
 
         Raises:
@@ -145,6 +147,6 @@ class WiringLedger:
         """True if what a definition grants, of what this store can keep, is `least` or more."""
         return min(definitions.durability_of(detail), self.durability) >= least
 
-    def _keeps_binding(self, key: BindingKey) -> bool:
+    def _keeps_binding(self, key: ExchangeBindingKey) -> bool:
         ends = (self.state.queues[key.queue].detail, self.state.exchanges[key.exchange])
         return all(self.keeps(detail, _KEPT_WIRING) for detail in ends)

@@ -1,4 +1,4 @@
-"""The ledger: what is kept, and what a sink that refuses leaves behind (the rest: contract)."""
+"""The state machine: what it keeps, and what a sink that refuses leaves behind."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, Unavailable
-from broker_shim.store.interface import BindingKey, Exchange, Message, MessageHeader, Queue
-from broker_shim.store.state_machine.state_machine import ID_BLOCK, Ledger
+from broker_shim.store.interface import (
+    Exchange,
+    ExchangeBindingKey,
+    MessageHeader,
+    Queue,
+    StoredMessage,
+)
+from broker_shim.store.state_machine.state_machine import ID_BLOCK, StoreStateMachine
 from sparkstore.core.fold import State
 from sparkstore.core.records import Kind
 from tests.stores import RecordedMessageStore, done, read
@@ -80,7 +86,7 @@ def test_bindings_go_before_their_queue_by_records_of_their_own(
 ) -> None:
     done(store.create, Exchange("e", "topic"))
     for key in ("a", "b"):
-        done(store.bind, BindingKey("e", "q", key), {})
+        done(store.bind, ExchangeBindingKey("e", "q", key), {})
     start = len(log)
     done(store.destroy, Queue("q"))
     assert new_records(log, start) == [Kind.UNBOUND, Kind.UNBOUND, Kind.DESTROYED]
@@ -124,7 +130,7 @@ def test_the_state_knows_the_position_of_the_last_record_that_was_kept(
 ) -> None:
     for queue in ("q", "t"):
         done(store.enqueue, store.message(HEADER), queue)
-        assert store.ledger.state.position == len(log)
+        assert store.machine.state.position == len(log)
         entries = store.recover().entries[queue]
         assert [entry.position > 0 for entry in entries.values()] == [queue == "q"]
 
@@ -156,19 +162,19 @@ def test_a_call_that_the_sink_refuses_changes_nothing_and_works_later(
 def test_a_durable_message_staged_in_the_log_is_refused_by_a_transient_queue(
     store: RecordedMessageStore,
 ) -> None:
-    message: Message = done(store.stage, store.message(HEADER), [b"x"])
+    message: StoredMessage = done(store.stage, store.message(HEADER), [b"x"])
     with pytest.raises(InvalidRequest, match="stage the message with durable=False"):
         done(store.enqueue, message, "t")
 
 
 def test_the_ledger_takes_over_what_was_recovered() -> None:
     state = State(position=7, next_message_id=50)
-    ledger = Ledger(state, UNSETTLED_STATE, lambda: 123)
-    (step,) = ledger.create(Queue("q"))
+    machine = StoreStateMachine(state, UNSETTLED_STATE, lambda: 123)
+    (step,) = machine.create(Queue("q"))
     assert (step.record.at, step.is_kept) == (123, True)
-    ledger.apply([step], 8)
+    machine.apply([step], 8)
     assert (state.position, state.queues["q"].position) == (8, 8)
-    assert ledger.message(HEADER, b"")[0].message_id == 50
+    assert machine.message(HEADER, b"")[0].message_id == 50
 
 
 @pytest.mark.parametrize(("tier", "kept"), [(NONE, 0), (CONFIGURATION, 2), (UNSETTLED_STATE, 4)])
