@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 
-class Link(Protocol):
+class UnfinishedLink(Protocol):
     """A link on which messages come."""
 
     def give_up_unfinished(self, reason: str) -> None:
@@ -26,10 +26,10 @@ class Unfinished:
 
     def __init__(self) -> None:
         self.total_bytes = 0
-        self._of: dict[Hashable, dict[Link, int]] = {}
+        self._of: dict[Hashable, dict[UnfinishedLink, int]] = {}
         self._sums: dict[Hashable, int] = {}
 
-    def hold(self, connection: Hashable, link: Link, byte_count: int) -> int:
+    def hold(self, connection: Hashable, link: UnfinishedLink, byte_count: int) -> int:
         """So much of a link waits now; what its connection has with that."""
         links = self._of.setdefault(connection, {})
         more = byte_count - links.get(link, 0)
@@ -43,7 +43,7 @@ class Unfinished:
             del self._of[connection], self._sums[connection]
         return total
 
-    def largest(self) -> Link:
+    def largest(self) -> UnfinishedLink:
         """The link with the most of the connection that has the most; there is one."""
         connection = max(self._sums, key=self._sums.__getitem__)
         links = self._of[connection]

@@ -25,7 +25,7 @@ from broker_shim.listener_1_0.containers import (
     TAKEN_OVER,
     asked,
 )
-from broker_shim.listener_1_0.endpoints import LinkEndpoint, ReceivingEndpoint
+from broker_shim.listener_1_0.endpoints import ReceivingEndpoint, ServedEndpoint
 from broker_shim.listener_1_0.login import Login
 from broker_shim.listener_1_0.owners import owned
 from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
@@ -86,7 +86,7 @@ class Connection:
         self._has_output = has_output
         self.transactions = Transactions(broker)
         self._served = Served(self)
-        self._waiting_for_room: dict[LinkEndpoint, None] = {}  # in the order in which they came
+        self._waiting_for_room: dict[ServedEndpoint, None] = {}  # in the order in which they came
         self._hangs_up = False
         self._machine = protocol.ServerConnection(
             access.settings(broker.settings), access.mechanisms, now_s=time.monotonic()
@@ -132,7 +132,7 @@ class Connection:
         waiting = self._machine.pending_bytes + self._unsent_bytes + link.port.waiting_bytes
         return self.broker.settings.buffered_bytes - waiting
 
-    def wait_for_room(self, endpoint: LinkEndpoint) -> None:
+    def wait_for_room(self, endpoint: ServedEndpoint) -> None:
         """Have `on_flow` called when less waits to be written."""
         self._waiting_for_room[endpoint] = None
 
@@ -221,13 +221,13 @@ class Connection:
             link.detach(error=error_of(refusal))
             self.has_output()
 
-    def attached(self, link: Link, endpoint: LinkEndpoint) -> None:
+    def attached(self, link: Link, endpoint: ServedEndpoint) -> None:
         """A link is served from now on."""
         self._served.put(link, endpoint)
         endpoint.start()
         self.has_output()
 
-    def expect(self, link: Link, endpoint: LinkEndpoint) -> None:
+    def expect(self, link: Link, endpoint: ServedEndpoint) -> None:
         """A link whose attach is under way: remembered, so that its end is noticed."""
         self._served.put(link, endpoint)
 

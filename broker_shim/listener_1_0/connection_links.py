@@ -15,7 +15,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
-from broker_shim.listener_1_0.endpoints import LinkEndpoint
+from broker_shim.listener_1_0.endpoints import ServedEndpoint
 from broker_shim.protocol_1_0.events import LinkDetached
 from broker_shim.protocol_1_0.links.link import Link
 from broker_shim.protocol_1_0.session import Session
@@ -32,17 +32,17 @@ class Served:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._links = connection.broker.links
-        self._endpoints: dict[Link, LinkEndpoint] = {}
+        self._endpoints: dict[Link, ServedEndpoint] = {}
 
     def __len__(self) -> int:
         """Links that are served, or will be."""
         return len(self._endpoints)
 
-    def get(self, link: Link) -> LinkEndpoint | None:
+    def get(self, link: Link) -> ServedEndpoint | None:
         """What serves a link, or will; None if nothing does any more."""
         return self._endpoints.get(link)
 
-    def put(self, link: Link, endpoint: LinkEndpoint) -> None:
+    def put(self, link: Link, endpoint: ServedEndpoint) -> None:
         """This serves the link from now on."""
         self._endpoints[link] = endpoint
 

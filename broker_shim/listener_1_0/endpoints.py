@@ -8,7 +8,7 @@ from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.deliveries import Delivery
 
 
-class LinkEndpoint(Protocol):
+class ServedEndpoint(Protocol):
     """The live object at our end of an attached link."""
 
     @property
@@ -28,7 +28,7 @@ class LinkEndpoint(Protocol):
         """The peer told a state of a delivery (`remote_state`), or settled it (`is_settled`)."""
 
 
-class ReceivingEndpoint(LinkEndpoint, Protocol):
+class ReceivingEndpoint(ServedEndpoint, Protocol):
     """One on which we receive."""
 
     def on_transfer(self, piece: TransferPiece) -> None:

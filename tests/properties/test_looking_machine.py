@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker_shim.broker.queues.message_groups import bucket_of
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Batch, Looker, Steps
-from broker_shim.listener_1_0.messages.common_header import CommonHeader
+from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.selectors import parse
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.records import MessageHeader
@@ -79,8 +79,8 @@ class LookingMachine(RuleBasedStateMachine):
         for looker, batch in [] if self.reading is None or works else self.reading:
             looker.put_off(batch)
         if self.reading is not None and works:
-            headers: dict[int, CommonHeader | None] = {
-                message_id: CommonHeader(self.headers[message_id])
+            headers: dict[int, AmqpCommonHeader | None] = {
+                message_id: AmqpCommonHeader(self.headers[message_id])
                 for _looker, batch in self.reading
                 for _place, message_id in batch
             }
@@ -148,7 +148,7 @@ class LookingMachine(RuleBasedStateMachine):
 
     def may_have(self, taker: Taker, message_id: int) -> bool:
         header = self.headers[message_id]
-        if taker.selector and not parse(taker.selector).fits(CommonHeader(header).get):
+        if taker.selector and not parse(taker.selector).fits(AmqpCommonHeader(header).get):
             return False
         if not (self.has_groups and header.group_id):
             return True

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.listener_1_0.messages import common_header
-from broker_shim.listener_1_0.messages.common_header import CommonHeader
+from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.selectors import parse as selector
@@ -21,8 +21,8 @@ from tests.work import lines_of
 ID = UUID("12345678-1234-5678-1234-567812345678")
 
 
-def header_of(message: proton.Message) -> CommonHeader:
-    return CommonHeader(parse(bytes(message.encode()), now_us=0)[0])
+def header_of(message: proton.Message) -> AmqpCommonHeader:
+    return AmqpCommonHeader(parse(bytes(message.encode()), now_us=0)[0])
 
 
 EVERY_KIND: list[tuple[Any, Any]] = [
@@ -140,7 +140,7 @@ def test_a_message_of_another_protocol_has_what_its_columns_have() -> None:
     columns = MessageHeader(
         priority=5, subject="s", created_at=2_000_000, properties=(("n", "1"), ("k", "v"))
     )
-    header = CommonHeader(columns)
+    header = AmqpCommonHeader(columns)
     assert (header.get("JMSPriority"), header.get("JMSType")) == (5, "s")
     assert (header.get("JMSTimestamp"), header.get("n"), header.get("k")) == (2_000, "1", "v")
 
@@ -149,7 +149,7 @@ def test_a_damaged_header_column_selects_nothing_and_raises_nothing() -> None:
     columns = parse(bytes(proton.Message(properties={"n": 1}).encode()), now_us=0)[0]
     assert columns.header is not None
     for cut in range(len(columns.header)):
-        assert CommonHeader(columns._replace(header=columns.header[:cut])).get("n") in (None, 1)
+        assert AmqpCommonHeader(columns._replace(header=columns.header[:cut])).get("n") in (None, 1)
 
 
 @given(
@@ -171,7 +171,7 @@ def test_any_property_is_found_by_its_name_and_no_other(properties: dict[str, An
 def test_a_header_whose_descriptors_are_spelt_in_full_is_read_all_the_same() -> None:
     name = b"amqp:application-properties:map"
     spelt = b"\x00\xa3" + bytes([len(name)]) + name + b"\xc1\x06\x02\xa1\x01n\x54\x07"
-    header = CommonHeader(parse(spelt + b"\x00\x53\x77\x40", now_us=0)[0])
+    header = AmqpCommonHeader(parse(spelt + b"\x00\x53\x77\x40", now_us=0)[0])
     assert header.get("n") == 7
 
 

@@ -23,7 +23,7 @@ from proton import (
 )
 
 from broker_shim.listener_1_0.messages.message import framing, parse, restore
-from broker_shim.listener_1_0.messages.types import DecodeError, skip, value_at
+from broker_shim.listener_1_0.messages.types import MalformedMessage, skip, value_at
 from sparkstore.core.records import MessageHeader
 
 NOW_US = 1_700_000_000_000_000
@@ -94,7 +94,7 @@ def test_a_message_cut_short_is_an_error_or_a_shorter_message(message: Message) 
     for end in range(len(encoded)):
         try:
             header, body = parse(encoded[:end], now_us=NOW_US)
-        except DecodeError:
+        except MalformedMessage:
             continue
         assert restore(header, body) == encoded[:end]
 
@@ -103,7 +103,7 @@ def test_a_message_cut_short_is_an_error_or_a_shorter_message(message: Message) 
 def test_rubbish_is_an_error_and_nothing_else(rubbish: bytes) -> None:
     try:
         header, body = parse(rubbish, now_us=NOW_US)
-    except DecodeError:
+    except MalformedMessage:
         return
     assert restore(header, body) == rubbish
 
@@ -117,7 +117,7 @@ def test_a_flipped_byte_is_an_error_or_another_message(
         encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     try:
         header, body = parse(bytes(encoded), now_us=NOW_US)
-    except DecodeError:
+    except MalformedMessage:
         return
     assert restore(header, body) == bytes(encoded)
 
@@ -247,7 +247,7 @@ def test_other_ways_to_encode_come_back_as_they_were(encoded: bytes) -> None:
     ],
 )
 def test_what_the_specification_forbids_is_an_error(encoded: bytes) -> None:
-    with pytest.raises(DecodeError):
+    with pytest.raises(MalformedMessage):
         parse(encoded, now_us=NOW_US)
 
 
@@ -280,7 +280,7 @@ WRONG_SECTIONS = {
 @pytest.mark.parametrize(("code", "value"), WRONG_SECTIONS.values(), ids=WRONG_SECTIONS)
 def test_a_field_of_a_wrong_type_is_an_error(code: int, value: object) -> None:
     """Consumers that read strictly would lose their link over it, again and again."""
-    with pytest.raises(DecodeError):
+    with pytest.raises(MalformedMessage):
         parse(section(code, value) + section(0x77, "body"), now_us=NOW_US)
 
 
@@ -296,7 +296,7 @@ def test_a_field_of_a_wrong_type_is_an_error(code: int, value: object) -> None:
     ],
 )
 def test_annotations_and_bodies_of_a_wrong_form_are_an_error(encoded: bytes) -> None:
-    with pytest.raises(DecodeError):
+    with pytest.raises(MalformedMessage):
         parse(encoded, now_us=NOW_US)
 
 
@@ -310,7 +310,7 @@ def test_a_section_with_nothing_in_it_is_one_if_its_form_is_right(code: int, emp
     if empty == b"\x40" or is_list == (empty == b"\x45"):
         assert restore(*parse(encoded, now_us=NOW_US)) == encoded
     else:
-        with pytest.raises(DecodeError):
+        with pytest.raises(MalformedMessage):
             parse(encoded, now_us=NOW_US)
 
 
@@ -335,10 +335,10 @@ def test_a_message_of_another_protocol_goes_out_as_one_data_section() -> None:
 def test_skipping_ends_where_reading_does(encoded: bytes, start: int) -> None:
     try:
         end = skip(encoded, start)
-    except DecodeError:
+    except MalformedMessage:
         return
     assert start < end <= len(encoded)
     try:
         assert value_at(encoded, start)[1] == end
-    except DecodeError:  # text that is not UTF-8 has an end all the same
+    except MalformedMessage:  # text that is not UTF-8 has an end all the same
         assert encoded[start] >> 4 in {0x7, 0xA, 0xB}

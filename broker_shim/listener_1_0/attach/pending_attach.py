@@ -20,7 +20,7 @@ from broker_shim.listener_1_0.conditions import (
     error_of,
     refusal_of,
 )
-from broker_shim.listener_1_0.endpoints import LinkEndpoint
+from broker_shim.listener_1_0.endpoints import ServedEndpoint
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.deliveries import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
@@ -90,7 +90,7 @@ def go_through(
 def grant(
     connection: Connection,
     link: AnyLink,
-    endpoint: LinkEndpoint,
+    endpoint: ServedEndpoint,
     **fields: Any,
 ) -> None:
     """Answer an attach with what is granted, and have `endpoint` serve the link.

@@ -14,7 +14,7 @@ from uuid import UUID
 from broker_shim.amqp_1_0 import primitives
 from broker_shim.amqp_1_0.primitives import Symbol, Timestamp
 from broker_shim.listener_1_0.messages.sections import MESSAGE_ANNOTATIONS
-from broker_shim.listener_1_0.messages.types import DecodeError, content_at, skip, value_at
+from broker_shim.listener_1_0.messages.types import MalformedMessage, content_at, skip, value_at
 from broker_shim.protocol_1_0.codec.encoder import BY_KIND, UNWRITABLE, write
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from sparkstore.core.annotations import Annotations, annotations_of
@@ -99,5 +99,5 @@ def _added(detail: str) -> Iterator[tuple[object, bytes]]:
             encoded = bytes.fromhex(text) if kind == _RAW else BY_KIND[kind](_READ[kind](text))
             if skip(encoded, 0) == len(encoded):
                 yield key, write(Symbol(key)) + encoded
-        except (ValueError, KeyError, DecodeError, InvalidCommand, *UNWRITABLE):
+        except (ValueError, KeyError, MalformedMessage, InvalidCommand, *UNWRITABLE):
             continue

@@ -28,7 +28,13 @@ from broker_shim.listener_1_0.messages.fields import FIELDS
 from broker_shim.listener_1_0.messages.message import DEFAULT_PRIORITY, PROTOCOL, values_of
 from broker_shim.listener_1_0.messages.scan import entries_at, entry_at, item_at, sections_at
 from broker_shim.listener_1_0.messages.sections import APPLICATION_PROPERTIES
-from broker_shim.listener_1_0.messages.types import DecodeError, Encoded, Value, text_of, value_at
+from broker_shim.listener_1_0.messages.types import (
+    Encoded,
+    MalformedMessage,
+    Value,
+    text_of,
+    value_at,
+)
 from broker_shim.selectors import Value as Known
 from sparkstore.core.records import MessageHeader
 
@@ -47,7 +53,7 @@ _DEFAULTS: dict[str, Value] = {
 }
 
 
-class CommonHeader:
+class AmqpCommonHeader:
     """The header of one message. Each part of it is read once, when it is first asked for.
 
     A few properties are looked for one by one, passing over the others; who asks for more has all
@@ -86,7 +92,7 @@ class CommonHeader:
         try:
             start = self._places(columns.header).get(APPLICATION_PROPERTIES)
             found = None if start is None else self._entry(columns.header, start, _utf8(name))
-        except DecodeError:  # it was read when it came: only a damaged root has one
+        except MalformedMessage:  # it was read when it came: only a damaged root has one
             return None
         return _known(found)
 
@@ -99,7 +105,7 @@ class CommonHeader:
         try:
             start = self._places(columns.header).get(code)
             value = None if start is None else item_at(columns.header, start, index)
-        except DecodeError:
+        except MalformedMessage:
             return None
         return _DEFAULTS.get(name) if value is None else value
 
@@ -160,7 +166,7 @@ def _jms_id(value: Value, *, is_message_id: bool) -> Known:
 
 
 _AMQP = "amqp."
-_SPECIAL: dict[str, Callable[[CommonHeader], Known]] = {
+_SPECIAL: dict[str, Callable[[AmqpCommonHeader], Known]] = {
     "JMSPriority": lambda it: _known(it.field("priority")),
     "JMSDeliveryMode": lambda it: "PERSISTENT" if it.field("durable") is True else "NON_PERSISTENT",
     "JMSMessageID": lambda it: _jms_id(it.field("message_id"), is_message_id=True),

@@ -20,7 +20,13 @@ from broker_shim.listener_1_0.messages.sections import (
     PROPERTIES,
     SEQUENCE,
 )
-from broker_shim.listener_1_0.messages.types import DecodeError, Value, content_at, skip, value_at
+from broker_shim.listener_1_0.messages.types import (
+    MalformedMessage,
+    Value,
+    content_at,
+    skip,
+    value_at,
+)
 
 _ANNOTATIONS = frozenset({MESSAGE_ANNOTATIONS, FOOTER})  # of the message, and its footer
 _NULL, _LIST0 = 0x40, 0x45
@@ -85,7 +91,7 @@ def items_of(encoded: bytes, code: int, start: int) -> list[Value]:
         _check_annotations(encoded, start)
     elif code in _CONTENT and encoded[start] not in _CONTENT[code]:
         message = f"a body of the wrong type, 0x{encoded[start]:02x}"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     return []
 
 
@@ -96,7 +102,7 @@ def _opened(encoded: bytes, start: int, constructors: Collection[int]) -> tuple[
         return start, start, 0
     if constructor not in constructors:
         message = f"at byte {start}: no section of this kind has constructor 0x{constructor:02x}"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     first, end = content_at(encoded, start)
     if constructor == _LIST0:
         return first, end, 0
@@ -107,7 +113,7 @@ def _opened(encoded: bytes, start: int, constructors: Collection[int]) -> tuple[
 def _closed(at: int, end: int, count: int, found: int) -> None:
     if at != end or found != count:
         message = f"a list or map of {count} items holds {found}, or runs past its end"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
 
 
 def _fields(
@@ -121,7 +127,7 @@ def _fields(
             break
         if encoded[at] not in constructors:
             message = f"{name} has a value of the wrong type, 0x{encoded[at]:02x}"
-            raise DecodeError(message)
+            raise MalformedMessage(message)
         value, at = value_at(encoded, at)
         items.append(value)
     _closed(at, end, count, len(items))
@@ -154,4 +160,4 @@ def _check_annotations(encoded: bytes, start: int) -> None:
 def _check_key(encoded: bytes, at: int, constructors: Collection[int]) -> None:
     if encoded[at] not in constructors:
         message = f"a key of the wrong type, 0x{encoded[at]:02x}, at byte {at}"
-        raise DecodeError(message)
+        raise MalformedMessage(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from broker_shim.listener_1_0.messages.common_header import CommonHeader
+from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.listener_1_0.messages.message import PROTOCOL, framing, parse
 from broker_shim.messages.header import FramingHeader, HeaderFactory
 from broker_shim.store.interface import MessageHeader
@@ -41,4 +41,4 @@ def _columns(encoded: bytes) -> MessageHeader:
     return parse(encoded, now_us=time.time_ns() // 1000)[0]
 
 
-HEADERS = HeaderFactory({PROTOCOL: _columns}, CommonHeader)
+HEADERS = HeaderFactory({PROTOCOL: _columns}, AmqpCommonHeader)

@@ -39,7 +39,7 @@ from broker_shim.listener_1_0.messages.sections import (
     sections_of,
 )
 from broker_shim.listener_1_0.messages.types import (
-    DecodeError,
+    MalformedMessage,
     Timestamp,
     Value,
     content_at,
@@ -92,7 +92,7 @@ def parse(
     """
     sections = sections_of(encoded)
     if not sections:
-        raise DecodeError("a message has at least one section: this one has no byte")
+        raise MalformedMessage("a message has at least one section: this one has no byte")
     message_type, first, end = _body(encoded, sections)
     check_header(encoded, sections, most_header_bytes)
     rest = encoded[:first] + encoded[end:]
@@ -285,7 +285,7 @@ def _in_range(at_us: int) -> int | None:
 def _as_text(items: list[Value]) -> tuple[tuple[str, str], ...]:
     """Application properties as text: the last of equal keys, nulls left out."""
     if len(items) % 2:
-        raise DecodeError("a map with a key and no value")
+        raise MalformedMessage("a map with a key and no value")
     found: dict[str, str] = {}
     for key, value in zip(items[::2], items[1::2], strict=True):
         name, text = text_of(key), text_of(value)

@@ -7,7 +7,7 @@ checks less: only that what it answers with is in bounds.
 
 from __future__ import annotations
 
-from broker_shim.listener_1_0.messages.types import DecodeError, Value, skip, value_at
+from broker_shim.listener_1_0.messages.types import MalformedMessage, Value, skip, value_at
 
 _BODY = 0x75
 _DESCRIBED, _SMALL_ULONG = 0x00, 0x53
@@ -45,7 +45,7 @@ def ends_at(encoded: bytes) -> list[tuple[int, int, int]] | None:
     at, size = 0, len(encoded)
     while at < size:
         if size - at < 4:
-            raise DecodeError("a section ends too early")
+            raise MalformedMessage("a section ends too early")
         if encoded[at] != _DESCRIBED or encoded[at + 1] != _SMALL_ULONG:
             return None
         code, value = encoded[at + 2], at + 3
@@ -113,7 +113,7 @@ def _first(encoded: bytes, start: int, widths: dict[int, int]) -> int:
     width = widths.get(encoded[start]) if start < len(encoded) else None
     if width is None:
         message = f"a list or a map was expected at byte {start}"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     return width
 
 
@@ -130,8 +130,8 @@ def _end_of(encoded: bytes, at: int) -> int:
         else:
             return skip(encoded, at)
     except IndexError as reason:
-        raise DecodeError("a value is missing at the end") from reason
+        raise MalformedMessage("a value is missing at the end") from reason
     if end > len(encoded):
         message = f"a value at byte {at} ends at {end}, after the end ({len(encoded)})"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     return end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker_shim.listener_1_0.messages.types import DecodeError, TooLarge, skip, value_at
+from broker_shim.listener_1_0.messages.types import MalformedMessage, TooLarge, skip, value_at
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
 PROPERTIES, APPLICATION_PROPERTIES = 0x73, 0x74
@@ -56,9 +56,9 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[Section]:
             code, value = _descriptor(encoded, at)
         if code < last or (code == last and code not in _REPEATABLE):
             message = f"section 0x{code:02x} at byte {at} is out of order"
-            raise DecodeError(message)
+            raise MalformedMessage(message)
         if last in BODY and code in BODY and code != last:
-            raise DecodeError("a body of two kinds")
+            raise MalformedMessage("a body of two kinds")
         if is_cut and code in BODY and last not in BODY:
             sections.append(Section(code, at, value, lead_in_end(encoded, value)))
         else:
@@ -100,7 +100,7 @@ def check_begun(prefix: bytes) -> None:
         while code not in BODY:
             at = skip(prefix, value)
             code, value = _descriptor(prefix, at)
-    except (DecodeError, IndexError) as reason:
+    except (MalformedMessage, IndexError) as reason:
         message = f"header sections that do not end within {len(prefix)} bytes"
         raise TooLarge(message) from reason
 
@@ -137,7 +137,7 @@ def long_content(prefix: bytes) -> LongContent | None:
             at = skip(prefix, value)
             code, value = _descriptor(prefix, at)
         start = lead_in_end(prefix, value)
-    except (DecodeError, IndexError):
+    except (MalformedMessage, IndexError):
         return None
     message_type = _LONG_TYPES.get((code, prefix[value]))
     if message_type is None or start > len(prefix):
@@ -148,17 +148,17 @@ def long_content(prefix: bytes) -> LongContent | None:
 def _descriptor(encoded: bytes, at: int) -> tuple[int, int]:
     if encoded[at] != 0:
         message = f"a section was expected at byte {at}"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     descriptor, value = value_at(encoded, at + 1)
     code = _NAMES.get(descriptor, 0) if isinstance(descriptor, str) else descriptor
     if not isinstance(code, int) or not HEADER <= code <= FOOTER:
         message = f"no such section: {descriptor!r}"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     return code, value
 
 
 def lead_in_end(encoded: bytes, value: int) -> int:
     """Where the content begins of a value that starts with a constructor and a length."""
     if value >= len(encoded):
-        raise DecodeError("a body was expected at the end")
+        raise MalformedMessage("a body was expected at the end")
     return value + (2 if encoded[value] < 0xB0 else 5)

@@ -18,11 +18,11 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 
-class DecodeError(ValueError):
+class MalformedMessage(ValueError):
     """The peer's bytes are not AMQP 1.0: refuse the message."""
 
 
-class TooLarge(DecodeError):
+class TooLarge(MalformedMessage):
     """There is more of it than is taken: refuse the message."""
 
 
@@ -111,7 +111,7 @@ def content_at(encoded: bytes, start: int) -> tuple[int, int]:
     """
     size = len(encoded)
     if start >= size:
-        raise DecodeError("a value is missing at the end")
+        raise MalformedMessage("a value is missing at the end")
     width = _WIDTHS[encoded[start]]
     first = start + 1
     if width >= 0:
@@ -124,10 +124,10 @@ def content_at(encoded: bytes, start: int) -> tuple[int, int]:
         end = first + int.from_bytes(encoded[start + 1 : first], "big")
     else:
         message = f"no such constructor: 0x{encoded[start]:02x}"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     if end > size or first > size:
         message = f"a value at byte {start} ends at {end}, after the end ({size})"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     return first, end
 
 
@@ -149,7 +149,7 @@ def skip(encoded: bytes, start: int) -> int:
         missing -= 1
         if not missing:
             return start
-    raise DecodeError("a value with too many descriptors")
+    raise MalformedMessage("a value with too many descriptors")
 
 
 def value_at(encoded: bytes, start: int) -> tuple[Value, int]:
@@ -172,7 +172,7 @@ def value_at(encoded: bytes, start: int) -> tuple[Value, int]:
         return read(encoded[first:end]), end
     except (ValueError, struct.error) as reason:
         message = f"unreadable value at byte {start}: {reason}"
-        raise DecodeError(message) from reason
+        raise MalformedMessage(message) from reason
 
 
 def items_at(encoded: bytes, start: int) -> tuple[list[Value], int]:
@@ -186,7 +186,7 @@ def items_at(encoded: bytes, start: int) -> tuple[list[Value], int]:
         return [], start + 1
     if code not in {0xC0, 0xC1, 0xD0, 0xD1}:
         message = f"a list or a map was expected, not constructor 0x{code:02x}"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     first, end = content_at(encoded, start)
     width = 1 if code < 0xD0 else 4
     count = int.from_bytes(encoded[first : first + width], "big")
@@ -197,7 +197,7 @@ def items_at(encoded: bytes, start: int) -> tuple[list[Value], int]:
         items.append(value)
     if at != end or len(items) != count:
         message = f"a list of {count} items holds {len(items)}, or runs past its end"
-        raise DecodeError(message)
+        raise MalformedMessage(message)
     return items, end
 
 

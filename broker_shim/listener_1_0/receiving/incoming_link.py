@@ -19,7 +19,7 @@ from broker_shim.listener_1_0.conditions import (
     error_of,
     refusal_of,
 )
-from broker_shim.listener_1_0.messages.types import DecodeError, TooLarge
+from broker_shim.listener_1_0.messages.types import MalformedMessage, TooLarge
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject, within
 from broker_shim.listener_1_0.receiving.credit import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish, Receiving
@@ -116,7 +116,7 @@ class IncomingLink:
             self._partial = None if piece.delivery.is_settled else piece.delivery.tag
         try:
             receiving.add(piece.payload, self._read_on)
-        except DecodeError as reason:
+        except MalformedMessage as reason:
             self._end_link(_undecodable(reason))
             return
         except StoreError as error:
@@ -199,7 +199,7 @@ class IncomingLink:
             return
         try:
             header, enqueue = receiving.finish()
-        except DecodeError as reason:
+        except MalformedMessage as reason:
             self._refuse(delivery, _undecodable(reason), transaction)
             return
         if header.durable and self._takes_no_durable:
@@ -339,7 +339,7 @@ class IncomingLink:
             self._link.flow(credit + more)
 
 
-def _undecodable(reason: DecodeError) -> Refusal:
+def _undecodable(reason: MalformedMessage) -> Refusal:
     """Why a message is not taken."""
     is_large = isinstance(reason, TooLarge)
     return Refusal(RESOURCE_LIMIT_EXCEEDED if is_large else DECODE_ERROR, str(reason))

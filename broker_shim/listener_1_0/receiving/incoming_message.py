@@ -18,7 +18,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.messages.message import parse, parse_around
 from broker_shim.listener_1_0.messages.sections import LongContent, check_begun, long_content
-from broker_shim.listener_1_0.messages.types import DecodeError
+from broker_shim.listener_1_0.messages.types import MalformedMessage
 from broker_shim.messages.new_message import NewMessage
 from broker_shim.store.interface import MessageHeader
 
@@ -182,12 +182,12 @@ class _Large:
         self._tail += tail
         if len(self._tail) > MOST_TAIL_BYTES:
             message = f"more than {MOST_TAIL_BYTES} bytes after content of {self._shape.length}"
-            raise DecodeError(message)
+            raise MalformedMessage(message)
 
     def header(self, now_us: int) -> MessageHeader:
         if self.content.byte_count < self._shape.length:
             message = f"content of {self._shape.length} bytes ends at {self.content.byte_count}"
-            raise DecodeError(message)
+            raise MalformedMessage(message)
         self._check_text(b"", final=True)
         self._header = parse_around(
             self._lead + self._tail,
@@ -216,4 +216,4 @@ class _Large:
             self._text.decode(piece, final=final)
         except UnicodeDecodeError as reason:
             message = f"text that is not UTF-8: {reason.reason}"
-            raise DecodeError(message) from reason
+            raise MalformedMessage(message) from reason
