@@ -96,7 +96,7 @@ def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:
 
     Raises:
         InvalidRequest: spark-submit was not told about Delta.
-        Unavailable: As `local_session`.
+        Unavailable: Spark does not start, for the reasons of `local_session`.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return local_session(app, heap=heap)

@@ -38,7 +38,7 @@ def read_section(
     """The settings that a file has in one section.
 
     Args:
-        path: The file.
+        path: The TOML file to read.
         section: One of `SECTIONS`.
         defaults: A dataclass of settings, which tells their names and types. A list is returned as
             the file has it.

@@ -20,7 +20,7 @@ class Binding(NamedTuple):
     """A queue on its address.
 
     Attributes:
-        key: Its identity.
+        key: Address and name of the queue, which together name it once.
         name: What the store calls it, made once.
     """
 

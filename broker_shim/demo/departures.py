@@ -32,7 +32,7 @@ class Departure(NamedTuple):
 
     Attributes:
         number: Of its row, from 0.
-        carrier: Two letters.
+        carrier: Code of the airline, two letters.
         origin: Airport, three letters.
         dest: Airport, three letters.
         is_cancelled: It has no departure time.

@@ -94,7 +94,7 @@ class Demo:
         """Compare the store with what clients were told.
 
         Raises:
-            DemoFailed: They disagree.
+            DemoFailed: What a client was told is not what the store has.
         """
         # Message ids are never used twice, so what was found once stays true.
         self._departure_of = self._departure_of or answers.numbers(spark, self.root)

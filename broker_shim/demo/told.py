@@ -67,8 +67,8 @@ class Stored:
     """What the store has, read by SQL: how often, by departure and queue.
 
     Attributes:
-        enqueued: Events of this kind, ever.
-        dequeued: Likewise.
+        enqueued: How often each departure was put on a queue, ever.
+        dequeued: How often each left a queue for good, ever.
         present: Entries on the queue now.
     """
 

@@ -28,7 +28,7 @@ class LinkEndpoint:
 
     Attributes:
         terminus: What it is attached to; still known when it is not any more.
-        place: Its session.
+        place: The connection and the session that it is attached on.
         served_by: For the registry's caller: whoever serves the link.
     """
 

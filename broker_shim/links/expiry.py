@@ -48,7 +48,7 @@ def expires_at_ms(
     """When a terminus ends of which just `ended` did; None if its time does not run by that.
 
     Args:
-        policy: As granted.
+        policy: The expiry policy that the terminus was granted.
         timeout_s: As granted; 0 is at once.
         ended: Of its last endpoint.
         now_ms: Of any clock that only rises.

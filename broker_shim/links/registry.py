@@ -112,7 +112,7 @@ class LinkRegistry:
         """Agree on what the link is; keep it, if its durability says so.
 
         Args:
-            endpoint: Attached.
+            endpoint: The endpoint that `attach` made.
             terms: Their durability as `granted` says.
             on_complete: Called when they are kept; at once if they are not to be.
 

@@ -20,7 +20,7 @@ class Terminus:
     """A source if we are the sender, else a target. Changed by the registry alone, under its lock.
 
     Attributes:
-        key: Whose.
+        key: The identity of the link that this is one end of.
         terms: As granted; None until its first attach was granted.
         unsettled: Tag → what is known of the delivery, None if nothing; of the highest tier only.
         endpoint: Of the link that is attached; None if none is.

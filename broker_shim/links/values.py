@@ -35,7 +35,7 @@ class Filter(NamedTuple):
     Attributes:
         name: As the peer calls it.
         descriptor: What kind it is: a symbol or a number; None if it was not described.
-        value: JSON.
+        value: What to filter by, as JSON has it; its form depends on the kind.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Source(_Node):
         distribution_mode: `move` or `copy`; None is `move`.
         outcomes: Those that the receiver may use; () is any.
         default_outcome: JSON: of a delivery that is settled without one; None is none.
-        filters: Which messages.
+        filters: A message comes over the link only if each of these lets it.
     """
 
     distribution_mode: str | None = None
@@ -129,7 +129,7 @@ class LinkTerms:
     """What both ends of a link are, as granted.
 
     Attributes:
-        role: Our end.
+        role: Whether our end sends or receives.
         source: None if there is none.
         target: None if there is none.
         queue: One that is the link's own and ends with it: a subscription's, a dynamic node's.

@@ -92,7 +92,7 @@ class Messages:
 
     Attributes:
         residency: Which content is in memory.
-        post: See `Post`.
+        post: Has calls made on the thread that uses messages (`Post`).
     """
 
     def __init__(self, residency: Residency, post: Post) -> None:

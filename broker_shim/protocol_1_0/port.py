@@ -46,9 +46,9 @@ class SessionPort:
     """One session, as its links see it.
 
     Attributes:
-        channel: Ours.
+        channel: The number by which our frames name the session.
         tell: Takes an event.
-        handles: Ours.
+        handles: The numbers that our ends of links take, and give back when they end.
         is_answered: True once our begin was written, which goes before all else on the channel.
         is_open: True until either side ended the session, or the connection is over.
         waiting_bytes: Payload that was handed over and waits for the session's window, or credit.
@@ -161,7 +161,7 @@ class SessionPort:
         """A delivery's first frame came.
 
         Raises:
-            ProtocolViolation: As `pass_over`.
+            ProtocolViolation: Its id is not after the last one (2.6.12).
         """
         self.pass_over(delivery_id)
         delivery.delivery_id = delivery_id

@@ -58,7 +58,7 @@ class Session:
     Attributes:
         remote: The peer's begin.
         remote_channel: The peer's number for it.
-        channel: Ours.
+        channel: The number by which our frames name it.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ class Settings:
     """Limits of one connection; together they bound what a peer can make us remember.
 
     Attributes:
-        container_id: Our name.
+        container_id: The name of this container, which our open tells every peer.
         max_frame_bytes: Of a frame, its header with it, both ways; at least 512.
         max_sessions: At a time, at most 65,536.
         max_links: Of one session at a time.

@@ -32,7 +32,7 @@ class FailedLogins:
 
         Args:
             host: The peer's address as a number, without its port.
-            now_s: When.
+            now_s: The time of the failure, in seconds of a clock that only rises.
         """
         key = network_of(host)
         count, last_s = self._failures.pop(key, (0, now_s))

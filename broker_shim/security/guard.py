@@ -34,7 +34,7 @@ class Remote(NamedTuple):
 
     Attributes:
         host: Its address as a number.
-        port: Its port.
+        port: Its TCP port; 0 where there is none.
         tls: The version of TLS it speaks; None: none.
         certificate_name: Who its certificate says it is; None: it showed none.
     """

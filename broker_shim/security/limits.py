@@ -71,7 +71,7 @@ class HalfOpen:
             count: Connections that there are.
             most: Connections in all.
             most_half_open: Those of them that have not opened yet.
-            now_s: When.
+            now_s: The time of its coming, in seconds of a clock that only rises.
         """
         while self._held and self._held[0][0] <= now_s:
             self._free(heappop(self._held)[1])

@@ -34,7 +34,7 @@ class SummedRefusals:
 
         Args:
             host: Whose it is.
-            now_s: When.
+            now_s: The time of the refusal, in seconds of a clock that only rises.
             details: Among them `reason`.
         """
         if now_s >= self._quiet_until_s:

@@ -25,7 +25,7 @@ class SecuritySettings:
         mechanisms: SASL mechanisms offered; empty: all that the other settings make possible, and
             ANONYMOUS if that leaves none and only this machine can connect.
         tls_cert: Our certificate, PEM; empty: no TLS.
-        tls_key: Its key.
+        tls_key: Path of the private key of that certificate, PEM.
         tls_client_ca: Who vouches for clients' certificates; empty: none is asked for.
         audit_file: Where audit lines go beside the log; empty: nowhere.
         permissions: Who may do what; empty: who got in may do everything.

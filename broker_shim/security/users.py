@@ -71,7 +71,7 @@ class UsersFileContent(NamedTuple):
     """What a users file has.
 
     Attributes:
-        users: By name.
+        users: Each user, by name.
         decoy_key: See above; None in a file of an older version.
     """
 

@@ -120,7 +120,7 @@ def compiling(text: str, *, is_kept: bool = False) -> Generator[None, None, Sele
     """Compile a selector in slices of `SLICE_TOKENS`; it is returned by the last.
 
     Raises:
-        InvalidSelector: As `parse`.
+        InvalidSelector: The text is no selector, or too large a one (`parse`).
     """
     if len(text) > MAX_CHARACTERS and not is_kept:
         message = f"the selector has {len(text)} characters: {MAX_CHARACTERS} at most"

@@ -166,7 +166,7 @@ def like(node: Node, pattern: str, escape: str | None) -> Node:
     """LIKE; unknown of a text that is too long to be looked through.
 
     Raises:
-        ValueError: See `compile_like`.
+        ValueError: Pattern or escape is none (`compile_like`).
     """
     inner, compiled = node.evaluate, compile_like(pattern, escape)
     fits = compiled.fits

@@ -50,8 +50,9 @@ class ConnectedMember:
     """One broker instance that was connected in this run of the service.
 
     Attributes:
-        name: Its name.
-        incarnation: The newest.
+        name: The member's name, which its broker chose and keeps over restarts.
+        incarnation: Of the member's starts that connected, the newest; each start names itself
+            anew.
         requests: Of that incarnation.
         peer: Who speaks for it; None while it is not connected.
         is_exclusive: No other member may be connected meanwhile.
@@ -69,7 +70,7 @@ class Members:
     """All of them.
 
     Attributes:
-        max_message_bytes: Inclusive.
+        max_message_bytes: How long the content of one message may be, in bytes, inclusive.
         by_name: Those that were connected.
         metrics: What the service counts.
     """

@@ -30,10 +30,10 @@ class LocalContentWriter:
         """Begin.
 
         Args:
-            message: Without content.
+            message: The message that the pieces are the content of; its own body is empty.
             take: None if the store does not keep the content.
             end: Makes it a message that may be enqueued.
-            max_message_bytes: Inclusive.
+            max_message_bytes: How long all pieces together may be, in bytes, inclusive.
         """
         self._message, self._take, self._end = message, take, end
         self._max_message_bytes = max_message_bytes

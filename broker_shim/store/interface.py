@@ -162,10 +162,10 @@ class MessageStore(LinkCalls, Protocol):
         """Put a message on a queue: durably if message and queue are.
 
         Args:
-            message: Which.
-            queue: Where.
+            message: The message to put there; this store's `message`, `content` or `stage` made it.
+            queue: Name of the queue, which must exist.
             on_complete: Called when it is durable.
-            transaction: At commit.
+            transaction: If given, the message is on the queue from the commit on, and not before.
             annotations: What the entry adds to those of its message.
 
         Completes with:
@@ -186,8 +186,8 @@ class MessageStore(LinkCalls, Protocol):
         """Remove a message from a queue for good. One that is available is acquired by this.
 
         Args:
-            message_id: Which.
-            queue: Where.
+            message_id: The message to remove; it must be on the queue.
+            queue: Name of the queue that it is removed from; on others it stays.
             holder: Who takes it; None for the broker itself (expiry, purge).
             on_complete: Called when it is durable.
             transaction: At commit; until then nobody else gets it.
@@ -227,11 +227,11 @@ class MessageStore(LinkCalls, Protocol):
         """Give an acquired message back, to its old place in the queue.
 
         Args:
-            message_id: Which.
-            queue: Where.
+            message_id: The message to give back; it must be acquired on the queue.
+            queue: Name of the queue that it is acquired on.
             holder: Who has it.
             on_complete: Called when it is durable.
-            transaction: At commit.
+            transaction: If given, the message is available from the commit on, and not before.
             delivery_failed: Counts in `delivery_count`.
             annotations: All that the entry adds to those of its message from now on; None: as
                 before.
@@ -278,7 +278,7 @@ class MessageStore(LinkCalls, Protocol):
         Of content that came in pieces only those are read that are needed.
 
         Args:
-            message_id: Which.
+            message_id: The message to read of; it must be on some queue.
             offset: Of the first byte, from 0.
             length: Bytes at most; less comes only at the end of the content.
 
@@ -296,7 +296,7 @@ class MessageStore(LinkCalls, Protocol):
         """`load` messages without waiting: in the order asked, on a thread of the store's own.
 
         Args:
-            message_ids: Which.
+            message_ids: The messages to load, in the order in which they are wanted.
             on_loaded: Called once for each, with what `load` would have returned or raised; with
                 `Closed` if the store is closed before. It must be quick, and may call the store
                 again, but not close it.

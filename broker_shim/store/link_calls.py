@@ -31,7 +31,7 @@ class LinkCalls(Protocol):
         A link that is there keeps its deliveries, unless its tier changes: then they are forgotten.
 
         Args:
-            key: Which link.
+            key: The link: the peer's container id, the link's name, and our role.
             detail: JSON: `version` 1, `source` and `target` (each an object, with an `address` for
                 SQL, or None), `durability` 0 to 2 as granted, `expiry_policy`, `timeout_s`.
             on_complete: Called when it is durable.
@@ -59,7 +59,7 @@ class LinkCalls(Protocol):
         """Remember a delivery, or its new state; one that is there already is replaced.
 
         Args:
-            key: Its link.
+            key: The link that the delivery was made on; `attach` has told of it.
             tag: Delivery tag, at most 32 bytes.
             state: A JSON object (the view `deliveries` shows its `queue` and `message_id`), or None
                 while it has no state.

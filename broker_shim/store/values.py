@@ -32,7 +32,7 @@ class Exchange:
     """Definition of an exchange; the store keeps it, the broker routes by it.
 
     Attributes:
-        name: Any text.
+        name: Any text: it never becomes a path or SQL.
         type: `direct`, `fanout`, `topic`, …: the broker's word.
         durability: As for a queue.
         arguments: Anything JSON can hold.
@@ -65,8 +65,8 @@ class Recovered:
     """What was there when the store opened.
 
     Attributes:
-        queues: Definitions.
-        exchanges: Definitions.
+        queues: Definition of each queue.
+        exchanges: Definition of each exchange.
         bindings: Keys with their arguments.
         entries: (message id, entry) by queue, in queue order; a live view, so that a million
             entries are not copied: walk through it before the first call that changes something.

@@ -71,7 +71,7 @@ class TransactionStanding:
         txn_id: Its name between us and the client.
         state: How far it is.
         refusal: Why it is spoiled.
-        operation_count: Operations taken.
+        operation_count: How many operations were taken into it.
         limits: What it may take.
     """
 

@@ -87,8 +87,8 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
     Args:
         arguments: Of the command.
         action: What is asked of the store; None for a replay.
-        find: Chooses.
-        work: Acts.
+        find: Selects the ids of the messages, with Spark, from the root.
+        work: Does what is asked to these ids, and returns what became of them.
     """
     from sparkstore.config import read_config
     from sparkstore.tables.root import open_root

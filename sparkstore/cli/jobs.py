@@ -146,7 +146,7 @@ def run_job(
     """Run a job in its frame and print its report.
 
     Args:
-        job: Its name.
+        job: Name of the job, as `job_runs` and the metrics show it.
         root: The root that it changes.
         work: The job; imports what loads Spark itself.
         arguments: With those of `job_options`.

@@ -24,7 +24,7 @@ def command(
     """Add a command that is called as its function, or by another `name`.
 
     Args:
-        subparsers: Where to.
+        subparsers: The command line's subparsers, to which the command is added.
         run: What it does: takes the arguments, prints, returns the exit code.
         summary: One line, small letters.
         more: The rest of its help; ends with an example.

@@ -49,8 +49,8 @@ def run(
 
     Args:
         spark: A session with Delta.
-        where: The root.
-        limits: Sizes.
+        where: The root to compact, or the path of its folder.
+        limits: How many records one MERGE of the fold takes; None: the default.
         upkeep: What of history is kept, and for how long.
         at: Called at each of `BOUNDARIES`, and of those of `retention` and `upkeep`.
 

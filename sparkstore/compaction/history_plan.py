@@ -16,7 +16,7 @@ class RecordTally(NamedTuple):
     """What there is to append, counted without ghosts.
 
     Attributes:
-        row_count: Records.
+        row_count: How many records there are.
         total: Sum of their positions.
         last: Largest position; None without records.
     """

@@ -45,7 +45,7 @@ class Segment(NamedTuple):
     """What Delta's log says of one segment of history.
 
     Attributes:
-        number: The segment.
+        number: The number of the segment, a partition value of history.
         first: Least position in it.
         last: Largest position in it.
         row_count: Rows in it.
@@ -67,9 +67,9 @@ def passed(
     Args:
         segments: All of history.
         start: The old one.
-        folded: P.
+        folded: The position up to which `state` holds the fold: what is after it must stay.
         history_days: Age at which a segment passes.
-        now: UTC µs.
+        now: The time that ages are counted from, UTC µs.
     """
     # Not the newest one: its last record is the end of history, which must not fall behind P.
     for segment in sorted(segments, key=lambda found: found.last)[:-1]:

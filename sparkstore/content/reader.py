@@ -53,7 +53,7 @@ class ContentReader:
     """Reads messages that are in the tables. Any thread may call it; one reads at a time.
 
     Args:
-        root: Where.
+        root: The root whose tables are read.
         cache_bytes: About how much decoded content is kept, of what was read or read ahead.
     """
 

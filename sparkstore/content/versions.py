@@ -61,7 +61,7 @@ class ContentVersions:
         out again. In history all count.
 
         Args:
-            path: The file.
+            path: The data file, of the journal or of history, that the rows are in.
             epochs: Of some of its rows.
             last_position: Of the last of these.
         """

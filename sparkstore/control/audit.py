@@ -60,7 +60,7 @@ def audit_order(
     """Write down an administrator's order.
 
     Args:
-        audit: Where to.
+        audit: Takes the line that is written.
         peer: Who gave it.
         order: What was asked.
         told: What it came to; empty if it was refused.

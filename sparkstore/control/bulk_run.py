@@ -33,7 +33,7 @@ class Job:
     """What is to be done with each message.
 
     Attributes:
-        action: What.
+        action: What the broker, or the offline store, does with each message.
         queue: Where they are.
         to: The target of a move.
     """
@@ -47,7 +47,7 @@ def check(control: AdminClient, job: Job) -> None:
     """Ask whether the queues are there, before Spark looks for messages.
 
     Raises:
-        InvalidRequest: As `AdminClient.run`.
+        InvalidRequest: A queue is not there, or cannot be the target (`AdminClient.run`).
     """
     control.run(Request(job.action, job.queue, (), job.to))
 
@@ -57,13 +57,13 @@ def run(control: AdminClient, job: Job, message_ids: Iterable[int], show: Show) 
 
     Args:
         control: Who changes queues.
-        job: What.
-        message_ids: Which.
+        job: The action, and the queues that it is about.
+        message_ids: The messages to act on; they are asked for in parts of at most `MAX_IDS`.
         show: Called about once a second with the sum so far.
 
     Raises:
         Unavailable: It was cut off: the message says what was done; run it again.
-        StoreError: As `AdminClient.run`.
+        StoreError: The broker or the store refused, for the reasons of `AdminClient.run`.
     """
 
     def answers() -> Iterator[Answer]:
@@ -95,7 +95,7 @@ def replay(
 
     Raises:
         CorruptData: Content is not whole.
-        StoreError: As `run`.
+        StoreError: The broker or the store refused, for the reasons of `AdminClient.run`.
     """
 
     def answers() -> Iterator[Answer]:

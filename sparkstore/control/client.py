@@ -54,7 +54,7 @@ class AdminClient(Protocol):
         """Put new messages on a queue, all or none. Asking again puts them there twice.
 
         Raises:
-            StoreError: As `run`.
+            StoreError: It was refused, or nobody knows what came of it: for the reasons of `run`.
         """
 
     def order(self, order: Order) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class AdminClient(Protocol):
 
         Raises:
             InvalidRequest: It cannot be; nothing was done.
-            StoreError: As `run`.
+            StoreError: It was refused, or nobody knows what came of it: for the reasons of `run`.
         """
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:

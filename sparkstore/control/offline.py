@@ -36,7 +36,7 @@ class OfflineControl:
 
         Raises:
             Locked: A broker has it.
-            StoreError: As `open_log`.
+            StoreError: The root cannot be opened, for the reasons of `open_log`.
         """
         opened = open_log(root.path, config)
         self._log, self._state = opened.log, opened.state

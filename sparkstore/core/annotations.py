@@ -41,12 +41,12 @@ class Death(NamedTuple):
     """Why a message left its queue for the dead letters.
 
     Attributes:
-        queue: It left.
+        queue: Name of the queue that the message left.
         reason: `expired`, `over-delivered` or `rejected`.
         attempts: Deliveries that failed, a rejected one included.
-        at: UTC µs.
+        at: When the message left it, UTC µs.
         condition: What a consumer that rejected it said, if it did.
-        description: Likewise.
+        description: The text for people that this consumer gave with its condition, if it did.
     """
 
     queue: str
@@ -76,7 +76,7 @@ def given_back(detail: str | None, annotations: Annotations | None) -> str | Non
     """The new `detail` of an entry that is given back, None if it stays the same.
 
     Raises:
-        InvalidRequest: As `as_detail`.
+        InvalidRequest: The annotations are none, or too large (`as_detail`).
     """
     if annotations is not None:
         return as_detail(annotations)

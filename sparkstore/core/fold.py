@@ -85,11 +85,11 @@ class State:
         position: Of the last record applied, 0 before the first.
         epoch: Of the newest `opened`.
         next_message_id: Least message id that was never reserved.
-        queues: By name.
+        queues: Definition and entries of each queue, by the queue's name.
         exchanges: Definition (JSON) by name.
         bindings: Definition (JSON) by key.
         configured: Objects of a broker's configuration (JSON) by category and key.
-        members: By name.
+        members: What was decided for each broker instance, by the member's name.
         staged: Messages whose header came with a piece of their content and that were not enqueued
             since; the position of the last such piece.
         messages: On how many queues each message is; one on none is not here.

@@ -54,7 +54,7 @@ def canonical(text: str) -> str:
     """What the store calls a queue that somebody named, there or not.
 
     Raises:
-        InvalidRequest: See `split`.
+        InvalidRequest: The name has an empty half, or a second `::` (`split`).
     """
     parts = split(text)
     return text if parts is None else full(*parts)

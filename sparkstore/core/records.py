@@ -114,7 +114,7 @@ class Record(NamedTuple):
         kind: What it says.
         at: When the store took it, UTC µs.
         queue: Name of the queue, any text.
-        message_id: The message.
+        message_id: Store-wide id of the message that the record is about.
         holder: Who acquired it (`acquired`), who took it (`dequeued`); a link (`link_records`).
         delivery_count: Failed deliveries so far, after a `released`.
         transaction: Groups the records that became true together.
@@ -131,7 +131,7 @@ class Record(NamedTuple):
         member: Which broker instance asked. In the last record of a request, with
             `request`: so the highest number a member has in the journal is the last one decided.
         request: Its request number; of one member, they only rise.
-        xid: XA branch.
+        xid: Branch of a distributed (XA) transaction; nothing writes it yet.
     """
 
     kind: Kind

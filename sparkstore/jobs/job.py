@@ -71,10 +71,10 @@ def run(
     it neither fail nor succeed: what cannot be written is a warning.
 
     Args:
-        job: Its name.
+        job: Name of the job, as `job_runs` and the metrics show it.
         where: The root that it changes; one that it may create need not be there.
         work: The job; it takes the lease of that root.
-        settings: How.
+        settings: Memory and priority of the job, and what it shows or leaves beside its report.
 
     Raises:
         Locked: Another job has the lease; nothing was done.

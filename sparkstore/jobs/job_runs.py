@@ -62,8 +62,8 @@ class JobRun:
     """One run of a job, over.
 
     Attributes:
-        run_id: UUID, hexadecimal.
-        job: Its name.
+        run_id: A UUID drawn for this run, in hexadecimal.
+        job: Name of the job that ran.
         began_at: When it began, UTC.
         seconds: How long it took.
         outcome: `done`, `failed`, or what its report says.

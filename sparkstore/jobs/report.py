@@ -15,7 +15,7 @@ class JobReport:
     """The outcome of one run of a job; what it has beyond these fields are its figures.
 
     Attributes:
-        job: Its name.
+        job: Name of the job that ran.
         root: The folder it worked on.
         seconds: How long it took.
         outcome: `done`; a job that does its work and finds that people must act says so here,

@@ -54,8 +54,8 @@ def text(run: JobRun, root: str, last_success_s: float | None = None) -> str:
     """The metrics of a run, in Prometheus' text format.
 
     Args:
-        run: What happened.
-        root: The label.
+        run: The run that has ended, well or not.
+        root: Value of the label `root` of each metric.
         last_success_s: When the last success was, seconds since 1970, if this run is none.
     """
     ended_s = run.began_at.timestamp() + run.seconds

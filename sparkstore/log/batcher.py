@@ -18,7 +18,7 @@ class RecordGroup:
 
     Attributes:
         first_position: Of the first record.
-        records: In order.
+        records: The records, in the order of their positions.
         packed_bytes: Their size in the write-ahead log.
         on_commit: Called in order when a Delta commit holds the group.
     """

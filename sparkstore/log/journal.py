@@ -72,7 +72,7 @@ class Journal:
         """Open the table without committing.
 
         Args:
-            root: Whose journal.
+            root: The root whose table `journal` is written.
             writer: UUID drawn at this open.
         """
         self._root = root

@@ -131,8 +131,8 @@ class UnfitRecords:
         Args:
             records: Consecutive ones, after those of the call before.
             first_position: Of the first.
-            epoch: Of all.
-            segment: Of all.
+            epoch: The writer epoch that all rows get.
+            segment: The segment of the journal that all rows get.
 
         Raises:
             OSError: What is unfit cannot be kept.

@@ -54,9 +54,9 @@ class Order(NamedTuple):
     """One order.
 
     Attributes:
-        act: What.
+        act: What is to be created, altered, deleted or purged.
         queue: Name of a queue, as somebody says it; of a decided order, as the store has it.
-        exchange: Name.
+        exchange: Name of the exchange that is created, deleted, or bound to.
         key: Of a binding.
         type: Of a new exchange.
         arguments: Of a queue: all of a new one, those that change of another; None takes one away.

@@ -50,7 +50,7 @@ class Request(NamedTuple):
     """One transaction of the store.
 
     Attributes:
-        action: What.
+        action: What is done with each of the messages.
         queue: Where the messages are.
         message_ids: Which, at most `MAX_IDS`.
         to: The target, of a move only.
@@ -92,7 +92,7 @@ class Enqueue(NamedTuple):
     """Enqueue a message that the store holds.
 
     Attributes:
-        queue: Where.
+        queue: Name of the queue that the message is put on.
         header: What an entry needs of it (`MessageHeader.known`), with the expiry it gets there.
         is_logged: The log has its content; else it is in the store's memory only.
         annotations: What its entry there adds to those of the message; None: nothing.
@@ -130,7 +130,7 @@ class MessageFacts(NamedTuple):
         entry: On the queue of the request.
         is_on_target: The target has it already.
         arguments: Of the queue of the request.
-        now_us: UTC µs.
+        now_us: The time that expiry is decided by, UTC µs.
     """
 
     entry: Entry
@@ -143,7 +143,7 @@ def check(request: Request, terms: Callable[[str], Terms | None]) -> str | None:
     """Where the messages of a request go; None if they go to no queue.
 
     Args:
-        request: A request.
+        request: What somebody asks for, not yet looked at.
         terms: The terms of a queue by name; None if there is no such queue.
 
     Raises:
@@ -169,7 +169,7 @@ def check_target(queue: str, to: str | None, terms: Callable[[str], Terms | None
     """Refuse a target that messages cannot, or should not, be moved to.
 
     Raises:
-        InvalidRequest: See `check`.
+        InvalidRequest: There is no such target, it is the queue itself, or it keeps no messages.
     """
     if to is None or to == queue:
         message = f"messages of {queue!r} cannot move to {to!r}: name another queue"

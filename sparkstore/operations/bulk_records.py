@@ -50,11 +50,11 @@ def plan(state: State, request: Request, *, now_us: int, transaction: int) -> Pl
     Args:
         state: The fold of everything; it is not changed.
         request: What is asked for.
-        now_us: UTC µs.
+        now_us: The time of the records, and that expiry is decided by, UTC µs.
         transaction: The number that groups the records.
 
     Raises:
-        InvalidRequest: See `bulk.check`.
+        InvalidRequest: Queue, target or number of messages is wrong (`bulk.check`).
     """
     target = check_request(request, lambda name: _terms(state, name))
     source = _terms(state, request.queue) or Terms()

@@ -28,7 +28,7 @@ class QueueUsage(NamedTuple):
 
     Attributes:
         depth: Messages on it, and those on their way to it.
-        consumer_count: Consumers attached.
+        consumer_count: How many consumers are attached to it.
     """
 
     depth: int = 0
@@ -64,8 +64,8 @@ def check_alteration(queue: str, detail: str, wanted: str, standing: QueueUsage)
     """Refuse what may not change on a queue as it stands.
 
     Args:
-        queue: Its name.
-        detail: Its definition.
+        queue: Name of the queue that shall be altered.
+        detail: Definition (JSON) that the queue has.
         wanted: The definition that it shall have.
         standing: What it has.
 

@@ -46,7 +46,7 @@ def compared(check: str, advice: str, left: Folded, right: Folded) -> list[Findi
     """Findings about what is not the same on two sides: entries, wiring, and the others.
 
     Args:
-        check: Its name.
+        check: Name of the check that the findings are of.
         advice: What to do.
         left: What is there.
         right: What should be there.

@@ -70,7 +70,7 @@ class Look:
     """What was read; every name is of a temporary view that ends with the look.
 
     Attributes:
-        root: Where.
+        root: The root that was read.
         names: To add more.
         lost: By table, data files that it names and that are not whole, and why: left out here.
         meta: The meta row of `state`.

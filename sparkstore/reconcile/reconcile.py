@@ -117,7 +117,7 @@ def run(
 
     Args:
         spark: A session with Delta.
-        where: The root.
+        where: The root to check, or the path of its folder.
         replica: A replica of it, to compare and to copy back from.
         repair: Repair what is found.
         purge_lost: With `repair`: drop messages whose content is nowhere any more.

@@ -41,7 +41,7 @@ class Headers(NamedTuple):
     """Columns of some messages.
 
     Attributes:
-        message_ids: Rising.
+        message_ids: Ids of the messages, each larger than the one before.
         header_lengths: In bytes, -1 for a message without one.
         headers: One after the other.
         body_bytes: Length of each content.
@@ -62,7 +62,7 @@ def message_headers(
 
     Args:
         root: Where; all that is wanted of it must be in a Delta commit.
-        message_ids: Rising.
+        message_ids: Ids of the messages, each larger than the one before.
         volatile: Headers of those that are not in the root.
         count: Messages in one part, but for the last of some.
 

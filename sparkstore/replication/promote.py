@@ -43,7 +43,7 @@ class Promotion:
 
     Attributes:
         root: The new primary.
-        generation: Its generation.
+        generation: Generation of the new primary, one more than that of the old one.
         last_position: Its last record: what the old primary took after that stays there.
         queues: Queues that it has.
         messages: Messages on them.
@@ -71,7 +71,7 @@ def promote(
     """Make a replica the primary; serve it afterwards like any root.
 
     Args:
-        where: The replica.
+        where: The folder of the replica.
         primary: Where the old primary is now; None: where it was when the replica was made, and it
             does not matter if it is not there.
         accept_loss: Also if the old primary can be read and holds more than the replica.

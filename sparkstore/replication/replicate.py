@@ -58,7 +58,7 @@ class ReplicateReport(JobReport):
 
     Attributes:
         primary: The folder it copied from.
-        generation: Of both.
+        generation: The generation that primary and replica have in common.
         is_bootstrap: The replica's `state` was empty, and copied.
         position_before: The last position that the replica's history held before.
         position_after: The same, afterwards.
@@ -98,7 +98,7 @@ def run(
         spark: A session with Delta.
         primary: Folder of the root to copy.
         replica: Folder of its copy; created if it is absent or empty.
-        limits: Sizes.
+        limits: How many records one MERGE of the fold takes; None: the default.
         at: Called at each of `BOUNDARIES`.
 
     Raises:

@@ -44,7 +44,7 @@ class Version:
     """One version of a table.
 
     Attributes:
-        version: Its number.
+        version: The number of the version, from 0.
         adds: Data files that it brings.
         removes: Paths of data files that it no longer names.
         metadata: commitInfo entries that start with `sparkstore.`.

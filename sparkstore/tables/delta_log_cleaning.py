@@ -35,7 +35,7 @@ def clean_log(root: Root, table: str, grace_s: float) -> int:
 
     Args:
         root: Whose table; the caller is its committing engine.
-        table: Its name.
+        table: Name of the table, as `journal`.
         grace_s: How long a version may be read, apart from `MOST_VERSIONS`.
 
     Raises:

@@ -88,7 +88,7 @@ def change_identity(root: Root, change: Callable[[Identity], dict[str, Any]]) ->
     Fields that this version does not know are kept.
 
     Args:
-        root: Whose.
+        root: The root whose `root.json` is replaced.
         change: Gets what the file says under the lock; returns the fields to change. Nothing is
             written if there are none; what it raises leaves everything as it was.
 

@@ -51,8 +51,8 @@ def rewrite_after(root: Root, table: str, mark: int) -> list[Path]:
     replaced by its like in one step.
 
     Args:
-        root: Where.
-        table: Its name.
+        root: The root that the table is in.
+        table: Name of the table, as `journal`.
         mark: Last version that is known to be durable, -1 if none is.
 
     Raises:

@@ -58,7 +58,7 @@ class Healed:
     """What was set aside of one table.
 
     Attributes:
-        table: Its name.
+        table: Name of the table that was healed.
         first_broken: First version set aside; None if only checkpoints or check sums were.
         reason: What was found broken.
         was_durable: The version had been marked durable: a disk, not a power cut, broke it.

@@ -78,7 +78,7 @@ def mark_durable(root: Root, up_to: Mapping[str, int], *, fsync: bool = True) ->
     Only what is new since the old mark is fsynced; a table whose mark is as new is left out.
 
     Args:
-        root: Where.
+        root: The root that the tables are in.
         up_to: Version by table name.
         fsync: False only to measure what fsync costs.
 

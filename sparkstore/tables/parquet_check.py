@@ -15,7 +15,7 @@ def reason_broken(path: Path, size: int, *, deep: bool) -> str | None:
     """Why a Parquet file is not whole, in words for the log; None if it is.
 
     Args:
-        path: The file.
+        path: The Parquet file to look at.
         size: Its length in bytes as the log has it.
         deep: Decode every page too: a power cut can zero the middle of a file.
     """

@@ -41,7 +41,7 @@ class Identity:
     """What `root.json` says.
 
     Attributes:
-        root_id: UUID, hexadecimal.
+        root_id: A UUID drawn when the root was created, in hexadecimal.
         schema_version: Of records and tables.
         role: `primary`, `replica` or `fenced`.
         generation: Raised by each promotion.

@@ -109,7 +109,7 @@ def count(chosen: DataFrame) -> int:
     """How many were chosen.
 
     Raises:
-        Unavailable: As `ids`.
+        Unavailable: Spark or the storage failed while the views were read (`ids`).
     """
     with translated("the query failed"):
         return chosen.count()
@@ -119,7 +119,7 @@ def sample(chosen: DataFrame, limit: int) -> list[dict[str, Any]]:
     """Some of those chosen.
 
     Raises:
-        Unavailable: As `ids`.
+        Unavailable: Spark or the storage failed while the views were read (`ids`).
     """
     is_departed = "dequeued_at" in chosen.columns
     columns = DEPARTED_SAMPLE_COLUMNS if is_departed else SAMPLE_COLUMNS
@@ -145,7 +145,7 @@ def ended(spark: SparkSession, root: Root) -> Iterator[tuple[str, int]]:
     """(queue, message id) of what expired or failed too often, a partition at a time.
 
     Raises:
-        Unavailable: As `ids`.
+        Unavailable: Spark or the storage failed while the views were read (`ids`).
     """
     with translated("the query failed"):
         for row in spark.sql(

@@ -81,7 +81,7 @@ def items_of(encoded: bytes, code: int, start: int) -> list[Value]:
     properties; of the others only what holds them is looked at, and the answer is empty.
 
     Raises:
-        DecodeError: It holds what its section may not.
+        MalformedMessage: It holds what its section may not.
     """
     if code in FIELDS:
         return _fields(encoded, start, FIELDS[code])

@@ -87,7 +87,7 @@ def parse(
         most_header_bytes: Of all sections but the body's.
 
     Raises:
-        DecodeError: It is not an AMQP 1.0 message, or strict readers would choke on it.
+        MalformedMessage: It is not an AMQP 1.0 message, or strict readers would choke on it.
         TooLarge: Its header is.
     """
     sections = sections_of(encoded)
@@ -112,7 +112,7 @@ def parse_around(
         most_header_bytes: As for `parse`.
 
     Raises:
-        DecodeError: It is not an AMQP 1.0 message.
+        MalformedMessage: It is not an AMQP 1.0 message.
         TooLarge: Its header is.
     """
     sections = sections_of(rest, is_cut=True)
@@ -154,7 +154,7 @@ def values_of(header: MessageHeader) -> dict[int, int]:
     """Where the value of each section begins in the header column, by the section's code.
 
     Raises:
-        DecodeError: The header column is not what `parse` made.
+        MalformedMessage: The header column is not what `parse` made.
     """
     return {section.code: section.value for section in _cut(header)[2]}
 
@@ -220,7 +220,7 @@ def _body(encoded: bytes, sections: list[Section]) -> tuple[str, int, int]:
     if code == VALUE and encoded[value] in _BINARY:
         return "binary", *content_at(encoded, value)
     if code == VALUE and encoded[value] in _STRING:
-        value_at(encoded, value)  # is UTF-8, or DecodeError
+        value_at(encoded, value)  # is UTF-8, or MalformedMessage
         return "text", *content_at(encoded, value)
     return "amqp", body[0].start, body[-1].end
 

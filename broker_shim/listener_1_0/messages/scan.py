@@ -27,7 +27,7 @@ def sections_at(encoded: bytes) -> dict[int, int] | None:
     None if a descriptor is not in its usual short form: decode it in full.
 
     Raises:
-        DecodeError: A section runs past the end.
+        MalformedMessage: A section runs past the end.
     """
     ends = ends_at(encoded)
     return None if ends is None else {code: at for code, at, _end in ends if code < _BODY}
@@ -39,7 +39,7 @@ def ends_at(encoded: bytes) -> list[tuple[int, int, int]] | None:
     What the body's value lacks is not looked for: it ends where it starts.
 
     Raises:
-        DecodeError: A section runs past the end.
+        MalformedMessage: A section runs past the end.
     """
     found: list[tuple[int, int, int]] = []
     at, size = 0, len(encoded)
@@ -61,7 +61,7 @@ def item_at(encoded: bytes, start: int, index: int) -> Value:
     """An item of the list at `start`; None if the list is shorter.
 
     Raises:
-        DecodeError: It is no list; an item runs past its end.
+        MalformedMessage: It is no list; an item runs past its end.
     """
     at = start + _first(encoded, start, _LISTS)
     end = _end_of(encoded, start)
@@ -76,7 +76,7 @@ def entry_at(encoded: bytes, start: int, key: bytes) -> Value:
     """The value of a key (UTF-8) in the map at `start`; None without one, the last of several.
 
     Raises:
-        DecodeError: It is no map; an item runs past its end.
+        MalformedMessage: It is no map; an item runs past its end.
     """
     at = start + _first(encoded, start, _MAPS)
     end = _end_of(encoded, start)
@@ -95,7 +95,7 @@ def entries_at(encoded: bytes, start: int) -> dict[bytes, int]:
     """Where each value of the map at `start` begins, by its key (UTF-8), the last of several.
 
     Raises:
-        DecodeError: As `entry_at`.
+        MalformedMessage: As `entry_at`.
     """
     at = start + _first(encoded, start, _MAPS)
     end = _end_of(encoded, start)

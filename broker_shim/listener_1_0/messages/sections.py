@@ -45,7 +45,7 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[Section]:
     """The sections in order; with `is_cut` the first of the body lacks its content.
 
     Raises:
-        DecodeError: They are no message.
+        MalformedMessage: They are no message.
     """
     sections: list[Section] = []
     at, size, last = 0, len(encoded), 0

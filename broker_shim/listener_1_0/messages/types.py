@@ -107,7 +107,7 @@ def content_at(encoded: bytes, start: int) -> tuple[int, int]:
     """Where the content of the value that starts at `start` begins and ends.
 
     Raises:
-        DecodeError: It is described, unknown, or ends after the bytes do.
+        MalformedMessage: It is described, unknown, or ends after the bytes do.
     """
     size = len(encoded)
     if start >= size:
@@ -135,7 +135,7 @@ def skip(encoded: bytes, start: int) -> int:
     """Where the value that starts at `start` ends, described or not.
 
     Raises:
-        DecodeError: As `content_at`; more than eight descriptors on one value.
+        MalformedMessage: As `content_at`; more than eight descriptors on one value.
     """
     if start >= len(encoded) or encoded[start]:
         return content_at(encoded, start)[1]
@@ -156,7 +156,7 @@ def value_at(encoded: bytes, start: int) -> tuple[Value, int]:
     """The value that starts at `start`, and where it ends; anything not primitive is `Encoded`.
 
     Raises:
-        DecodeError: As `skip`; text that is not UTF-8.
+        MalformedMessage: As `skip`; text that is not UTF-8.
     """
     constructor = encoded[start] if start < len(encoded) else 0xFF
     if constructor in _CONSTANTS:
@@ -179,7 +179,7 @@ def items_at(encoded: bytes, start: int) -> tuple[list[Value], int]:
     """The items of the list or map (keys and values in turn) at `start`, and where it ends.
 
     Raises:
-        DecodeError: It is neither; an item is not readable; items do not fill it.
+        MalformedMessage: It is neither; an item is not readable; items do not fill it.
     """
     code = encoded[start] if start < len(encoded) else 0
     if code in {0x45, 0x40}:  # list0, and null where a list may be

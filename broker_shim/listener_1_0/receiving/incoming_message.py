@@ -84,7 +84,7 @@ class Receiving:
         """The next bytes of it.
 
         Raises:
-            DecodeError: They are not AMQP 1.0; too much comes before the body, or after large
+            MalformedMessage: They are not AMQP 1.0; too much comes before the body, or after large
                 content.
             StoreError: The store takes no content now.
         """
@@ -118,7 +118,7 @@ class Receiving:
         """All of it came: its header, and what puts it on queues.
 
         Raises:
-            DecodeError: It is not an AMQP 1.0 message.
+            MalformedMessage: It is not an AMQP 1.0 message.
         """
         if self._large is not None:
             return self._large.header(self._now_us()), self._large.enqueue

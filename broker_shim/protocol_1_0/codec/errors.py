@@ -22,7 +22,7 @@ class ProtocolViolation(Exception):
     Attributes:
         condition: The specification's error condition, as `amqp:decode-error`.
         description: One line for people.
-        scope: What ends.
+        scope: Whether the link, the session or the connection ends.
     """
 
     def __init__(self, condition: str, description: str, scope: Scope = Scope.CONNECTION) -> None:

@@ -59,7 +59,7 @@ class MessageSection(NamedTuple):
     """Where a section lies in the message.
 
     Attributes:
-        code: Its descriptor.
+        code: The number that describes the section (AMQP 1.0 3.2).
         start: Where it begins, with the descriptor.
         value: Where what is described begins.
         end: Where it ends.

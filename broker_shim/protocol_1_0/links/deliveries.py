@@ -17,7 +17,7 @@ class Delivery:
     """A message's trip over one link.
 
     Attributes:
-        link: Where.
+        link: Our end of the link that the delivery is made on.
         tag: Its name on the link.
         message_format: As the sender says; 0 is AMQP's own.
         delivery_id: Its number on the session; None until its first frame was sent.

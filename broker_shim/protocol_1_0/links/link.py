@@ -32,7 +32,7 @@ class Link:
     Attributes:
         port: Of the session that it is attached to.
         remote: The peer's attach.
-        handle: Ours.
+        handle: The number by which our frames name the link, on its session.
         snd_settle_mode: As we answered.
         rcv_settle_mode: As we answered.
         unsettled: Tag → delivery; kept after a detach, for whoever resumes the link.

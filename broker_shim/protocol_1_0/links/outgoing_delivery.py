@@ -18,7 +18,7 @@ class Outgoing:
     """What one call handed over.
 
     Attributes:
-        delivery: Whose bytes.
+        delivery: The delivery that the bytes belong to.
         credit: Of its link; charged with the delivery's first frame.
         handle: Of its link.
         is_first: True until the delivery's first frame went.

@@ -70,7 +70,7 @@ class ReceiverLink(Link):
         than it had, while a delivery of its is on its way, sends on without credit and is detached.
 
         Args:
-            credit: Below 2³².
+            credit: How many deliveries the peer may start, below 2³².
             drain: Have it use them at once or give them up.
             echo: Ask it to tell how it stands.
 

@@ -51,7 +51,7 @@ class ReplacedFile:
     turn that it then completes.
 
     Attributes:
-        lock: See above.
+        lock: Held by the caller while it changes what `content` shows and calls `turn`.
     """
 
     def __init__(self, path: Path, content: Callable[[], bytes], thread_name: str) -> None:

@@ -25,8 +25,8 @@ class Address:
 
     Attributes:
         path: Of the socket; None for TCP.
-        host: For TCP.
-        port: For TCP.
+        host: Name or number of the host, for TCP; None for a unix socket.
+        port: Number of the port, for TCP; None for a unix socket.
     """
 
     path: Path | None

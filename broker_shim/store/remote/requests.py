@@ -22,7 +22,7 @@ class Waiting(NamedTuple):
     """A request without an answer.
 
     Attributes:
-        request: Its number.
+        request: The number of the request; of one incarnation, they only rise.
         frame: As it is sent, again and again.
         on_complete: Told what came of it.
         refusal: What it fails with whatever the service says: it was refused on this side.

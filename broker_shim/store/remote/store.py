@@ -67,7 +67,7 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
             address: As the service's READY line tells it, or the path of its socket.
             greeting: Who we are; by default member `remote`, of a new incarnation.
             retry_s: How long a request waits for a service that is gone.
-            max_message_bytes: Of content.
+            max_message_bytes: How long the content of one message may be, in bytes, inclusive.
 
         Raises:
             Unavailable: No service for `retry_s` seconds.

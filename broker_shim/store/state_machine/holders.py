@@ -15,7 +15,7 @@ def check_holder(queue: str, message_id: int, acquired_by: str | None, holder: s
 
     Raises:
         InvalidRequest: Nobody holds it.
-        NotAcquired: Another does.
+        NotAcquired: Somebody else than `holder` holds it.
     """
     if acquired_by is None:
         message = f"message {message_id} on queue {queue!r} is not acquired"

@@ -148,8 +148,8 @@ class StoreStateMachine(LinkStateMachine):
         """The first record that is kept brings the content; the queue limits the time to live.
 
         Args:
-            message: What.
-            queue: Where.
+            message: The message to put there; its content, too, unless the log has it.
+            queue: Name of the queue, which must exist.
             transaction: Number of the transaction, if it is one.
             brought: Messages whose content comes with an earlier step of the same call.
             taken: Entries that an earlier step of the same call dequeues.

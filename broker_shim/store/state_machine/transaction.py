@@ -15,7 +15,7 @@ class RecordStep(NamedTuple):
     """One record that a call makes true.
 
     Attributes:
-        record: The record.
+        record: The record that `apply` folds into the state.
         is_kept: It goes to the log; else it is true in memory only.
         message: In `enqueued`: whose content it is.
     """
@@ -38,7 +38,7 @@ class Transaction:
     """A local transaction (`TransactionContext`).
 
     Attributes:
-        transaction: Its number.
+        transaction: The number of the transaction, which its records share.
         owner: The state machine that it belongs to.
         steps: In call order.
         claims: Entries by (queue, message id) that nobody else gets until the end, and who holds

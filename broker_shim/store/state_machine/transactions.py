@@ -47,7 +47,7 @@ def enqueue(
     """Take an enqueue into a transaction: also of a message that it takes off the same queue.
 
     Raises:
-        InvalidRequest: As `StoreStateMachine.enqueue`.
+        InvalidRequest: The queue is not there, or the message may not be put on it.
     """
     check_open(transaction)
     machine.enqueue(message, queue, taken=transaction.taken, annotations=annotations)
