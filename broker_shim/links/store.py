@@ -27,22 +27,22 @@ class LinkStore(Protocol):
         """The highest tier of a terminus that it can keep."""
 
     def recover(self) -> Mapping[LinkKey, LinkTerms]:
-        """What is kept now; right after opening: what survived.
+        """Tell which termini are kept now; right after opening, those are what survived.
 
         Raises:
-            CorruptData: It cannot be read.
+            CorruptData: What is stored cannot be read.
         """
 
     def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
-        """Keep a terminus, or replace what is kept of it; and that a link is attached.
+        """Keep that a link is attached, and its terms, which replace those kept before.
 
-        Its durability is CONFIGURATION at least, and what this store can keep.
+        Their durability is at least CONFIGURATION and at most `highest`.
         """
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """Keep that no link is attached any more; if `closed`, forget the terminus.
 
-        Of a terminus that is not kept nothing is done, successfully.
+        A terminus that is not kept changes nothing, and the call succeeds.
         """
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class LinkStore(Protocol):
 
 
 class NoLinkStore:
-    """Keeps nothing, and so promises nothing."""
+    """Keeps nothing: all termini end with the broker. Any thread may call it."""
 
     highest = TerminusDurability.NONE
 

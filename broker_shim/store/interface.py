@@ -44,10 +44,15 @@ __all__ = [
 
 
 class ContentWriter(Protocol):
-    """Takes the content of one new message in pieces; made by `content`, used by one thread."""
+    """Takes the content of one new message in pieces.
+
+    `MessageStore.content` makes one for each message. One thread at a time may call it.
+    """
 
     def add(self, piece: bytes, on_complete: OnComplete) -> None:
-        """Take the next piece; `on_complete` when it is durable, or at once if it is not kept.
+        """Take the next piece of the content, in order; each piece is bytes of any length.
+
+        `on_complete` fires when the piece is durable, or at once if its tier keeps no content.
 
         Raises:
             InvalidRequest: The content is larger than `max_message_bytes`.
@@ -55,15 +60,21 @@ class ContentWriter(Protocol):
         """
 
     def end(self, on_complete: OnComplete) -> StoredMessage:
-        """All pieces came; `on_complete` after theirs. Returns the message to enqueue."""
+        """Say that all pieces came, and get the message to enqueue.
+
+        `on_complete` fires after those of the pieces.
+        """
 
 
 class TransactionContext(Protocol):
-    """A local transaction: made by `begin`, ended by `commit` or `abort`, used by one thread."""
+    """A local transaction: `begin` makes it, `commit` or `abort` ends it.
+
+    One thread at a time may use it, and only with the store that made it.
+    """
 
     @property
     def transaction(self) -> int:
-        """Its number; the rows of the transaction carry it."""
+        """The number that the rows of the transaction carry."""
 
 
 class MessageStore(LinkCalls, Protocol):
@@ -71,20 +82,20 @@ class MessageStore(LinkCalls, Protocol):
 
     @property
     def durability(self) -> TerminusDurability:
-        """The highest tier it can keep."""
+        """The highest tier that the store can keep, whatever a queue or a message asks for."""
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Create a queue or an exchange; again with the same arguments succeeds.
+        """Create a queue or an exchange. A call that repeats one with the same arguments succeeds.
 
         Completes with:
             InvalidRequest: It exists with other arguments; the name is not valid Unicode.
         """
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """Give a queue other arguments; what is on it stays. Again with the same succeeds.
+        """Give a queue other arguments; what is on it stays. A call that repeats one succeeds.
 
-        They hold for what is enqueued from now on. The store does not ask whether they suit what
-        is on the queue, or its consumers: see `sparkstore.operations.queue_alteration`.
+        The new arguments hold for what is enqueued from now on. The store does not ask whether they
+        suit what is on the queue, or its consumers: see `sparkstore.operations.queue_alteration`.
 
         Completes with:
             InvalidRequest: There is no such queue; it has another durability; a queue cannot have
@@ -92,7 +103,7 @@ class MessageStore(LinkCalls, Protocol):
         """
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Destroy by name: a queue with its entries, either with its bindings.
+        """Destroy the queue or exchange of this name, with its bindings; a queue with its entries.
 
         Completes with:
             InvalidRequest: There is no such queue or exchange.
@@ -101,7 +112,7 @@ class MessageStore(LinkCalls, Protocol):
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
-        """Bind a queue to an exchange; again with the same arguments succeeds.
+        """Bind a queue to an exchange. A call that repeats one with the same arguments succeeds.
 
         A binding lives as long as the less durable of both ends.
 
@@ -110,7 +121,7 @@ class MessageStore(LinkCalls, Protocol):
         """
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """Take a binding away.
+        """Remove the binding that this key identifies.
 
         Completes with:
             InvalidRequest: There is no such binding.
@@ -119,18 +130,24 @@ class MessageStore(LinkCalls, Protocol):
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
-        """Keep an object of the broker's configuration; None removes it, if it is there.
+        """Keep an object of the broker's configuration under a category and a key of its choice.
 
-        The store asks nothing of it. It is durable as wiring is.
+        It replaces what was kept there; None removes that, and changes nothing if there is none.
+        The store does not look into the object, and keeps it as durably as queues.
 
         Completes with:
             InvalidRequest: JSON cannot hold it; category or key is not valid Unicode.
         """
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
-        """A new message with an id of its own; nothing is stored until it is enqueued.
+        """Make a message with an id of its own; nothing is stored until it is enqueued.
 
-        `header.header_bytes` and `.body_bytes` are set here.
+        The lengths `header.header_bytes` and `header.body_bytes` are set here, to those of the
+        encoded header and of `body`.
+
+        Raises:
+            InvalidRequest: A field of the header, or the body, is of a wrong type or too large.
+            StoreError: The store takes no records now.
         """
 
     def stage(
@@ -138,7 +155,8 @@ class MessageStore(LinkCalls, Protocol):
     ) -> StoredMessage:
         """Give the content of a new message in pieces, for content too large for one call.
 
-        Each is durable on its own; staged and never enqueued is forgotten at the next start.
+        Each piece becomes durable on its own. Content that was staged and never enqueued is
+        forgotten at the next start.
 
         Returns:
             The message to enqueue, `is_staged`.
@@ -148,7 +166,11 @@ class MessageStore(LinkCalls, Protocol):
         """
 
     def content(self, message: StoredMessage) -> ContentWriter:
-        """Give the content of a new message as it comes. Raises InvalidRequest if it has some."""
+        """Give the content of a new message as it comes: the writer takes its pieces.
+
+        Raises:
+            InvalidRequest: The message has content already.
+        """
 
     def enqueue(
         self,
@@ -159,14 +181,14 @@ class MessageStore(LinkCalls, Protocol):
         *,
         annotations: Annotations | None = None,
     ) -> None:
-        """Put a message on a queue: durably if message and queue are.
+        """Put a message at the end of a queue, durably if both message and queue are durable.
 
         Args:
             message: The message to put there; this store's `message`, `content` or `stage` made it.
             queue: Name of the queue, which must exist.
-            on_complete: Called when it is durable.
+            on_complete: Called when the entry is durable, or with the reason why it is not there.
             transaction: If given, the message is on the queue from the commit on, and not before.
-            annotations: What the entry adds to those of its message.
+            annotations: What the entry adds to those of its message, on this queue only.
 
         Completes with:
             InvalidRequest: Unknown queue; the message is on it already, or left its last queue
@@ -189,9 +211,9 @@ class MessageStore(LinkCalls, Protocol):
             message_id: The message to remove; it must be on the queue.
             queue: Name of the queue that it is removed from; on others it stays.
             holder: Who takes it; None for the broker itself (expiry, purge).
-            on_complete: Called when it is durable.
-            transaction: At commit; until then nobody else gets it.
-            outcome: JSON, None for accepted; `message_history` shows it.
+            on_complete: Called when the removal is durable.
+            transaction: If given, the message leaves at the commit; until then nobody else gets it.
+            outcome: Why it leaves, as JSON; None for accepted; `message_history` shows it.
 
         Completes with:
             InvalidRequest: Unknown queue; the message is not on it.
@@ -206,11 +228,13 @@ class MessageStore(LinkCalls, Protocol):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """Reserve a message for one holder: the first wins; abort of the transaction releases.
+        """Reserve a message for one holder; it stays on the queue, and nobody else gets it.
+
+        Of two calls the first wins. If the transaction aborts, the message is available again.
 
         Completes with:
             InvalidRequest: Unknown queue; the message is not on it.
-            NotAcquired: It is acquired, by whomever.
+            NotAcquired: Somebody has acquired it, this holder or another.
         """
 
     def release(
@@ -224,15 +248,15 @@ class MessageStore(LinkCalls, Protocol):
         delivery_failed: bool = False,
         annotations: Annotations | None = None,
     ) -> None:
-        """Give an acquired message back, to its old place in the queue.
+        """Make an acquired message available again, at its old place in the queue.
 
         Args:
             message_id: The message to give back; it must be acquired on the queue.
             queue: Name of the queue that it is acquired on.
-            holder: Who has it.
-            on_complete: Called when it is durable.
+            holder: Who acquired it.
+            on_complete: Called when the release is durable.
             transaction: If given, the message is available from the commit on, and not before.
-            delivery_failed: Counts in `delivery_count`.
+            delivery_failed: If true, its `delivery_count` rises by one.
             annotations: All that the entry adds to those of its message from now on; None: as
                 before.
 
@@ -243,10 +267,10 @@ class MessageStore(LinkCalls, Protocol):
         """
 
     def begin(self) -> TransactionContext:
-        """Start a transaction."""
+        """Start a transaction, which ends with `commit` or `abort`."""
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """Make all of it true, together and durably.
+        """Make everything that was called in the transaction true, together and durably.
 
         Completes with:
             InvalidRequest: It has ended; a queue it uses was destroyed; an operation in it was
@@ -254,42 +278,43 @@ class MessageStore(LinkCalls, Protocol):
         """
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """Undo all of it: what it acquired or took is available again."""
+        """End the transaction without effect: what it acquired or dequeued is available again."""
 
     def flush(self, on_complete: OnComplete) -> None:
-        """Complete when everything before it is where queries see it."""
+        """Complete when what all earlier calls did is where queries see it."""
 
     def recover(self) -> Recovered:
-        """What is in the store now; right after opening: what survived."""
+        """Tell what is in the store now; right after opening, that is what survived."""
 
     def load(self, message_id: int) -> StoredMessage:
-        """A message that is on a queue, content and all, from memory or wherever it is.
+        """Get a message that is on a queue, with its content; waits while storage is read.
 
         Raises:
             InvalidRequest: It is on no queue.
         """
 
     def at_hand(self, message_id: int) -> StoredMessage | None:
-        """A message that is on a queue, if its content is in memory: never waits for storage."""
+        """Get a message that is on a queue if its content is in memory, else None; never waits."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """A part of the content of a message that is on a queue; b"" at its end or after it.
+        """Get a part of the content of a message that is on a queue; b"" at its end or after it.
 
-        Of content that came in pieces only those are read that are needed.
+        It waits while storage is read. Of content that came in pieces only the pieces that are
+        needed are read.
 
         Args:
             message_id: The message to read of; it must be on some queue.
-            offset: Of the first byte, from 0.
-            length: Bytes at most; less comes only at the end of the content.
+            offset: Index of the first byte, from 0.
+            length: How many bytes at most; less comes only at the end of the content.
 
         Raises:
             InvalidRequest: It is on no queue; offset or length is negative.
         """
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """Headers of many messages, as `load` has them, without their content; in that order.
+        """Get the headers of many messages, as `load` has them, in the order of the ids.
 
-        None for a message that is on no queue. Cheapest in queue order, a thousand at a time.
+        It is None for a message that is on no queue. Cheapest in queue order, a thousand at a time.
         """
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:

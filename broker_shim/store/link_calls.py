@@ -26,7 +26,7 @@ class LinkCalls(Protocol):
     def attach(
         self, key: RecordedLinkKey, detail: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
-        """Keep a link's termini, or replace them, and that it is attached.
+        """Keep that a link is attached, and its termini, which replace those kept before.
 
         A link that is there keeps its deliveries, unless its tier changes: then they are forgotten.
 
@@ -34,7 +34,7 @@ class LinkCalls(Protocol):
             key: The link: the peer's container id, the link's name, and our role.
             detail: JSON: `version` 1, `source` and `target` (each an object, with an `address` for
                 SQL, or None), `durability` 0 to 2 as granted, `expiry_policy`, `timeout_s`.
-            on_complete: Called when it is durable.
+            on_complete: Called when that is durable.
 
         Completes with:
             InvalidRequest: JSON cannot hold the detail; its version, durability, source or target
@@ -42,7 +42,7 @@ class LinkCalls(Protocol):
         """
 
     def detach(self, key: RecordedLinkKey, on_complete: OnComplete, *, closed: bool) -> None:
-        """A link is detached: for good, with all it remembers, if `closed`; else it is kept.
+        """Keep that a link is detached; if it is `closed`, forget it with all it remembers.
 
         Completes with:
             InvalidRequest: There is no such link.
@@ -60,12 +60,12 @@ class LinkCalls(Protocol):
 
         Args:
             key: The link that the delivery was made on; `attach` has told of it.
-            tag: Delivery tag, at most 32 bytes.
+            tag: The delivery's tag on the link, at most 32 bytes.
             state: A JSON object (the view `deliveries` shows its `queue` and `message_id`), or None
                 while it has no state.
-            on_complete: Called when it is durable.
-            transaction: At commit, together with what else is in it. If the link is closed before,
-                the rest of the transaction is done without it.
+            on_complete: Called when that is durable.
+            transaction: If given, it is remembered from the commit on, together with what else is
+                in it. If the link is closed before, the rest is done without it.
 
         Completes with:
             InvalidRequest: There is no such link; the tag is too long; JSON cannot hold the state.
@@ -78,7 +78,7 @@ class LinkCalls(Protocol):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """Forget deliveries; those that are not remembered are passed over.
+        """Forget deliveries of a link by their tags; a tag that is not remembered changes nothing.
 
         Completes with:
             InvalidRequest: There is no such link.

@@ -14,7 +14,7 @@ from sparkstore.core.records import ExchangeBindingKey, MessageHeader
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Definition of a queue.
+    """Definition of a queue, which its name identifies.
 
     Attributes:
         name: Any text: it never becomes a path or SQL.
@@ -34,8 +34,8 @@ class Exchange:
     Attributes:
         name: Any text: it never becomes a path or SQL.
         type: `direct`, `fanout`, `topic`, …: the broker's word.
-        durability: As for a queue.
-        arguments: Anything JSON can hold.
+        durability: What of it survives a restart, at most what the store can keep.
+        arguments: Anything JSON can hold; the store does not look into it.
     """
 
     name: str
@@ -48,8 +48,9 @@ class StoredMessage(NamedTuple):
     """One immutable message, however many queues it is on. Made by `MessageStore.message`.
 
     Attributes:
-        message_id: Store-wide, rising, from 1.
-        header: Typed header; `header.durable` decides with the queue's durability.
+        message_id: Its number in the store, from 1; later messages have larger ones.
+        header: The typed header; whether an entry is durable is decided by `header.durable` and
+            the queue's durability together.
         body: The content. Empty while `is_staged`: its pieces are with the store already.
         is_staged: The content was given in pieces by `stage`.
     """
@@ -67,7 +68,7 @@ class Recovered:
     Attributes:
         queues: Definition of each queue.
         exchanges: Definition of each exchange.
-        bindings: Keys with their arguments.
+        bindings: The arguments of each binding, by its key.
         entries: (message id, entry) by queue, in queue order; a live view, so that a million
             entries are not copied: walk through it before the first call that changes something.
             A single entry may be looked up in it at any time by who makes the calls.

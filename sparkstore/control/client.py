@@ -39,10 +39,13 @@ _PAUSE_S = 0.25
 
 
 class AdminClient(Protocol):
-    """Changes queues: one request, one transaction, one answer."""
+    """Changes the queues of one root: each request is one transaction and gets one answer.
+
+    Calls wait for the answer. One thread at a time may use it.
+    """
 
     def run(self, request: Request) -> Answer:
-        """Carry out a request; when this returns, it is durable.
+        """Carry out a request; when this returns, what it did is durable.
 
         Raises:
             InvalidRequest: Unknown queue or target, or a target that is none; nothing was done.
@@ -51,27 +54,30 @@ class AdminClient(Protocol):
         """
 
     def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
-        """Put new messages on a queue, all or none. Asking again puts them there twice.
+        """Put new messages on a queue, all or none; asking again puts them there twice.
+
+        When this returns, they are durable.
 
         Raises:
             StoreError: It was refused, or nobody knows what came of it: for the reasons of `run`.
         """
 
     def order(self, order: Order) -> dict[str, Any]:
-        """Carry out an order of an administrator; what it came to, durably.
+        """Carry out an order of an administrator; returns what it came to, which is durable.
 
         Raises:
-            InvalidRequest: It cannot be; nothing was done.
+            InvalidRequest: The order cannot be carried out; nothing was done.
             StoreError: It was refused, or nobody knows what came of it: for the reasons of `run`.
         """
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
-        """Take everything off a queue that was on it when this began.
+        """Remove what was on a queue when this began; what is acquired stays.
 
-        Not what is acquired; what `show` was told is durable.
+        It goes in several transactions. `show` is called after each, with the sum of what is
+        durably done by then.
 
         Raises:
-            StoreError: As `run`; what `show` was told last is done.
+            StoreError: It stopped, for the reasons of `run`; what `show` was told last is done.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`Control` over a root that nobody serves: the pure plan, written by the log under its lock.
+"""`AdminClient` over a root that nobody serves: the pure plan, written by the log under its lock.
 
 Why nothing is lost: the records of a request are one `append`, so one group of the write-ahead log
 and one Delta commit; the answer is given when the log says that they are durable; the state here
@@ -27,7 +27,7 @@ from sparkstore.tables.root import Root
 
 
 class OfflineControl:
-    """See `Control`; holds the writer's lock until `close`."""
+    """See `AdminClient`; holds the writer's lock until `close`."""
 
     def __init__(self, root: Root, config: StoreConfig, audit: Audit = write_audit) -> None:
         """Open the root as a store does: heal it, replay its write-ahead log, begin an epoch.
@@ -44,7 +44,7 @@ class OfflineControl:
         self._audit = audit
 
     def run(self, request: Request) -> Answer:
-        """See `Control.run`."""
+        """See `AdminClient.run`."""
         with self._told(
             request.action, request.queue, len(request.message_ids), request.to
         ) as told:
@@ -52,7 +52,7 @@ class OfflineControl:
         return answer
 
     def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
-        """See `Control.put`."""
+        """See `AdminClient.put`."""
         with self._told("put", queue, len(messages)) as told:
             self._transaction += 1
             now_us = time.time_ns() // 1000
@@ -64,7 +64,7 @@ class OfflineControl:
         return answer
 
     def order(self, order: Order) -> dict[str, Any]:
-        """See `Control.order`."""
+        """See `AdminClient.order`."""
         try:
             decided = decide(order, StateFacts(self._state))
             written = records_of(decided, self._state, time.time_ns() // 1000)
@@ -77,7 +77,7 @@ class OfflineControl:
         return decided.told
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
-        """See `Control.purge`."""
+        """See `AdminClient.purge`."""
         total = Answer()
         with self._told("purge-queue", queue) as told:
             name = existing(queue, StateFacts(self._state))

@@ -94,7 +94,7 @@ class Log:
 
     @property
     def backlog(self) -> LogBacklog:
-        """What was taken and is still on its way."""
+        """How much was taken and is not yet synced, or not yet committed to Delta."""
         files = 0 if self._wal is None else self._wal.file_count
         unsynced = self._taken_bytes - self._done_bytes
         return LogBacklog(unsynced, self._committer.waiting_bytes, files)
@@ -102,7 +102,8 @@ class Log:
     def append(self, records: Sequence[Record], on_complete: Fire) -> int:
         """Take records that become durable together; they get consecutive positions.
 
-        Not safe from several threads at once: the caller's lock gives the order.
+        `on_complete` fires on a thread of the log's, once they survive a power cut. Only one thread
+        at a time may call this: the caller's lock gives the order.
 
         Returns:
             The position of the first (of the next record, if there are none).
@@ -111,7 +112,7 @@ class Log:
             Unavailable: No room in the write-ahead log; nothing was taken.
             InvalidRequest: A record cannot be written: an integer over 64 bits, half a surrogate
                 pair; nothing was taken.
-            StoreError: What the log stopped with.
+            StoreError: The log has stopped, and this is why.
         """
         self.check()
         pack = self.pack
@@ -119,10 +120,10 @@ class Log:
         return self.append_packed(records, packed, on_complete)
 
     def pack(self, record: Record) -> bytes:
-        """A record as `append_packed` takes it. Under the caller's lock, as `append`.
+        """Encode a record as `append_packed` takes it; under the caller's lock, as `append`.
 
         Raises:
-            InvalidRequest: It cannot be written.
+            InvalidRequest: The record cannot be written, for the reasons of `append`.
         """
         try:
             return self._pack(record)
@@ -131,7 +132,7 @@ class Log:
             raise InvalidRequest(message) from reason
 
     def append_packed(self, records: Sequence[Record], packed: bytes, on_complete: Fire) -> int:
-        """`append` of what `pack` made, after `check`; it refuses nothing."""
+        """Do what `append` does, after `check`, with what `pack` encoded; refuses nothing."""
         first = self.next_position
         self.next_position = first + len(records)
         self._taken_bytes += len(packed)
@@ -140,13 +141,13 @@ class Log:
         return first
 
     def finish(self, on_complete: Fire, error: StoreError | None) -> None:
-        """Fire a completion in its turn, without a record."""
+        """Fire a completion in its turn, with `error`, and without a record."""
         self._inbox.put(_Item(b"", (), on_complete, error))
         if self._has_ended:
             self._refuse_the_rest()
 
     def flush(self, on_complete: Fire) -> None:
-        """Fire when everything before it is in a Delta commit; on the committer's thread."""
+        """Fire, on the committer's thread, when all records before are in Delta commits."""
         self._inbox.put(_Item(b"", (), on_complete, is_flush=True))
         if self._has_ended:
             self._refuse_the_rest()
@@ -183,7 +184,7 @@ class Log:
         self._locks.close()
 
     def check(self) -> None:
-        """Raise what `append` would, whatever the records."""
+        """Raise what `append` would raise now, whatever the records; else do nothing."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
         if self._stalled:

@@ -24,7 +24,7 @@ def release_held(seen: Look, config: StoreConfig) -> Answer:
     """Give back what nobody alive holds: of a running broker, what it does not know as a holder.
 
     Raises:
-        StoreError: As `open_control` and `Control.run`.
+        StoreError: As `open_control` and `AdminClient.run`.
     """
     return _ask(seen, Action.RELEASE, seen.held(), config)
 
@@ -33,7 +33,7 @@ def purge_lost(seen: Look, config: StoreConfig) -> Answer:
     """Drop entries whose content is nowhere; those that somebody holds are left.
 
     Raises:
-        StoreError: As `open_control` and `Control.run`.
+        StoreError: As `open_control` and `AdminClient.run`.
     """
     entries = seen.names.spark.table(seen.entries)
     lost = seen.lost_content().select("message_id")

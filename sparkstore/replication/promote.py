@@ -43,7 +43,7 @@ class Promotion:
 
     Attributes:
         root: The new primary.
-        generation: Generation of the new primary, one more than that of the old one.
+        generation: Generation of the new primary, larger than that of the old one.
         last_position: Its last record: what the old primary took after that stays there.
         queues: Queues that it has.
         messages: Messages on them.

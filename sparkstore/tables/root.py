@@ -38,14 +38,14 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What `root.json` says.
+    """What `root.json` says: which root this is, and whether it may be written.
 
     Attributes:
         root_id: A UUID drawn when the root was created, in hexadecimal.
-        schema_version: Of records and tables.
+        schema_version: Version of the records and tables; newer ones are not opened.
         role: `primary`, `replica` or `fenced`.
-        generation: Raised by each promotion.
-        replicas: Where its copies are.
+        generation: Number that each promotion raises, from 1: the larger one is the newer primary.
+        replicas: Paths of the folders that hold its copies.
         primary_id: Root id of the root that it is, or was, a copy of; empty: of none.
         primary: Where that root was when the copy was made.
         successor: Of a fenced root: where the replica is that took over.

@@ -1,4 +1,4 @@
-"""What every `Control` promises: a running broker's, and that of a root at rest."""
+"""What every `AdminClient` promises: a running broker's, and that of a root at rest."""
 
 from __future__ import annotations
 
