@@ -51,8 +51,8 @@ class Turns:
 
 
 _MOST_WORK, _LEAST_WORK = 160, 16
-"""Some 4 ms, and 0.4 ms. A turn ends with a group for the store, a wake-up of its threads and a write:
-with turns of a third of this a fast honest sender had three times as many of each."""
+"""Some 4 ms, and 0.4 ms. A turn ends with a group for the store, a wake-up of its threads and a
+write: with turns of a third of this a fast honest sender had three times as many of each."""
 _BUSY_INTERVAL_S = 1e-3
 
 

@@ -132,7 +132,7 @@ def open_root(where: str | Path) -> Root:
 def open_or_create_root(where: str | Path, new: Identity | None = None) -> Root:
     """The root at a folder, created as a primary, or as `new`, if the folder is absent or empty.
 
-    Call it with the writer's lock held (`log.lock`), whose file does not count as content.
+    Call it with the writer's lock held (`tables.lock`), whose file does not count as content.
 
     Why a creation may be cut off anywhere: `root.json` comes last, so without it no record was ever
     taken. A version 0 that a power cut left zeroed is made anew, and nothing else is removed: a
