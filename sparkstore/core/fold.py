@@ -34,12 +34,12 @@ not have more of them unanswered (the store protocol's `max_waiting_requests`)."
 
 @dataclass(slots=True)
 class QueueState:
-    """A queue.
+    """What the fold knows of one queue.
 
     Attributes:
-        detail: Its definition (JSON).
-        position: Of the record that gave it this definition (`created`, `altered`).
-        entries: By message id, in position order.
+        detail: The queue's definition (JSON).
+        position: Position of the record that gave it this definition (`created`, `altered`).
+        entries: What is on the queue, by message id, in the order of positions.
     """
 
     detail: str
@@ -52,8 +52,9 @@ class MemberState:
     """What was decided for one broker instance.
 
     Attributes:
-        last_request: The highest number decided. Each lower one is decided, too.
-        refusals: Why (JSON), by request in rising order: those refused among the last `WINDOW`.
+        last_request: The highest request number that is decided; each lower one is decided, too.
+        refusals: Why each refused one of the last `WINDOW` requests was (JSON), by its number, in
+            rising order.
     """
 
     last_request: int = 0
@@ -65,9 +66,9 @@ class LinkState:
     """A link that outlives its connection, or is attached (`link_records`).
 
     Attributes:
-        detail: Its termini (JSON).
-        position: Of the last `attached`.
-        detached_at: UTC µs; None while it is attached.
+        detail: The link's termini (JSON).
+        position: Position of the last record `attached` about it.
+        detached_at: When it was detached, UTC µs; None while it is attached.
         unsettled: State (JSON, None: none yet) of the deliveries that it remembers, by tag.
     """
 
@@ -79,21 +80,21 @@ class LinkState:
 
 @dataclass(slots=True)
 class State:
-    """The fold of all records up to `position`.
+    """The fold of all records up to `position`. It has no lock: one thread at a time uses it.
 
     Attributes:
-        position: Of the last record applied, 0 before the first.
-        epoch: Of the newest `opened`.
+        position: Position of the last record applied, 0 before the first.
+        epoch: Writer epoch of the newest record `opened`.
         next_message_id: Least message id that was never reserved.
         queues: Definition and entries of each queue, by the queue's name.
-        exchanges: Definition (JSON) by name.
-        bindings: Definition (JSON) by key.
+        exchanges: Definition (JSON) of each exchange, by its name.
+        bindings: Arguments (JSON) of each binding, by its key.
         configured: Objects of a broker's configuration (JSON) by category and key.
         members: What was decided for each broker instance, by the member's name.
         staged: Messages whose header came with a piece of their content and that were not enqueued
             since; the position of the last such piece.
         messages: On how many queues each message is; one on none is not here.
-        links: By the text that names each (`link_records.link_text`).
+        links: Each link, by the text that names it (`link_records.link_text`).
     """
 
     position: int = 0
@@ -110,7 +111,10 @@ class State:
 
 
 def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
-    """Make one record true. `epoch` is that of the record's row; only `opened` uses it."""
+    """Fold one record into the state, in place; `epoch` is its row's, which only `opened` uses.
+
+    A record is taken as it is: what would refuse it has done so before it was written.
+    """
     APPLY[record.kind](state, position, record, epoch)
     if record.request is not None and record.member is not None:
         decided(state, record.member, record.request)

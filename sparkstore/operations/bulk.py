@@ -51,9 +51,9 @@ class Request(NamedTuple):
 
     Attributes:
         action: What is done with each of the messages.
-        queue: Where the messages are.
-        message_ids: Which, at most `MAX_IDS`.
-        to: The target, of a move only.
+        queue: Name of the queue that the messages are on.
+        message_ids: The messages to act on, at most `MAX_IDS`.
+        to: Name of the queue that they go to, in a move; else None.
     """
 
     action: Action
