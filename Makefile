@@ -59,7 +59,7 @@ plugin:  ## the Broker-J plugin: broker_shim/brokerj/target/sparkstore-brokerj.j
 	@mvn -q -B -f broker_shim/brokerj/pom.xml package -DskipTests
 	@ls broker_shim/brokerj/target/sparkstore-brokerj.jar
 
-bench: setup  ## the figures of the README, beside the machine's own
+bench: setup  ## the figures of docs/figures.md, beside the machine's own
 	@$(BIN)/python -m tests.benchmarks.bench_store $(if $(wildcard ../shared/peers/brokerj),,--no-peer)
 	@$(BIN)/python -m tests.benchmarks.bench_log all
 	@$(BIN)/python -m tests.benchmarks.bench_sql

@@ -28,7 +28,7 @@ _HOW = (
 )
 _ARGUMENTS = (
     "arguments: message_ttl_ms, max_delivery_count, dead_letter_queue, exclusive, message_groups,\n"
-    "last_value_key (README, Queues that ask for more).\n\n"
+    "last_value_key (docs/operating.md, Queues that ask for more).\n\n"
 )
 
 
@@ -42,7 +42,7 @@ def add(subparsers: Subparsers) -> None:
         commands.connections,
         "who is connected to the running broker, and end one connection",
         "A connection that is ended is told amqp:connection:forced; what it held is given back. A\n"
-        "client may connect again: to keep it away take its permission (README, Security).\n\n"
+        "client may connect again: to keep it away take its permission (docs/security.md).\n\n"
         "examples:\n  sparkstore connections ROOT\n  sparkstore connections ROOT --close 7",
     )
     parser.add_argument("--close", type=int, metavar="N", help="end this connection")

@@ -1,4 +1,7 @@
-"""The README's five steps for Broker-J, followed: its commands, its JSON, its question."""
+"""The README's five steps for Broker-J, followed: its commands, its JSON, its question.
+
+The attributes of the node are in docs/broker-j.md.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,19 @@ import re
 import shlex
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
+from tests.documents import blocks, section, text_of
 from tests.services import short_folder
 from tests.system import brokerj, qpid_server
 from tests.system.processes import CHECKOUT, BrokerProcess
 from tests.system.qpid_server import QpidServer
 
-README = (CHECKOUT / "README.md").read_text()
-SECTION = README.partition("## Use it from Broker-J\n")[2].partition("\n## ")[0]
+STEPS = section(text_of("README.md"), "Use it from Broker-J")
 ROOT = "/var/lib/queues"
 NODE = "broker_shim/brokerj/src/main/java/sparkstore/brokerj/node/SparkStoreVirtualHostNode.java"
-
-
-def blocks() -> list[str]:
-    """What the steps say to run or write, in their order."""
-    found = re.findall(r"^   ```\w*\n(.*?)^   ```$", SECTION, re.MULTILINE | re.DOTALL)
-    return [textwrap.dedent(block).strip() for block in found]
 
 
 def shell(command: str, home: Path) -> None:
@@ -69,7 +65,7 @@ def served(command: str) -> BrokerProcess:
 
 def state_after_put(server: QpidServer, node: dict[str, str]) -> str:
     """Of the virtual host, after its node was created by HTTP, beside the first."""
-    found = re.search(r"`PUT (/\S+/)queues`", SECTION)
+    found = re.search(r"`PUT (/\S+/)queues`", STEPS)
     assert found is not None
     attributes = {**node, "name": "other", "defaultVirtualHostNode": "false"}
     server.ask("PUT", f"{found[1]}other", attributes)
@@ -81,7 +77,7 @@ def state_after_put(server: QpidServer, node: dict[str, str]) -> str:
 @pytest.mark.system
 @pytest.mark.slow
 def test_the_five_steps(brokerj_plugin: None, tmp_path: Path) -> None:
-    build, install, serve, node, question = blocks()
+    build, install, serve, node, question = (block.strip() for block in blocks(STEPS))
     qpid_server.fetch()
     home = tmp_path / "qpid"
     (home / "lib" / "opt").mkdir(parents=True)
@@ -108,7 +104,9 @@ def test_the_table_tells_every_attribute_with_its_variable_and_default() -> None
     defaults = dict(re.findall(r'Default\(name = "([\w.]+)"\)\s+String \w+ = "(.*?)";', source))
     attributes = set(re.findall(r'defaultValue = "\$\{([\w.]+)\}"', source))
     told: dict[str, str] = {}
-    for row in re.findall(r"^\| (`.*?) \| (.*?) \| (.*?) \|", SECTION, re.MULTILINE):
+    for row in re.findall(
+        r"^\| (`.*?) \| (.*?) \| (.*?) \|", text_of("docs/broker-j.md"), re.MULTILINE
+    ):
         names, variables, values = (cell.replace("`", "").split(", ") for cell in row)
         for name, variable, value in zip(names, variables, values, strict=True):
             getter = f"get{name[0].upper()}{name[1:]}()"

@@ -1,23 +1,22 @@
-"""What the README says of the clients that are tested is what they are."""
+"""What docs/links.md says of the clients that are tested is what they are."""
 
 from __future__ import annotations
 
 import json
 import re
 from importlib.metadata import version
-from pathlib import Path
 
+from tests.documents import TOP, text_of
 from tests.system.client_cases import CASES
 from tests.system.client_sights import can_write
 
-TOP = Path(__file__).parents[2]
 PROGRAMS = TOP / "tests" / "system" / "programs"
-README = (TOP / "README.md").read_text()
+LINKS = text_of("docs/links.md")
 
 
 def told_version(client: str) -> str:
     """What the table says."""
-    found = re.search(rf"^\| {re.escape(client)}.*?\| ([0-9.]+) \|", README, re.MULTILINE)
+    found = re.search(rf"^\| {re.escape(client)}.*?\| ([0-9.]+) \|", LINKS, re.MULTILINE)
     assert found is not None, client
     return found[1]
 
@@ -34,7 +33,7 @@ def test_the_versions_are_those_that_are_installed() -> None:
 
 
 def test_the_number_of_messages_is_right() -> None:
-    words = " ".join(README.split())
+    words = " ".join(LINKS.split())
     assert f"{len(CASES)} messages, with every type" in words
     written_by_jms = sum(can_write("jms", case) for case in CASES.values())
     assert f"JMS writes {written_by_jms} of them" in words

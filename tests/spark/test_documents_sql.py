@@ -1,0 +1,66 @@
+"""The snippets of the documents run on one root; docs/sql.md tells every column of every view."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sparkstore.jobs import job_runs
+from sparkstore.jobs.job_runs import JobRun
+from sparkstore.reconcile.findings import Finding, write
+from sparkstore.tables.root import Root
+from sparkstore.views import views
+from sparkstore.views.job_tables import LOGS
+from tests.documents import DOCUMENTS, blocks, text_of
+
+ALL = "".join(page.read_text() for page in DOCUMENTS)
+
+
+def snippet(page: str, word: str) -> str:
+    """The Python of a page that has a word in it."""
+    (found,) = [block for block in blocks(text_of(page), "python") if word in block]
+    return found
+
+
+def told_columns() -> dict[str, list[tuple[str, str]]]:
+    """The columns of each view with their types, as docs/sql.md has them."""
+    parts = re.split(r"^### `(\w+)`$", text_of("docs/sql.md"), flags=re.MULTILINE)[1:]
+    rows = re.compile(r"^\| `(\w+)` \| (\S+) \|", re.MULTILINE)
+    return {view: rows.findall(text) for view, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def test_the_snippets_run_and_every_query_has_an_answer(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "queues"
+    storing = snippet("docs/store-interface.md", "DeltaMessageStore")
+    questions = snippet("README.md", "spark.sql")
+    exec(compile(storing, "docs/store-interface.md", "exec"), {"root": root})
+    exec(compile(questions, "README.md", "exec"), {"root": root})
+    assert "orders" in capsys.readouterr().out
+    queries = blocks(ALL, "sql")
+    assert len(queries) == 8
+    for query in queries:
+        views.sql(spark, root, query).collect()
+
+
+def test_the_dictionary_tells_every_column_of_every_view_with_its_type(
+    spark: SparkSession, root: Root
+) -> None:
+    job_runs.record(root, JobRun("1", "compact", datetime.now(UTC), 1.0, "done", {}))
+    write(spark, root, "run", [Finding("positions", "error", "journal")])
+    views.register(spark, root)
+    there = {
+        view: [(field.name, field.dataType.simpleString()) for field in spark.table(view).schema]
+        for view in (*views.VIEWS, *LOGS)
+    }
+    assert told_columns() == there
+
+
+def test_the_readme_names_every_view() -> None:
+    named = re.findall(r"^\| (`.*?) \|", text_of("README.md"), re.MULTILINE)
+    assert {*views.VIEWS, *LOGS} <= set(re.findall(r"`(\w+)`", " ".join(named)))
