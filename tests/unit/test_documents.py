@@ -66,6 +66,13 @@ def test_the_readme_is_read_in_ten_minutes() -> None:
     assert [line for line in wide if not line.startswith("|")] == []
 
 
+def test_every_file_that_the_documents_name_is_there() -> None:
+    tops = "sparkstore|broker_shim|conf|jobs|tests|notebooks"
+    named = set(re.findall(rf"`((?:{tops})/[\w./-]*\w)`", prose(ALL)))
+    assert len(named) > 5
+    assert {path for path in named if not (TOP / path).exists()} == set()
+
+
 @pytest.mark.parametrize("line", typed_lines())
 def test_every_command_line_of_the_documents_is_taken(line: str) -> None:
     words = takewhile(lambda word: word != ">", shlex.split(line, comments=True)[1:])
