@@ -34,7 +34,7 @@ RULES = (
     {"who": ["root"], "address": "#", "allow": ["admin"]},
     {"who": ["*"], "address": "temporary", "allow": ["read", "write", "create"]},
 )
-"""As in the README, but for root."""
+"""As in docs/security.md, but for root."""
 LOCKED = "amqp:resource-locked"
 NOT_FOUND, UNAUTHORIZED = "amqp:not-found", "amqp:unauthorized-access"
 LIMIT = "amqp:resource-limit-exceeded"
