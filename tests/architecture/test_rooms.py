@@ -1,0 +1,193 @@
+"""The rooms of the product: small folders, no new import cycle, modules named by nouns."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from tests.architecture.source import modules, tree
+
+MAX_MODULES = 16
+PRODUCT = {"sparkstore", "broker_shim"}
+
+PROTOCOL_1_0 = "broker_shim.protocol_1_0"
+BROKER = "broker_shim.broker"
+LISTENER_1_0 = "broker_shim.listener_1_0"
+
+
+def under(package: str, names: str) -> frozenset[str]:
+    return frozenset(f"{package}.{name}" for name in names.split())
+
+
+# Modules that import each other today, with the reason. A knot may only shrink: whoever frees a
+# module takes it off the list, and nobody adds one.
+KNOTS = {
+    # An event names the link or session that it is about, which is what makes the event.
+    under(PROTOCOL_1_0, "events port session")
+    | under(
+        f"{PROTOCOL_1_0}.links",
+        "deliveries link outgoing_delivery receiver sender unsettled unsettled_maps",
+    ),
+    # To be cut: what a monitor reads and how it is shown name each other.
+    under("broker_shim.serve", "monitor reporting"),
+    # To be cut: the store's interface is made of the calls about links, which name its types.
+    under("broker_shim.store", "interface link_calls"),
+    # To be cut: a queue's contents and the calls that change them name each other.
+    under(f"{BROKER}.storage", "contents store_calls store_puts"),
+    # To be cut: an endpoint keeps its terminus, which names the endpoint's types.
+    under("broker_shim.links", "endpoint terminus"),
+    # To be cut: the virtual host makes the listener's links and containers, its parts name it as
+    # a whole, and a connection and its links name each other.
+    under(
+        BROKER,
+        "administration bulk_operations dead_letters header_scan last_value_queues"
+        " queue_deletion selector_compiler settlement virtual_host",
+    )
+    | under(
+        LISTENER_1_0,
+        "authorization connection connection_links containers links login outcomes",
+    )
+    | under(
+        f"{LISTENER_1_0}.attach",
+        "attach own_queue pending_attach source subscription_queue terminus_lookup",
+    )
+    | under(
+        f"{LISTENER_1_0}.receiving",
+        "incoming_link incoming_message link_route received_deliveries",
+    )
+    | under(
+        f"{LISTENER_1_0}.sending",
+        "browsing_link consumer_outcomes dispatch outgoing_link outgoing_message resumption"
+        " transactional_outcomes wire",
+    )
+    | under(
+        f"{LISTENER_1_0}.transactions",
+        "acquisition connection_transactions coordinator local_transaction retirement sent_message",
+    ),
+}
+
+# Words that end like a gerund or a participle, or are one, and stay: with the reason.
+ALLOWED_NAMES = {
+    "broker_shim.broker.routing": "a noun of the field: which queues a message goes to",
+    "broker_shim.demo.told": "not a noun: to be renamed",
+    "broker_shim.links.unsettled": "the specification's word: the unsettled map (AMQP 1.0 2.6.13)",
+    "broker_shim.protocol_1_0.greeting": "a noun: what is said before the first frame",
+    "broker_shim.protocol_1_0.links.unsettled": "the specification's word, as above",
+    "broker_shim.selectors.matching": "a noun of the field: pattern matching (LIKE)",
+    "broker_shim.serve.reporting": "a noun: the reporting of a process's figures",
+    "broker_shim.store.remote.greeting": "a noun: what is said before the first call",
+    "broker_shim.store.state_machine.staging": "a noun of the field: content that is not whole yet",
+    "broker_shim.store.state_machine.wiring": "a noun: exchanges, queues and bindings together",
+    "broker_shim.transactions.standing": "a noun: what a transaction may still do",
+    "sparkstore.cli.parsing": "a noun of the field: what parsers of commands have in common",
+    "sparkstore.log.tuning": "a noun: settings of a process",
+    "sparkstore.tables.fencing": "a noun of the field: keeping out a writer who was replaced",
+    "sparkstore.tables.healing": "a noun: setting aside what a power cut broke",
+}
+# Those that the endings do not show.
+IRREGULAR_PARTICIPLES = {
+    *("brought", "done", "given", "gone", "held", "kept", "known", "left", "lost", "made"),
+    *("read", "seen", "sent", "set", "shown", "taken", "told", "written"),
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def product_modules() -> dict[str, Path]:
+    return {module_name(path): path for path in modules() if path.parts[0] in PRODUCT}
+
+
+def imported_modules(code: ast.Module, among: Iterable[str]) -> set[str]:
+    """Modules among those given that the code imports anywhere, `TYPE_CHECKING` or not."""
+    found = set()
+    for node in ast.walk(code):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            whole = str(node.module)
+            inner = {f"{whole}.{name.name}" for name in node.names}
+            found |= inner & set(among) or {whole}
+    return found & set(among)
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """Whom each module of the product imports."""
+    paths = product_modules()
+    return {name: imported_modules(tree(path), paths) - {name} for name, path in paths.items()}
+
+
+def reachable(start: str, graph: Mapping[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    ahead = [start]
+    while ahead:
+        new = graph[ahead.pop()] - found
+        found |= new
+        ahead += new
+    return found
+
+
+def knots(graph: Mapping[str, set[str]]) -> set[frozenset[str]]:
+    """Groups of modules each of which imports all the others, directly or by way of others."""
+    reach = {name: reachable(name, graph) for name in graph}
+    groups = {
+        frozenset(other for other in reach[name] if name in reach[other]) | {name} for name in graph
+    }
+    return {group for group in groups if len(group) > 1}
+
+
+def test_a_folder_has_at_most_16_modules() -> None:
+    written = (path for path in product_modules().values() if path.stem != "__init__")
+    sizes = Counter(str(path.parent) for path in written)
+    assert sizes
+    assert {folder: n for folder, n in sizes.items() if n > MAX_MODULES} == {}
+
+
+def test_no_module_is_in_an_import_cycle_but_the_knots_that_are_known_which_only_shrink() -> None:
+    found = knots(imports())
+    assert [sorted(knot) for knot in found - KNOTS] == [], "new, grown or smaller: see KNOTS"
+    assert [sorted(knot) for knot in KNOTS - found] == [], "cut or smaller: take it off KNOTS"
+
+
+def test_without_its_knots_the_product_can_be_sorted_by_its_imports() -> None:
+    """Two ways to find cycles agree: every cycle lies within a knot."""
+    of = {name: min(knot) for knot in KNOTS for name in knot}
+    merged: dict[str, set[str]] = {}
+    for name, whom in imports().items():
+        room = of.get(name, name)
+        merged.setdefault(room, set()).update({of.get(other, other) for other in whom} - {room})
+    try:
+        TopologicalSorter(merged).prepare()
+    except CycleError as cycle:
+        raise AssertionError(cycle.args[1]) from cycle
+
+
+def test_an_import_for_type_checking_counts() -> None:
+    lines = ["from typing import TYPE_CHECKING", "if TYPE_CHECKING:", "    from a import b"]
+    assert imported_modules(ast.parse("\n".join(lines)), {"a", "a.b"}) == {"a.b"}
+
+
+def test_a_knot_is_found_over_several_modules_and_a_chain_is_none() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()}
+    assert knots(graph) == {frozenset("abc")}
+
+
+def test_no_module_is_named_by_a_bare_gerund_or_participle() -> None:
+    found = set()
+    for name, path in product_modules().items():
+        if path.stem == "__init__":  # a folder is a room, not a module: addressing, receiving
+            continue
+        last = name.rsplit(".", 1)[-1]
+        bare = "_" not in last and last.endswith(("ing", "ed"))
+        if bare or last in IRREGULAR_PARTICIPLES:
+            found.add(name)
+    assert found == set(ALLOWED_NAMES)
