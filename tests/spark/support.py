@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -173,7 +174,17 @@ def _annotations(detail: str | None) -> dict[str, str] | None:
     """What the detail of an entry says, as the view `queue_messages` tells it: without types."""
     if detail is None:
         return None
-    return {key: text for key, (_type, text) in json.loads(detail).items()}
+    told = json.loads(detail).items()
+    return {key: _moment(text) if kind == "timestamp" else text for key, (kind, text) in told}
+
+
+def _moment(text: str) -> str:
+    """A time in ms as Spark writes it, in UTC; far from now it stays a number."""
+    ms = int(text)
+    if abs(ms) > 253_402_300_799_999:
+        return text
+    moment = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{moment}.{ms % 1000:03d}".rstrip("0").rstrip(".")
 
 
 def stored_staged(root: Root) -> dict[int, int]:
