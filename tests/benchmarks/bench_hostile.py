@@ -451,8 +451,7 @@ class Broker:
 
     def loop_s(self) -> float:
         """Processor time of the loop's thread; of all threads of the store service."""
-        each = (path.read_text() for path in self._tasks.glob(self._threads))
-        return sum(int(text.split()[0]) for text in each) / 1e9
+        return sum(map(_ran_ns, self._tasks.glob(self._threads))) / 1e9
 
     def memory_mib(self) -> float:
         """Resident now."""
@@ -537,6 +536,14 @@ def measured(broker: Broker, seconds: float, attack: Attack) -> Figures:
 
 def _kinds(attacks: list[Attack]) -> set[bool]:
     return {each.is_on_service for each in attacks}
+
+
+def _ran_ns(schedstat: Path) -> int:
+    """Processor time of a thread; none of one that has ended meanwhile."""
+    try:
+        return int(schedstat.read_text().split()[0])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def main() -> int:
