@@ -25,12 +25,11 @@ configuration can keep the first without being able to keep the second.
 Nothing here knows frames, queues or where a store keeps what it is told.
 """
 
-from broker_shim.links.endpoint import EndpointPlace, LinkEndpoint
 from broker_shim.links.expiry import EndedScope, ExpiryPolicy
 from broker_shim.links.key import LinkKey, Role, holder_of
 from broker_shim.links.registry import Attached, LinkRegistry
 from broker_shim.links.store import LinkStore, NoLinkStore, granted_durability
-from broker_shim.links.terminus import Terminus
+from broker_shim.links.terminus import EndpointPlace, LinkEndpoint, Terminus
 from broker_shim.links.unsettled import MemoryUnsettledStore, UnsettledStore
 from broker_shim.links.values import Filter, LinkTerms, Source, Target
 

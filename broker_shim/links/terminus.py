@@ -1,19 +1,57 @@
-"""Our end of a link, attached or not: its terms, its endpoint, its delivery states."""
+"""Our end of a link: its terms and delivery states; while it is attached, its endpoint.
+
+The terminus lives on between attachments, and an endpoint is one attachment of it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
 
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.endpoint import EndpointPlace, LinkEndpoint
 from broker_shim.links.expiry import EndedScope, ExpiryPolicy, expires_at_ms
 from broker_shim.links.key import LinkKey
 from broker_shim.links.values import LinkTerms
 
 DeliveryState = Mapping[str, Any]
 """JSON: {"outcome": "accepted"}."""
+
+
+class EndpointPlace(NamedTuple):
+    """Where a link is attached, by what the caller calls them.
+
+    Attributes:
+        connection: Unique among the connections of a broker's life.
+        session: Unique within its connection.
+    """
+
+    connection: Hashable
+    session: Hashable
+
+
+class LinkEndpoint:
+    """One attachment of a link; a later one is another endpoint of the same terminus.
+
+    It is the same for both directions: what differs is who serves it.
+
+    Attributes:
+        terminus: What it is attached to; still known when it is not any more.
+        place: The connection and the session that it is attached on.
+        served_by: For the registry's caller: whoever serves the link.
+    """
+
+    __slots__ = ("place", "served_by", "terminus")
+
+    def __init__(self, terminus: Terminus, place: EndpointPlace) -> None:
+        self.terminus = terminus
+        self.place = place
+        self.served_by: Any = None
+
+    @property
+    def is_attached(self) -> bool:
+        """False once it was detached or stolen, or its session ended."""
+        return self.terminus.endpoint is self
 
 
 class Terminus:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswer
 from http import HTTPStatus
@@ -21,16 +21,21 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
 from typing import Any, TypeVar
 
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from broker_shim.serve.bind_address import ListenAddress, listening_socket
-from broker_shim.serve.reporting import Families, Post, Trouble
 from sparkstore.metrics.exposition import encoded
 
 _log = logging.getLogger(__name__)
 
 MOST_REQUESTS = 16
 PATIENCE_S = 5.0
+Families = Callable[[], Iterable[Metric]]
+Trouble = Callable[[], str | None]
+"""Tells why nothing is served now; None while all is well."""
+Post = Callable[[Callable[[], None]], None]
+"""Has a call made on the thread that owns what is told."""
 _TEXT = "text/plain; charset=utf-8"
 
 T = TypeVar("T")

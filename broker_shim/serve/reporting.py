@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +14,9 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.serve.bind_address import parse_listen
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
-    from broker_shim.serve.monitor import Monitor
+    from broker_shim.serve.monitor import Families, Monitor, Post, Trouble
 
 _log = logging.getLogger(__name__)
-
-Families = Callable[[], Iterable["Metric"]]
-Trouble = Callable[[], str | None]
-"""Tells why nothing is served now; None while all is well."""
-Post = Callable[[Callable[[], None]], None]
-"""Has a call made on the thread that owns what is told."""
 
 
 class Reporter:

@@ -18,7 +18,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.link_calls import LinkCalls
 from broker_shim.store.prefetch import OnLoaded
-from broker_shim.store.values import Exchange, Queue, Recovered, StoredMessage
+from broker_shim.store.values import Exchange, Queue, Recovered, StoredMessage, TransactionContext
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import RecordedLinkKey
@@ -64,17 +64,6 @@ class ContentWriter(Protocol):
 
         `on_complete` fires after those of the pieces.
         """
-
-
-class TransactionContext(Protocol):
-    """A local transaction: `begin` makes it, `commit` or `abort` ends it.
-
-    One thread at a time may use it, and only with the store that made it.
-    """
-
-    @property
-    def transaction(self) -> int:
-        """The number that the rows of the transaction carry."""
 
 
 class MessageStore(LinkCalls, Protocol):

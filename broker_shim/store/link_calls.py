@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
+from broker_shim.store.values import TransactionContext
 from sparkstore.core.link_records import RecordedLinkKey
-
-if TYPE_CHECKING:
-    from broker_shim.store.interface import TransactionContext
 
 
 class LinkCalls(Protocol):

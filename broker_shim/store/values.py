@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from broker_shim.durability import TerminusDurability
 from sparkstore.core.fold import Entry
@@ -85,3 +85,14 @@ class Recovered:
     configured: dict[tuple[str, str], Mapping[str, Any]]
     links: dict[RecordedLinkKey, Mapping[str, Any]]
     unsettled: dict[RecordedLinkKey, Mapping[bytes, Mapping[str, Any] | None]]
+
+
+class TransactionContext(Protocol):
+    """A local transaction: `begin` makes it, `commit` or `abort` ends it.
+
+    One thread at a time may use it, and only with the store that made it.
+    """
+
+    @property
+    def transaction(self) -> int:
+        """The number that the rows of the transaction carry."""

@@ -32,14 +32,8 @@ KNOTS = {
         f"{PROTOCOL_1_0}.links",
         "deliveries link outgoing_delivery receiver sender unsettled unsettled_maps",
     ),
-    # To be cut: what a monitor reads and how it is shown name each other.
-    under("broker_shim.serve", "monitor reporting"),
-    # To be cut: the store's interface is made of the calls about links, which name its types.
-    under("broker_shim.store", "interface link_calls"),
     # To be cut: a queue's contents and the calls that change them name each other.
     under(f"{BROKER}.storage", "contents store_calls store_puts"),
-    # To be cut: an endpoint keeps its terminus, which names the endpoint's types.
-    under("broker_shim.links", "endpoint terminus"),
     # To be cut: the virtual host makes the listener's links and containers, its parts name it as
     # a whole, and a connection and its links name each other.
     under(
