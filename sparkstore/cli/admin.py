@@ -27,8 +27,8 @@ _HOW = (
     "lock. Done again it does nothing more. A queue is named address::queue or plainly.\n\n"
 )
 _ARGUMENTS = (
-    "arguments: message_ttl_ms, max_delivery_count, dead_letter_queue, exclusive, message_groups,\n"
-    "last_value_key (docs/operating.md, Queues that ask for more).\n\n"
+    "arguments: message_ttl_ms, max_delivery_count, dead_letter_queue, on_reject, exclusive,\n"
+    "message_groups, last_value_key (docs/operating.md, Queues that ask for more).\n\n"
 )
 
 
