@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.links import RecordedLinkKey as BrokersKey
-from broker_shim.links import holder_of
+from broker_shim.links import LinkKey, holder_of
 from sparkstore.core.link_records import RecordedLinkKey, link_key, link_text
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -21,7 +20,7 @@ def test_a_key_comes_back_from_its_text(key: RecordedLinkKey) -> None:
 
 @given(_KEYS)
 def test_the_broker_calls_a_link_as_the_store_does(key: RecordedLinkKey) -> None:
-    assert holder_of(BrokersKey(*key)) == link_text(key)
+    assert holder_of(LinkKey(*key)) == link_text(key)
 
 
 @pytest.mark.parametrize("text", ["", "c/l", "[]", '["c","l"]', '["c","l",1]', '{"c": "l"}', "[["])
