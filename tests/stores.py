@@ -28,11 +28,11 @@ from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
 from broker_shim.store.sink import MemorySink
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
 from sparkstore.config import StoreConfig
 from sparkstore.core import fold
 from sparkstore.core.codec import packer, unpack_all
 from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 MAX_MESSAGE_BYTES = 3 << 20
 """Of every store here: small enough to go over it."""

@@ -38,9 +38,9 @@ from broker_shim.store.interface import (
     MessageHeader,
     Queue,
 )
-from broker_shim.store.state_machine.definitions import detail_of
 from sparkstore.core.queue_arguments import terms_of
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.definitions import detail_of
 
 _log = logging.getLogger(__name__)
 

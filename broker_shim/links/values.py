@@ -25,8 +25,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import CorruptData
 from broker_shim.links.expiry import ExpiryPolicy
 from broker_shim.links.key import Role
-
-VERSION = 1
+from sparkstore.core.link_records import DETAIL_VERSION
 
 
 class Filter(NamedTuple):
@@ -154,7 +153,7 @@ class LinkTerms:
     def as_json(self) -> dict[str, Any]:
         """As the module says."""
         shown = {
-            "version": VERSION,
+            "version": DETAIL_VERSION,
             "source": self.source and self.source.as_json(),
             "target": self.target and self.target.as_json(),
             "durability": int(self.own.durability),
@@ -172,8 +171,8 @@ class LinkTerms:
         """
         try:
             version, source, target = shown["version"], shown["source"], shown["target"]
-            if version != VERSION:
-                message = f"a link of version {version}, this sparkstore knows {VERSION}"
+            if version != DETAIL_VERSION:
+                message = f"a link of version {version}, this sparkstore knows {DETAIL_VERSION}"
                 raise CorruptData(message)
             queue = shown.get("queue")
             return cls(

@@ -22,10 +22,10 @@ from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
 from broker_shim.service.requests import MemberRequests
 from broker_shim.store.batch import Batch
-from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.transaction import RecordStep
 
 _log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from broker_shim.service.decisions.decisions import Decisions, Open
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Body, Frame, Refusal
 from broker_shim.store.batch import Batch
-from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core import fold, records
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine.transaction import RecordStep
 
 _MEMBER = Record._fields.index("member")
 _MAX_NUMBER = (1 << 63) - 1

@@ -17,9 +17,9 @@ from typing import Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, StoreError
 from broker_shim.store.sink import Sink
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
-from broker_shim.store.state_machine.transaction import RecordStep, Transaction
 from sparkstore.core.records import Record
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.transaction import RecordStep, Transaction
 
 
 class PackingSink(Sink, Protocol):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_shim.completion import OnComplete
-from broker_shim.store.state_machine.arguments import check_body, check_completion
-from broker_shim.store.state_machine.staging import PIECE_BYTES, check_size
-from broker_shim.store.values import StoredMessage
+from sparkstore.core.state_machine.arguments import check_body, check_completion
+from sparkstore.core.state_machine.staging import PIECE_BYTES, check_size
+from sparkstore.core.state_machine.values import StoredMessage
 
 TakePiece = Callable[[StoredMessage, int, bytes, OnComplete], None]
 """take(message, body_offset, piece, on_complete): append one record."""

@@ -13,8 +13,8 @@ from broker_shim.store.batch import Batch
 from broker_shim.store.interface import StoredMessage
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
 from sparkstore.config import StoreConfig
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.log.metrics import LogBacklog, LogMetrics
 from sparkstore.log.start import open_log
 from sparkstore.tables.root import Root

@@ -18,11 +18,17 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.link_calls import LinkCalls
 from broker_shim.store.prefetch import OnLoaded
-from broker_shim.store.values import Exchange, Queue, Recovered, StoredMessage, TransactionContext
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import RecordedLinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
+from sparkstore.core.state_machine.values import (
+    Exchange,
+    Queue,
+    Recovered,
+    StoredMessage,
+    TransactionContext,
+)
 
 __all__ = [
     "Annotations",

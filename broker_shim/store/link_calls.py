@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
-from broker_shim.store.values import TransactionContext
 from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.state_machine.values import TransactionContext
 
 
 class LinkCalls(Protocol):

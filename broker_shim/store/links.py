@@ -17,10 +17,10 @@ from broker_shim.links.key import LinkKey, Role
 from broker_shim.links.store import LinkStore, NoLinkStore
 from broker_shim.links.terminus import DeliveryState
 from broker_shim.links.unsettled import MemoryUnsettledStore, Unsettled, UnsettledStore
-from broker_shim.links.values import VERSION, LinkTerms
+from broker_shim.links.values import LinkTerms
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.interface import RecordedLinkKey as StoreKey
-from sparkstore.core.link_records import link_text
+from sparkstore.core.link_records import DETAIL_VERSION, link_text
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class MessageLinkStore:
                 links[LinkKey(*key)] = LinkTerms.from_json(key.role, shown)
             except CorruptData as reason:
                 version = shown.get("version")
-                if isinstance(version, int) and version > VERSION:
+                if isinstance(version, int) and version > DETAIL_VERSION:
                     raise
                 _log.warning("link %s is left to whoever made it: %s", link_text(key), reason)
         return links

@@ -34,18 +34,18 @@ from broker_shim.store.local_links import LocalLinkCalls
 from broker_shim.store.local_reads import LocalReads
 from broker_shim.store.read_calls import ReadCalls
 from broker_shim.store.sink import Sink
-from broker_shim.store.state_machine import transactions
-from broker_shim.store.state_machine.arguments import (
+from sparkstore.core import records
+from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine.arguments import (
     check_completion,
     check_message,
     check_pieces,
     check_queue,
 )
-from broker_shim.store.state_machine.definitions import recovered_of
-from broker_shim.store.state_machine.staging import check_size
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
-from broker_shim.store.state_machine.transaction import RecordStep, Transaction
-from sparkstore.core import records
+from sparkstore.core.state_machine.definitions import recovered_of
+from sparkstore.core.state_machine.staging import check_size
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.transaction import RecordStep, Transaction
 
 Decide = Callable[..., list[RecordStep] | RecordStep]
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.completion import OnComplete
-from broker_shim.store.state_machine import transactions
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 if TYPE_CHECKING:
     from broker_shim.store.interface import TransactionContext

@@ -10,9 +10,9 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import OnLoaded
 from broker_shim.store.prefetch import Loaded, Prefetcher
 from broker_shim.store.sink import Sink
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
-from broker_shim.store.values import StoredMessage
 from sparkstore.core.records import MessageHeader
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.values import StoredMessage
 
 _log = logging.getLogger(__name__)
 

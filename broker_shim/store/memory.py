@@ -8,8 +8,8 @@ from collections.abc import Callable
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.sink import MemorySink
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.fold import State
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 
 def now_us() -> int:

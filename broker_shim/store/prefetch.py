@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store.values import StoredMessage
+from sparkstore.core.state_machine.values import StoredMessage
 
 _log = logging.getLogger(__name__)
 

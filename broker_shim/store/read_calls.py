@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker_shim.store.interface import MessageHeader, OnLoaded
-from broker_shim.store.state_machine.arguments import (
+from sparkstore.core.state_machine.arguments import (
     check_completion,
     check_message_id,
     check_message_ids,
     check_range,
 )
-from broker_shim.store.values import StoredMessage
+from sparkstore.core.state_machine.values import StoredMessage
 
 if TYPE_CHECKING:
     from broker_shim.store.local_reads import LocalReads

@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 from sparkstore.core.records import Kind, Record
 
+DETAIL_VERSION = 1
+"""Of the JSON that `attached` carries, as readers of a link know it."""
 LINK_KINDS = frozenset({Kind.ATTACHED, Kind.DETACHED, Kind.UNSETTLED, Kind.SETTLED})
 SENDER, RECEIVER = "sender", "receiver"
 CLOSED = '{"closed": true}'

@@ -14,8 +14,8 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.prefetch import Loaded
-from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core.records import content_staged
+from sparkstore.core.state_machine.transaction import RecordStep
 from tests.stores import DELTA_CONFIG, TIMEOUT_S, done
 
 HEADER = MessageHeader(

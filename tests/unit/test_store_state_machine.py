@@ -15,9 +15,9 @@ from broker_shim.store.interface import (
     Queue,
     StoredMessage,
 )
-from broker_shim.store.state_machine.state_machine import ID_BLOCK, StoreStateMachine
 from sparkstore.core.fold import State
 from sparkstore.core.records import Kind
+from sparkstore.core.state_machine.state_machine import ID_BLOCK, StoreStateMachine
 from tests.stores import RecordedMessageStore, done, read
 
 NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability

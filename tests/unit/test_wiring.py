@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, Queue
-from broker_shim.store.state_machine import definitions
-from broker_shim.store.state_machine.arguments import check_name
+from sparkstore.core.state_machine import definitions
+from sparkstore.core.state_machine.arguments import check_name
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),

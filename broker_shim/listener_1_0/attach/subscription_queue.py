@@ -40,7 +40,7 @@ from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, 
 from broker_shim.listener_1_0.links import key_of
 from broker_shim.listener_1_0.termini import granted_source, peers_target
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.store.state_machine.arguments import check_name
+from sparkstore.core.state_machine.arguments import check_name
 
 if TYPE_CHECKING:
     from broker_shim.broker.virtual_host import Broker

@@ -20,9 +20,9 @@ from broker_shim.store.interface import (
     Queue,
     StoredMessage,
 )
-from broker_shim.store.state_machine.arguments import MAX_NUMBER, check_header_fields
-from broker_shim.store.state_machine.definitions import check_depth
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine.arguments import MAX_NUMBER, check_header_fields
+from sparkstore.core.state_machine.definitions import check_depth
 
 Fields = tuple[Any, ...]
 

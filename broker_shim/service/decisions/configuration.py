@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.decisions.arrivals import object_of
-from broker_shim.store.state_machine.arguments import check_name
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
-from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine.arguments import check_name
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.transaction import RecordStep
 
 OWN_CATEGORY = "sparkstore."
 """Configured objects of categories that begin so are written by the service alone."""

@@ -24,12 +24,12 @@ from broker_shim.service.decisions.configuration import configuration
 from broker_shim.service.decisions.links import holder_of, link_steps, settle_later, unsettled_later
 from broker_shim.service.decisions.staged_content import StagedContents, check_id
 from broker_shim.store.interface import Queue, StoredMessage
-from broker_shim.store.state_machine import transactions
-from broker_shim.store.state_machine.staging import check_size
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
-from broker_shim.store.state_machine.transaction import RecordStep, Transaction
 from sparkstore.core.link_records import LINK_KINDS
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine.staging import check_size
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.transaction import RecordStep, Transaction
 
 _WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
 _DETAIL = Record._fields.index("detail")

@@ -6,11 +6,11 @@ import json
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.decisions.arrivals import object_of
-from broker_shim.store.state_machine import transactions
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
-from broker_shim.store.state_machine.transaction import RecordStep, Transaction
 from sparkstore.core.link_records import RecordedLinkKey, link_key
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.transaction import RecordStep, Transaction
 
 
 def holder_of(machine: StoreStateMachine, prefix: str, record: Record) -> str:

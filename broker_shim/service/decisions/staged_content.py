@@ -5,11 +5,11 @@ from __future__ import annotations
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.decisions.arrivals import Fields, check_record, message_of, record_of
 from broker_shim.store.interface import StoredMessage
-from broker_shim.store.state_machine.staging import PIECE_BYTES, check_size
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
-from broker_shim.store.state_machine.transaction import RecordStep
 from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine.staging import PIECE_BYTES, check_size
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.transaction import RecordStep
 
 _BODY = Record._fields.index("body")
 

@@ -23,10 +23,10 @@ from broker_shim.store.json.file import ReplacedFile, lock_file
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
 from broker_shim.store.sink import NoContent
-from broker_shim.store.state_machine.definitions import as_json
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
 from sparkstore.core import fold
 from sparkstore.core.records import ExchangeBindingKey, Record
+from sparkstore.core.state_machine.definitions import as_json
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 FORMAT = "sparkstore wiring"
 VERSION = 1

@@ -10,8 +10,8 @@ from broker_shim.service import protocol as wire
 from broker_shim.store.interface import TransactionContext
 from broker_shim.store.remote.connection import RemoteConnection
 from broker_shim.store.remote.transaction import RemoteTransaction, check_usable
-from broker_shim.store.state_machine.arguments import check_completion
 from sparkstore.core.records import Record
+from sparkstore.core.state_machine.arguments import check_completion
 
 
 class RemoteCalls:

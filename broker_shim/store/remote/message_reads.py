@@ -13,8 +13,8 @@ from broker_shim.store.interface import OnLoaded
 from broker_shim.store.prefetch import Loaded, Prefetcher
 from broker_shim.store.remote.connection import RemoteConnection
 from broker_shim.store.remote.pending_reads import Answer, collect
-from broker_shim.store.values import StoredMessage
 from sparkstore.core.records import MessageHeader
+from sparkstore.core.state_machine.values import StoredMessage
 
 _UNDER_WAY = 64
 """Loads asked for before the answer of the first: of 1,024 that the service lets wait."""

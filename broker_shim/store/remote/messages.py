@@ -10,16 +10,16 @@ from broker_shim.service import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter
 from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
 from broker_shim.store.remote.connection import RemoteConnection
-from broker_shim.store.state_machine.arguments import (
+from sparkstore.core import records
+from sparkstore.core.records import Record
+from sparkstore.core.state_machine.arguments import (
     check_body,
     check_completion,
     check_header,
     check_message,
     check_pieces,
 )
-from broker_shim.store.state_machine.staging import PIECE_BYTES, check_size
-from sparkstore.core import records
-from sparkstore.core.records import Record
+from sparkstore.core.state_machine.staging import PIECE_BYTES, check_size
 
 _IDS = 1_000
 _MAX_BODY_BYTES = wire.MAX_FRAME_BYTES - (1 << 20)

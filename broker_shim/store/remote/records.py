@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
-from broker_shim.store.state_machine import arguments as check
-from broker_shim.store.state_machine import definitions
-from broker_shim.store.state_machine.links import text_of
 from sparkstore.core import link_records
 from sparkstore.core.link_records import RecordedLinkKey
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine import arguments as check
+from sparkstore.core.state_machine import definitions
+from sparkstore.core.state_machine.links import text_of
 
 
 def created(kind: Kind, wiring: Queue | Exchange) -> Record:

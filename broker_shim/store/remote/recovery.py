@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from broker_shim.store.interface import ExchangeBindingKey, Recovered
-from broker_shim.store.state_machine.definitions import exchange_of, queue_of
 from sparkstore.core.entries import Entries
 from sparkstore.core.link_records import RecordedLinkKey, link_key
+from sparkstore.core.state_machine.definitions import exchange_of, queue_of
 
 
 def recovered_of(sections: Iterable[tuple[Any, ...]]) -> Recovered:

@@ -42,9 +42,9 @@ from broker_shim.store.remote.messages import RemoteMessages
 from broker_shim.store.remote.pending_reads import Answer
 from broker_shim.store.remote.recovery import recovered_of
 from broker_shim.store.remote.transaction import RemoteTransaction
-from broker_shim.store.state_machine.arguments import check_completion, check_message, check_queue
 from sparkstore.core.annotations import as_detail
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine.arguments import check_completion, check_message, check_queue
 
 RETRY_S = 60.0
 """How long a request waits for a service that is gone."""

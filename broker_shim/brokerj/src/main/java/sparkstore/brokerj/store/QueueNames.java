@@ -74,7 +74,7 @@ final class QueueNames {
     }
 
     /**
-     * What a queue is created with: as it was recovered, else as broker_shim/store/state_machine/definitions.py writes
+     * What a queue is created with: as it was recovered, else as sparkstore/core/state_machine/definitions.py writes
      * it, keys sorted, a blank after colon and comma.
      */
     String definition(UUID id) {

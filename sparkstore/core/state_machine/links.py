@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest
-from broker_shim.links.values import VERSION
-from broker_shim.store.state_machine import definitions
-from broker_shim.store.state_machine.arguments import (
+from sparkstore.core import fold, link_records
+from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.link_records import DETAIL_VERSION, RecordedLinkKey, link_text
+from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine import definitions
+from sparkstore.core.state_machine.arguments import (
     check_link_key,
     check_switch,
     check_tag,
     check_tags,
 )
-from broker_shim.store.state_machine.transaction import RecordStep
-from broker_shim.store.state_machine.wiring import WiringStateMachine
-from sparkstore.core import fold, link_records
-from sparkstore.core.link_records import RecordedLinkKey, link_text
-from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine.transaction import RecordStep
+from sparkstore.core.state_machine.wiring import WiringStateMachine
+from sparkstore.errors import InvalidRequest
 
 DELIVERY_KINDS = frozenset({Kind.UNSETTLED, Kind.SETTLED})
 MAX_TAG_BYTES = 32
@@ -175,8 +174,8 @@ class LinkStateMachine(WiringStateMachine):
 
 def _check_termini(detail: Mapping[str, Any]) -> None:
     """Raises InvalidRequest if a detail lacks what readers of a link look at."""
-    if detail.get("version") != VERSION:
-        message = f"version {detail.get('version')!r} of a link: {VERSION}"
+    if detail.get("version") != DETAIL_VERSION:
+        message = f"version {detail.get('version')!r} of a link: {DETAIL_VERSION}"
         raise InvalidRequest(message)
     for end in ("source", "target"):
         if end not in detail or not isinstance(detail[end], Mapping | None):

@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import Exchange, Queue, Recovered
-from broker_shim.store.state_machine.arguments import check_definition
-from broker_shim.store.state_machine.entries import LiveEntries
+from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import LinkState, State
 from sparkstore.core.link_records import link_key
 from sparkstore.core.queue_arguments import check_arguments
+from sparkstore.core.state_machine.arguments import check_definition
+from sparkstore.core.state_machine.entries import LiveEntries
+from sparkstore.core.state_machine.values import Exchange, Queue, Recovered
+from sparkstore.errors import InvalidRequest
 
 MAX_DEPTH = 100
 """Of arrays and objects in one another."""

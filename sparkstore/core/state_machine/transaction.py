@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker_shim.store.interface import StoredMessage
 from sparkstore.core import fold
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.records import Record
+from sparkstore.core.state_machine.values import StoredMessage
 
 
 class RecordStep(NamedTuple):

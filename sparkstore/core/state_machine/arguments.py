@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest
-from broker_shim.store.values import Exchange, Queue, StoredMessage
+from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.link_records import RECEIVER, SENDER, RecordedLinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
+from sparkstore.core.state_machine.values import Exchange, Queue, StoredMessage
+from sparkstore.errors import InvalidRequest
 
 MAX_NAME_CHARACTERS = 10_000
 MAX_HOLDER_CHARACTERS = 12 * MAX_NAME_CHARACTERS + 100

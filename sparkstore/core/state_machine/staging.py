@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_shim.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest
 
 PIECE_BYTES = 1 << 20
 """Largest piece of staged content in one record."""

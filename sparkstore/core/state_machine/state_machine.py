@@ -13,24 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
-from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import StoredMessage
-from broker_shim.store.state_machine import definitions
-from broker_shim.store.state_machine.arguments import (
+from sparkstore.core import fold, records
+from sparkstore.core.annotations import Annotations, as_detail, given_back
+from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.queue_arguments import Terms, terms_of
+from sparkstore.core.records import Kind, MessageHeader
+from sparkstore.core.state_machine import definitions
+from sparkstore.core.state_machine.arguments import (
     check_body,
     check_entry,
     check_header,
     check_switch,
     check_taken,
 )
-from broker_shim.store.state_machine.holders import check_holder, held
-from broker_shim.store.state_machine.links import LinkStateMachine
-from broker_shim.store.state_machine.transaction import RecordStep, Transaction
-from sparkstore.core import fold, records
-from sparkstore.core.annotations import Annotations, as_detail, given_back
-from sparkstore.core.queue_arguments import Terms, terms_of
-from sparkstore.core.records import Kind, MessageHeader
+from sparkstore.core.state_machine.holders import check_holder, held
+from sparkstore.core.state_machine.links import LinkStateMachine
+from sparkstore.core.state_machine.transaction import RecordStep, Transaction
+from sparkstore.core.state_machine.values import StoredMessage
+from sparkstore.errors import InvalidRequest
 
 ID_BLOCK = 100_000
 """Message ids are reserved in blocks; the reservation comes before every use of it in the log, so

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_shim.errors import InvalidRequest, NotAcquired
+from sparkstore.errors import InvalidRequest, NotAcquired
 
 
 def held(queue: str, message_id: int, holder: str) -> NotAcquired:

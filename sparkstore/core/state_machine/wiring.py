@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import Exchange, Queue
-from broker_shim.store.state_machine import definitions
-from broker_shim.store.state_machine.arguments import (
+from sparkstore.core import fold, records
+from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.queue_names import shown
+from sparkstore.core.records import ExchangeBindingKey
+from sparkstore.core.state_machine import definitions
+from sparkstore.core.state_machine.arguments import (
     check_arguments,
     check_binding_key,
     check_definition,
     check_name,
     check_queue_definition,
 )
-from broker_shim.store.state_machine.transaction import RecordStep
-from sparkstore.core import fold, records
-from sparkstore.core.queue_names import shown
-from sparkstore.core.records import ExchangeBindingKey
+from sparkstore.core.state_machine.transaction import RecordStep
+from sparkstore.core.state_machine.values import Exchange, Queue
+from sparkstore.errors import InvalidRequest
 
 _KEPT_WIRING = TerminusDurability.CONFIGURATION
 

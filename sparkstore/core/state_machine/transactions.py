@@ -10,18 +10,18 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import StoredMessage, TransactionContext
-from broker_shim.store.state_machine.arguments import check_entry, check_switch, check_taken
-from broker_shim.store.state_machine.definitions import as_json
-from broker_shim.store.state_machine.holders import check_holder, held
-from broker_shim.store.state_machine.links import DELIVERY_KINDS
-from broker_shim.store.state_machine.state_machine import StoreStateMachine
-from broker_shim.store.state_machine.transaction import PlannedEnqueue, RecordStep, Transaction
 from sparkstore.core import records
 from sparkstore.core.annotations import Annotations, given_back
 from sparkstore.core.link_records import RecordedLinkKey
 from sparkstore.core.records import Record
+from sparkstore.core.state_machine.arguments import check_entry, check_switch, check_taken
+from sparkstore.core.state_machine.definitions import as_json
+from sparkstore.core.state_machine.holders import check_holder, held
+from sparkstore.core.state_machine.links import DELIVERY_KINDS
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.transaction import PlannedEnqueue, RecordStep, Transaction
+from sparkstore.core.state_machine.values import StoredMessage, TransactionContext
+from sparkstore.errors import InvalidRequest
 
 
 def own(machine: StoreStateMachine, transaction: TransactionContext) -> Transaction:

@@ -1,4 +1,4 @@
-"""What the calls of a `MessageStore` take and give; `interface` has the calls."""
+"""What the calls of a store take and give; `broker_shim.store.interface` has the calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from broker_shim.durability import TerminusDurability
+from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import RecordedLinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader

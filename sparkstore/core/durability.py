@@ -1,0 +1,22 @@
+"""Durability tiers: what of an object survives a restart."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class TerminusDurability(IntEnum):
+    """AMQP 1.0 terminus durability; the number is the protocol's own.
+
+    NONE: nothing survives. CONFIGURATION: queues, exchanges, bindings, termini.
+    UNSETTLED_STATE: also messages, what is enqueued, acquired and settled.
+    """
+
+    NONE = 0
+    CONFIGURATION = 1
+    UNSETTLED_STATE = 2
+
+    @property
+    def word(self) -> str:
+        """As settings and the broker's first line say it."""
+        return self.name.lower().replace("_", "-")
