@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparkstore.core import fold
-from sparkstore.core.link_records import RecordedLinkKey, link_text
+from sparkstore.core.link_records import LinkKey, link_text
 from sparkstore.core.records import Record
 
 QUEUE_NAMES = [
@@ -25,9 +25,9 @@ QUEUE_NAMES = [
 EXCHANGE_NAMES = ["amq.topic", "e/../x", "fan out"]
 HOLDERS = ["consumer-1", "m2/link ' 7", "🦊"]
 LINKS = [
-    link_text(RecordedLinkKey("client", "sub", "sender")),
-    link_text(RecordedLinkKey("client", "sub", "receiver")),
-    link_text(RecordedLinkKey('c","sub', "späť\x00'", "receiver")),
+    link_text(LinkKey("client", "sub", "sender")),
+    link_text(LinkKey("client", "sub", "receiver")),
+    link_text(LinkKey('c","sub', "späť\x00'", "receiver")),
 ]
 TAGS = [b"", b"\x00", bytes(range(32))]
 MEMBERS = ["brokerj", "member 'ü'"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import RecordedLinkKey
+from broker_shim.store.interface import LinkKey
 
 State = dict[str, Any] | None
 
@@ -25,24 +25,24 @@ class ModelLinks:
 
     def __init__(self, tier: int) -> None:
         self.tier = tier
-        self.links: dict[RecordedLinkKey, ModelLink] = {}
+        self.links: dict[LinkKey, ModelLink] = {}
 
-    def attach(self, key: RecordedLinkKey, detail: dict[str, Any]) -> None:
+    def attach(self, key: LinkKey, detail: dict[str, Any]) -> None:
         there = self.links.setdefault(key, ModelLink(detail))
         if self._granted(there.detail) != self._granted(detail):
             there.unsettled.clear()
         there.detail = detail
 
-    def detach(self, key: RecordedLinkKey, *, closed: bool) -> None:
+    def detach(self, key: LinkKey, *, closed: bool) -> None:
         self.check(key)
         if closed:
             del self.links[key]
 
-    def check(self, key: RecordedLinkKey) -> None:
+    def check(self, key: LinkKey) -> None:
         if key not in self.links:
             raise InvalidRequest
 
-    def unsettled(self, key: RecordedLinkKey, tag: bytes, state: State) -> Callable[[], None]:
+    def unsettled(self, key: LinkKey, tag: bytes, state: State) -> Callable[[], None]:
         """What a call does, now or at the commit, if the link is there still."""
         self.check(key)
 
@@ -52,7 +52,7 @@ class ModelLinks:
 
         return remember
 
-    def settle(self, key: RecordedLinkKey, tags: list[bytes]) -> Callable[[], None]:
+    def settle(self, key: LinkKey, tags: list[bytes]) -> Callable[[], None]:
         """As `unsettled`."""
         self.check(key)
 

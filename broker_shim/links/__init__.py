@@ -1,6 +1,6 @@
 """AMQP 1.0 link state that outlives a connection (AMQP 2.6, 3.5).
 
-    key          who a link is: (remote container id, link name, our role)
+    owner        whose a link is, by the container id in its key
     values       source, target and what was granted, as values ↔ JSON
     terminus     our end of a link, attached or not: what was granted, and its unsettled deliveries
     endpoint     the live object of an attached link
@@ -26,12 +26,12 @@ Nothing here knows frames, queues or where a store keeps what it is told.
 """
 
 from broker_shim.links.expiry import EndedScope, ExpiryPolicy
-from broker_shim.links.key import LinkKey, Role, holder_of
 from broker_shim.links.registry import Attached, LinkRegistry
 from broker_shim.links.store import LinkStore, NoLinkStore, granted_durability
 from broker_shim.links.terminus import EndpointPlace, LinkEndpoint, Terminus
 from broker_shim.links.unsettled import MemoryUnsettledStore, UnsettledStore
 from broker_shim.links.values import Filter, LinkTerms, Source, Target
+from sparkstore.core.link_records import LinkKey, Role, link_text
 
 __all__ = [
     "Attached",
@@ -52,5 +52,5 @@ __all__ = [
     "Terminus",
     "UnsettledStore",
     "granted_durability",
-    "holder_of",
+    "link_text",
 ]

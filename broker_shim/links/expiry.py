@@ -15,7 +15,7 @@ import heapq
 from collections.abc import Callable
 from enum import IntEnum, StrEnum
 
-from broker_shim.links.key import LinkKey
+from sparkstore.core.link_records import LinkKey
 
 
 class ExpiryPolicy(StrEnum):

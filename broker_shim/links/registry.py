@@ -27,12 +27,12 @@ from typing import Any, NamedTuple
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.links.expiry import Deadlines, EndedScope
-from broker_shim.links.key import LinkKey
 from broker_shim.links.store import LinkStore
 from broker_shim.links.terminus import DeliveryState, EndpointPlace, LinkEndpoint, Termini, Terminus
 from broker_shim.links.terminus_storage import Keeping
 from broker_shim.links.unsettled import UnsettledStore
 from broker_shim.links.values import LinkTerms
+from sparkstore.core.link_records import LinkKey
 
 
 class Attached(NamedTuple):

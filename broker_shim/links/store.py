@@ -11,8 +11,8 @@ from typing import Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.key import LinkKey
 from broker_shim.links.values import LinkTerms
+from sparkstore.core.link_records import LinkKey
 
 
 class LinkStore(Protocol):

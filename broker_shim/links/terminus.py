@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.links.expiry import EndedScope, ExpiryPolicy, expires_at_ms
-from broker_shim.links.key import LinkKey
+from broker_shim.links.owner import owner_of
 from broker_shim.links.values import LinkTerms
+from sparkstore.core.link_records import LinkKey
 
 DeliveryState = Mapping[str, Any]
 """JSON: {"outcome": "accepted"}."""
@@ -113,12 +114,12 @@ class Termini(dict[LinkKey, Terminus]):
         self._counts: Counter[str] = Counter()
 
     def of(self, owner: str) -> int:
-        """How many are this owner's (`LinkKey.owner`)."""
+        """How many are this owner's (`owner_of` a container)."""
         return self._counts[owner]
 
     def __setitem__(self, key: LinkKey, terminus: Terminus) -> None:
         """Add one, or put one in place of another."""
-        self._counts[key.owner] += key not in self
+        self._counts[owner_of(key.remote_container_id)] += key not in self
         super().__setitem__(key, terminus)
 
     def setdefault(self, key: LinkKey, terminus: Terminus) -> Terminus:
@@ -130,6 +131,7 @@ class Termini(dict[LinkKey, Terminus]):
     def __delitem__(self, key: LinkKey) -> None:
         """Take one away."""
         super().__delitem__(key)
-        self._counts[key.owner] -= 1
-        if not self._counts[key.owner]:
-            del self._counts[key.owner]
+        owner = owner_of(key.remote_container_id)
+        self._counts[owner] -= 1
+        if not self._counts[owner]:
+            del self._counts[owner]

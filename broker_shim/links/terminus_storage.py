@@ -19,11 +19,11 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.links.key import Role
 from broker_shim.links.store import LinkStore, granted_durability
 from broker_shim.links.terminus import DeliveryState, Terminus
 from broker_shim.links.unsettled import UnsettledStore
 from broker_shim.links.values import LinkTerms
+from sparkstore.core.link_records import Role
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """`UnsettledStore`: what keeps deliveries that we received and did not settle, over a restart.
 
 What we *sent* and is not settled needs no store of its own: it is what the link acquired of its
-queue (`key.holder_of`).
+queue (`link_text`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.key import LinkKey
 from broker_shim.links.terminus import DeliveryState
+from sparkstore.core.link_records import LinkKey
 
 Unsettled = Mapping[LinkKey, Mapping[bytes, DeliveryState | None]]
 

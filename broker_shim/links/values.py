@@ -24,8 +24,7 @@ from typing import Any, NamedTuple, Self
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import CorruptData
 from broker_shim.links.expiry import ExpiryPolicy
-from broker_shim.links.key import Role
-from sparkstore.core.link_records import DETAIL_VERSION
+from sparkstore.core.link_records import DETAIL_VERSION, Role
 
 
 class Filter(NamedTuple):

@@ -13,9 +13,9 @@ from broker_shim.broker.address import (
     Node,
     QueueNode,
 )
+from broker_shim.links.owner import owner_of
 from broker_shim.listener_1_0.attach.subscriptions import PREFIX as SUBSCRIPTION
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
-from broker_shim.listener_1_0.owners import shared
 from broker_shim.security.permissions import AccessTarget, Permission
 from sparkstore.core.queue_names import TEMPORARY, TEMPORARY_PREFIX, shown
 
@@ -95,7 +95,7 @@ def _is_anothers(connection: Connection, act: Permission, node: Node) -> bool:
     if act is not Permission.READ or not name.startswith(TEMPORARY_PREFIX):
         return False
     there = connection.broker.queues.get(node.queue)
-    return there is not None and there.owner != shared(connection.container)
+    return there is not None and there.owner != owner_of(connection.container)
 
 
 def _is_temporary(queue: str) -> bool:

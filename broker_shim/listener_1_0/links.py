@@ -35,7 +35,7 @@ from broker_shim.links import (
     LinkTerms,
     Role,
     Terminus,
-    holder_of,
+    link_text,
 )
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, STOLEN, Refusal
 from broker_shim.protocol_1_0.links.link import Link
@@ -247,7 +247,7 @@ class Links:
     def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
         """Make a message that a link held available again."""
         give_back, failed = self._broker.settlement.give_back, held.failed
-        give_back(held.message_id, held.queue, holder_of(key), failed=failed, on_done=on_done)
+        give_back(held.message_id, held.queue, link_text(key), failed=failed, on_done=on_done)
 
     def end_holding(
         self, terminus: Terminus, held: Mapping[bytes, Held], *, is_closed: bool = False

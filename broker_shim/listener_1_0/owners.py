@@ -9,7 +9,7 @@ user's name and no anonymous container has a `/` in here.
 
 from __future__ import annotations
 
-from broker_shim.links.key import OWNER_PART, LinkKey
+from broker_shim.links.owner import OWNER_PART
 from broker_shim.security.users import ANONYMOUS
 
 
@@ -18,11 +18,6 @@ def owned(container: str, user: str) -> str:
     if user == ANONYMOUS:
         return _escaped(container)
     return f"{_escaped(user)}{OWNER_PART}{container}"
-
-
-def shared(container: str) -> str:
-    """What all containers of one user share, by one of them as the broker knows it."""
-    return LinkKey(container, "", "").owner
 
 
 def _escaped(text: str) -> str:

@@ -11,7 +11,7 @@ from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.links import LinkKey, holder_of
+from broker_shim.links import LinkKey, link_text
 from broker_shim.listener_1_0.attach.link_recovery import recover_own_queues, wait_for
 from broker_shim.listener_1_0.links import Held, now_ms
 from broker_shim.listener_1_0.sending.resumption import tag_of
@@ -37,7 +37,7 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
     recovered = store.recover()
     termini = broker.links.registry.recover(now_ms(), _log_failure)
     keepers = {
-        holder_of(each.key): each.key
+        link_text(each.key): each.key
         for each in termini
         if each.durability is TerminusDurability.UNSETTLED_STATE
     }

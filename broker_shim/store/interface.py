@@ -20,7 +20,7 @@ from broker_shim.store.link_calls import LinkCalls
 from broker_shim.store.prefetch import OnLoaded
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
-from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
 from sparkstore.core.state_machine.values import (
     Exchange,
@@ -37,12 +37,12 @@ __all__ = [
     "Exchange",
     "ExchangeBindingKey",
     "LinkCalls",
+    "LinkKey",
     "MessageHeader",
     "MessageStore",
     "OnComplete",
     "OnLoaded",
     "Queue",
-    "RecordedLinkKey",
     "Recovered",
     "StoredMessage",
     "TransactionContext",

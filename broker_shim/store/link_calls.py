@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
-from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.link_records import LinkKey
 from sparkstore.core.state_machine.values import TransactionContext
 
 
@@ -21,9 +21,7 @@ class LinkCalls(Protocol):
     (`sparkstore.core.link_records.link_text`) is that delivery.
     """
 
-    def attach(
-        self, key: RecordedLinkKey, detail: Mapping[str, Any], on_complete: OnComplete
-    ) -> None:
+    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
         """Keep that a link is attached, and its termini, which replace those kept before.
 
         A link that is there keeps its deliveries, unless its tier changes: then they are forgotten.
@@ -39,7 +37,7 @@ class LinkCalls(Protocol):
                 is missing or none; a name is not valid Unicode, or too long.
         """
 
-    def detach(self, key: RecordedLinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """Keep that a link is detached; if it is `closed`, forget it with all it remembers.
 
         Completes with:
@@ -48,7 +46,7 @@ class LinkCalls(Protocol):
 
     def unsettled(
         self,
-        key: RecordedLinkKey,
+        key: LinkKey,
         tag: bytes,
         state: Mapping[str, Any] | None,
         on_complete: OnComplete,
@@ -71,7 +69,7 @@ class LinkCalls(Protocol):
 
     def settle(
         self,
-        key: RecordedLinkKey,
+        key: LinkKey,
         tags: Sequence[bytes],
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,

@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import CorruptData, InvalidRequest, StoreError
-from broker_shim.links.key import LinkKey, Role
 from broker_shim.links.store import LinkStore, NoLinkStore
 from broker_shim.links.terminus import DeliveryState
 from broker_shim.links.unsettled import MemoryUnsettledStore, Unsettled, UnsettledStore
 from broker_shim.links.values import LinkTerms
 from broker_shim.store.interface import MessageStore
-from broker_shim.store.interface import RecordedLinkKey as StoreKey
-from sparkstore.core.link_records import DETAIL_VERSION, link_text
+from sparkstore.core.link_records import DETAIL_VERSION, LinkKey, link_text
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +54,7 @@ class MessageLinkStore:
         links = {}
         for key, shown in self._store.recover().links.items():
             try:
-                links[LinkKey(*key)] = LinkTerms.from_json(key.role, shown)
+                links[key] = LinkTerms.from_json(key.role, shown)
             except CorruptData as reason:
                 version = shown.get("version")
                 if isinstance(version, int) and version > DETAIL_VERSION:
@@ -66,11 +64,11 @@ class MessageLinkStore:
 
     def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
         """See `LinkStore`."""
-        self._store.attach(_store_key(key), terms.as_json(), on_complete)
+        self._store.attach(key, terms.as_json(), on_complete)
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """See `LinkStore`."""
-        self._store.detach(_store_key(key), _unless_unknown(on_complete), closed=closed)
+        self._store.detach(key, _unless_unknown(on_complete), closed=closed)
 
     def close(self) -> None:
         """Nothing of its own to let go of."""
@@ -86,8 +84,7 @@ class MessageUnsettledStore:
 
     def recover(self) -> Unsettled:
         """See `UnsettledStore`."""
-        unsettled = self._store.recover().unsettled
-        return {LinkKey(*key): dict(tags) for key, tags in unsettled.items() if tags}
+        return self._store.recover().unsettled
 
     def unsettled(
         self,
@@ -98,13 +95,13 @@ class MessageUnsettledStore:
         transaction: Any = None,
     ) -> None:
         """See `UnsettledStore`."""
-        self._store.unsettled(_store_key(key), tag, state, on_complete, transaction)
+        self._store.unsettled(key, tag, state, on_complete, transaction)
 
     def settle(
         self, key: LinkKey, tags: Sequence[bytes], on_complete: OnComplete, transaction: Any = None
     ) -> None:
         """See `UnsettledStore`."""
-        self._store.settle(_store_key(key), tags, _unless_unknown(on_complete), transaction)
+        self._store.settle(key, tags, _unless_unknown(on_complete), transaction)
 
     def close(self) -> None:
         """Nothing of its own to let go of."""
@@ -117,8 +114,3 @@ def _unless_unknown(on_complete: OnComplete) -> OnComplete:
         on_complete(None if isinstance(error, InvalidRequest) else error)
 
     return done
-
-
-def _store_key(key: LinkKey) -> StoreKey:
-    """The same key as the store has it: in plain text."""
-    return StoreKey(key.remote_container_id, key.name, Role(key.role).value)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.completion import OnComplete
-from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.link_records import LinkKey
 from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
@@ -22,19 +22,17 @@ class LocalLinkCalls:
     _decide: Callable[..., None]
     _later: Callable[..., None]
 
-    def attach(
-        self, key: RecordedLinkKey, detail: Mapping[str, Any], on_complete: OnComplete
-    ) -> None:
+    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
         """See `LinkCalls.attach`."""
         self._decide(on_complete, self._machine.attach, key, detail)
 
-    def detach(self, key: RecordedLinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """See `LinkCalls.detach`."""
         self._decide(on_complete, partial(self._machine.detach, closed=closed), key)
 
     def unsettled(
         self,
-        key: RecordedLinkKey,
+        key: LinkKey,
         tag: bytes,
         state: Mapping[str, Any] | None,
         on_complete: OnComplete,
@@ -48,7 +46,7 @@ class LocalLinkCalls:
 
     def settle(
         self,
-        key: RecordedLinkKey,
+        key: LinkKey,
         tags: Sequence[bytes],
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,

@@ -19,6 +19,7 @@ Decision: one `settled` record a tag, not one with many. What decides is the las
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import NamedTuple
 
 from sparkstore.core.records import Kind, Record
@@ -26,18 +27,24 @@ from sparkstore.core.records import Kind, Record
 DETAIL_VERSION = 1
 """Of the JSON that `attached` carries, as readers of a link know it."""
 LINK_KINDS = frozenset({Kind.ATTACHED, Kind.DETACHED, Kind.UNSETTLED, Kind.SETTLED})
-SENDER, RECEIVER = "sender", "receiver"
 CLOSED = '{"closed": true}'
 """Detail of a `detached` record after which the link is gone; to who reads one, any detail is."""
 
 
-class RecordedLinkKey(NamedTuple):
-    """Identity of a link.
+class Role(StrEnum):
+    """Which end of a link we are."""
+
+    SENDER = "sender"
+    RECEIVER = "receiver"
+
+
+class LinkKey(NamedTuple):
+    """A link's identity at this broker (AMQP 2.6.1: names are unique for each direction).
 
     Attributes:
-        remote_container_id: Of the peer, as its open said.
-        name: Of the link.
-        role: Our end: `sender` or `receiver`.
+        remote_container_id: The peer's; several connections may have the same.
+        name: As the peer calls the link.
+        role: Our end: a `Role`, or its text, which is equal.
     """
 
     remote_container_id: str
@@ -45,12 +52,12 @@ class RecordedLinkKey(NamedTuple):
     role: str
 
 
-def link_text(key: RecordedLinkKey) -> str:
+def link_text(key: LinkKey) -> str:
     """The text that names a link: a JSON array, so that two keys never have the same."""
     return json.dumps([*key], ensure_ascii=False, separators=(",", ":"))
 
 
-def link_key(text: str) -> RecordedLinkKey:
+def link_key(text: str) -> LinkKey:
     """The key of a text that `link_text` made.
 
     Raises:
@@ -61,7 +68,7 @@ def link_key(text: str) -> RecordedLinkKey:
         message = f"{text!r} names no link"
         raise ValueError(message)
     try:
-        return RecordedLinkKey(*parts)
+        return LinkKey(*parts)
     except TypeError as reason:
         message = f"{text!r} names no link"
         raise ValueError(message) from reason

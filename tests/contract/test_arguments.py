@@ -13,10 +13,10 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import (
     Exchange,
     ExchangeBindingKey,
+    LinkKey,
     MessageHeader,
     MessageStore,
     Queue,
-    RecordedLinkKey,
     StoredMessage,
 )
 from tests.contract.test_message_store import HEADER, contents, ids, put
@@ -27,7 +27,7 @@ LONG = "x" * 1_000_000
 DEEP: dict[str, Any] = {}
 for _ in range(200):
     DEEP = {"in": DEEP}
-LINK = RecordedLinkKey("c", "l", "sender")
+LINK = LinkKey("c", "l", "sender")
 TERMINI = {"version": 1, "source": None, "target": None, "durability": 2}
 
 
@@ -158,16 +158,10 @@ WRONG_CALLS: dict[str, list[Call]] = {
         *[lambda s, o=o: done(s.configure, "c", "k", o) for o in WRONG_OBJECT],
     ],
     "link": [
+        *[lambda s, n=n: done(s.attach, LinkKey(n, "l", "sender"), TERMINI) for n in WRONG_NAME],
+        *[lambda s, n=n: done(s.attach, LinkKey("c", n, "sender"), TERMINI) for n in WRONG_NAME],
         *[
-            lambda s, n=n: done(s.attach, RecordedLinkKey(n, "l", "sender"), TERMINI)
-            for n in WRONG_NAME
-        ],
-        *[
-            lambda s, n=n: done(s.attach, RecordedLinkKey("c", n, "sender"), TERMINI)
-            for n in WRONG_NAME
-        ],
-        *[
-            lambda s, n=n: done(s.attach, RecordedLinkKey("c", "l", n), TERMINI)
+            lambda s, n=n: done(s.attach, LinkKey("c", "l", n), TERMINI)
             for n in (*WRONG_NAME, "both")
         ],
         *[lambda s, k=k: done(s.attach, k, TERMINI) for k in (None, ("c", "l", "sender"))],

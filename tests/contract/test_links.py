@@ -9,18 +9,18 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import (
+    LinkKey,
     MessageHeader,
     MessageStore,
     Queue,
-    RecordedLinkKey,
     StoredMessage,
 )
 from broker_shim.store.json.store import JsonMessageStore
 from sparkstore.core.link_records import link_text
 from tests.stores import Home, ServedMessageStore, done
 
-SUB = RecordedLinkKey("client '1'", 'sub","x', "sender")
-IN = RecordedLinkKey("client '1'", 'sub","x', "receiver")
+SUB = LinkKey("client '1'", 'sub","x', "sender")
+IN = LinkKey("client '1'", 'sub","x', "receiver")
 NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability
 ACCEPTED = {"outcome": "accepted", "queue": "q", "message_id": 7}
 
@@ -36,7 +36,7 @@ def tier_of(home: Home) -> TerminusDurability:
     return NONE if isinstance(home.store, JsonMessageStore) else home.tier
 
 
-def unsettled(store: MessageStore) -> dict[RecordedLinkKey, dict[bytes, Any]]:
+def unsettled(store: MessageStore) -> dict[LinkKey, dict[bytes, Any]]:
     """Every delivery that the store remembers."""
     return {key: dict(states) for key, states in store.recover().unsettled.items()}
 
@@ -200,7 +200,7 @@ def test_what_a_durable_link_acquired_it_holds_after_a_restart(home: Home) -> No
     ],
 )
 def test_a_link_that_cannot_be_kept_is_refused(
-    store: MessageStore, key: RecordedLinkKey, detail: dict[str, Any]
+    store: MessageStore, key: LinkKey, detail: dict[str, Any]
 ) -> None:
     done(store.attach, IN, terminus())
     with pytest.raises(InvalidRequest):

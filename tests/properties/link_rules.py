@@ -8,12 +8,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker_shim.store.interface import RecordedLinkKey
+from broker_shim.store.interface import LinkKey
 from tests.model import Model, with_spoiling
 
-LINKS = st.sampled_from(
-    [RecordedLinkKey("c", "l", "sender"), RecordedLinkKey('c","l', "späť", "receiver")]
-)
+LINKS = st.sampled_from([LinkKey("c", "l", "sender"), LinkKey('c","l', "späť", "receiver")])
 TAGS = st.sampled_from([b"", b"\x00\xff", b"3"])
 STATES = st.sampled_from([None, {"outcome": "accepted", "message_id": 3}])
 TIERS = st.sampled_from([2, 2, 2, 2, 1, 0])
@@ -29,24 +27,22 @@ class LinkRules(RuleBasedStateMachine):
     transaction: Callable[[int], tuple[Any, Any]]
 
     @rule(key=LINKS, durability=TIERS, n=st.integers(0, 1))
-    def attach(self, key: RecordedLinkKey, durability: int, n: int) -> None:
+    def attach(self, key: LinkKey, durability: int, n: int) -> None:
         detail = {"version": 1, "durability": durability, "source": None, "target": None, "n": n}
         self.both(lambda: self.model.links.attach(key, detail), self.store.attach, key, detail)
 
     @rule(key=LINKS, closed=st.sampled_from([False, False, True]))
-    def detach(self, key: RecordedLinkKey, closed: bool) -> None:
+    def detach(self, key: LinkKey, closed: bool) -> None:
         model = self.model.links
         self.both(lambda: model.detach(key, closed=closed), self.store.detach, key, closed=closed)
 
     @rule(key=LINKS, tag=TAGS, state=STATES, number=NUMBERS)
-    def unsettle(
-        self, key: RecordedLinkKey, tag: bytes, state: dict[str, Any] | None, number: int
-    ) -> None:
+    def unsettle(self, key: LinkKey, tag: bytes, state: dict[str, Any] | None, number: int) -> None:
         decide = lambda: self.model.links.unsettled(key, tag, state)  # noqa: E731
         self.deliver(decide, number, self.store.unsettled, key, tag, state)
 
     @rule(key=LINKS, tags=st.lists(TAGS, max_size=3), number=NUMBERS)
-    def forget(self, key: RecordedLinkKey, tags: list[bytes], number: int) -> None:
+    def forget(self, key: LinkKey, tags: list[bytes], number: int) -> None:
         decide = lambda: self.model.links.settle(key, tags)  # noqa: E731
         self.deliver(decide, number, self.store.settle, key, tags)
 

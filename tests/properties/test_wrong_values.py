@@ -18,10 +18,10 @@ from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import (
     Exchange,
     ExchangeBindingKey,
+    LinkKey,
     MessageHeader,
     MessageStore,
     Queue,
-    RecordedLinkKey,
     StoredMessage,
     TransactionContext,
 )
@@ -29,7 +29,7 @@ from sparkstore.tables import rows
 from tests.stores import DELTA_CONFIG, RecordedMessageStore, done, read
 
 TERMINI = {"version": 1, "source": None, "target": None, "durability": 2}
-LINK = RecordedLinkKey("c", "l", "sender")
+LINK = LinkKey("c", "l", "sender")
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -64,9 +64,7 @@ HOLDERS = _either(st.sampled_from(["me", "you"]))
 OBJECTS = _either(st.dictionaries(st.text(max_size=3), st.integers(0, 3), max_size=2))
 NAMES = _either(st.sampled_from(["q", "e", "k"]))
 KEYS = _either(st.builds(ExchangeBindingKey, _either(st.just("e")), QUEUES, NAMES))
-LINKS = _either(
-    st.just(LINK) | st.builds(RecordedLinkKey, NAMES, NAMES, _either(st.just("sender")))
-)
+LINKS = _either(st.just(LINK) | st.builds(LinkKey, NAMES, NAMES, _either(st.just("sender"))))
 TAGS = _either(st.binary(max_size=33))
 WIRINGS = _either(
     st.builds(Queue, NAMES, _either(st.sampled_from(TerminusDurability)), OBJECTS)

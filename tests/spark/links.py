@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore.core import fold
-from sparkstore.core.link_records import RecordedLinkKey, link_key
+from sparkstore.core.link_records import LinkKey, link_key
 from sparkstore.tables.root import Root
 
 
@@ -22,9 +22,9 @@ class Links(NamedTuple):
         sent: Queues of entries that a link acquired, by key and message id.
     """
 
-    links: dict[RecordedLinkKey, tuple[str, int | None]]
-    remembered: dict[tuple[RecordedLinkKey, str], str | None]
-    sent: dict[tuple[RecordedLinkKey, int], str]
+    links: dict[LinkKey, tuple[str, int | None]]
+    remembered: dict[tuple[LinkKey, str], str | None]
+    sent: dict[tuple[LinkKey, int], str]
 
 
 def expected_links(state: fold.State) -> Links:
@@ -74,9 +74,9 @@ def viewed_links(spark: SparkSession) -> Links:
     rows = spark.sql("SELECT *, unix_micros(detached_at) AS micros FROM links").collect()
     deliveries = spark.sql("SELECT * FROM deliveries").collect()
     found = Links({}, {}, {})
-    counts: dict[RecordedLinkKey, int] = {}
+    counts: dict[LinkKey, int] = {}
     for row in deliveries:
-        key = RecordedLinkKey(row.container, row.name, row.role)
+        key = LinkKey(row.container, row.name, row.role)
         counts[key] = counts.get(key, 0) + 1
         if row.queue is None:
             found.remembered[key, row.tag] = row.state
@@ -84,7 +84,7 @@ def viewed_links(spark: SparkSession) -> Links:
             assert int(row.tag, 16) == row.message_id
             found.sent[key, row.message_id] = row.queue
     for row in rows:
-        key = RecordedLinkKey(row.container, row.name, row.role)
+        key = LinkKey(row.container, row.name, row.role)
         found.links[key] = row.detail, row.micros
         assert row.attached == (row.micros is None)
         assert row.unsettled == counts.pop(key, 0)

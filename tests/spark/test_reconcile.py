@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sparkstore.config import StoreConfig
-from sparkstore.core.link_records import RecordedLinkKey, attached, link_text
+from sparkstore.core.link_records import LinkKey, attached, link_text
 from sparkstore.core.records import (
     MessageHeader,
     Record,
@@ -48,8 +48,8 @@ NEXT_ID = fold_rows(HISTORY.rows).next_message_id
 P, H = END - 6, END - 2
 SEGMENT = 7
 QUEUE = "planted"
-RESUMABLE = link_text(RecordedLinkKey("c", "it comes back", "sender"))
-UNKNOWN = link_text(RecordedLinkKey("c", "no such link", "receiver"))
+RESUMABLE = link_text(LinkKey("c", "it comes back", "sender"))
+UNKNOWN = link_text(LinkKey("c", "no such link", "receiver"))
 CONFIG = StoreConfig(wal_file_bytes=1 << 20)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from sparkstore.core import fold
-from sparkstore.core.link_records import RecordedLinkKey, attached, detached, link_text, unsettled
+from sparkstore.core.link_records import LinkKey, attached, detached, link_text, unsettled
 from sparkstore.core.records import (
     MessageHeader,
     Record,
@@ -52,7 +52,7 @@ def test_nothing_folds_to_an_empty_state() -> None:
 
 
 def test_a_link_is_closed_by_a_detached_record_with_any_detail() -> None:
-    link = link_text(RecordedLinkKey("c", "l", "receiver"))
+    link = link_text(LinkKey("c", "l", "receiver"))
     rows = rows_of(
         attached(0, link, "{}"),
         unsettled(0, link, b"t", None),

@@ -32,7 +32,7 @@ from broker_shim.listener_1_0.access import LOOPBACK, Access
 from broker_shim.security.guard import Guard
 from broker_shim.security.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings
-from broker_shim.store.interface import Queue, RecordedLinkKey
+from broker_shim.store.interface import LinkKey, Queue
 from tests.link_clients import Client, House, Place
 from tests.stores import RecordedMessageStore, done
 
@@ -45,7 +45,7 @@ def kept(tmp_path: Path) -> House:
     return House(Place("recorded", tmp_path), SETTINGS)
 
 
-KEY = RecordedLinkKey("client", "out", "receiver")
+KEY = LinkKey("client", "out", "receiver")
 LARGE = "x" * (3 << 19)
 """More than is taken in one piece."""
 
@@ -233,7 +233,7 @@ def test_a_queue_that_the_store_could_not_destroy_is_destroyed_later(kept: House
         client.send(Detach(0, closed=True))
     assert kept.broker.open_count == 1
     assert client.taken(Detach) == []
-    assert kept.store.recover().links.keys() == {RecordedLinkKey("client", "news", "sender")}
+    assert kept.store.recover().links.keys() == {LinkKey("client", "news", "sender")}
     other = Client(kept)
     other.send(Attach("news", 0, role=True, source=durable(), target=Target()))
     assert other.taken(Attach) == []
@@ -357,7 +357,7 @@ def test_a_link_of_another_member_of_the_service_does_not_keep_the_broker_from_s
     kept: House, other: dict[str, Any]
 ) -> None:
     told = {"version": 1, "source": None, "target": None, "durability": 2, **other}
-    key = RecordedLinkKey("member", "its", "sender")
+    key = LinkKey("member", "its", "sender")
     done(kept.store.attach, key, told)
     Client(kept).attach("good", source=durable())
     again = kept.restarted()
@@ -371,7 +371,7 @@ def test_a_terminus_that_cannot_have_its_queue_does_not_keep_the_broker_from_sta
     """As one attach to an earlier version could leave it."""
     terms = SourceValue("amq.topic", TerminusDurability.CONFIGURATION, ExpiryPolicy.NEVER)
     bad = LinkTerms(Role.SENDER, terms, None, "q" * 10_001)
-    done(kept.store.attach, RecordedLinkKey("client", "bad", "sender"), bad.as_json())
+    done(kept.store.attach, LinkKey("client", "bad", "sender"), bad.as_json())
     Client(kept).attach("good", source=durable())
     again = kept.restarted()
     assert [key.name for key in again.store.recover().links] == ["good"]

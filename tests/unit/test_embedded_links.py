@@ -23,11 +23,11 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.protocol_1_0.codec.values import Described
-from broker_shim.store.interface import RecordedLinkKey
+from broker_shim.store.interface import LinkKey
 from tests.link_clients import Client, House, Place
 
 SETTINGS = BrokerSettings(addresses=(AddressSettings("news.#", Routing.MULTICAST),))
-KEY = RecordedLinkKey("client", "out", "receiver")
+KEY = LinkKey("client", "out", "receiver")
 STOLEN, LOCKED = "amqp:link:stolen", "amqp:resource-locked"
 Open = Callable[..., House]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.listener_1_0.owners import owned, shared
+from broker_shim.links.owner import owner_of
+from broker_shim.listener_1_0.owners import owned
 from broker_shim.security.users import ANONYMOUS
 
 NAMES = st.sampled_from([ANONYMOUS, "ann", "ann/", "a%2Fb", "a/b", "%", "2F"])
@@ -29,5 +30,5 @@ def test_no_two_are_one_text(user: str, container: str, other: str, theirs: str)
 def test_containers_share_something_if_they_are_one_users(
     user: str, container: str, other: str, theirs: str
 ) -> None:
-    same = shared(owned(container, user)) == shared(owned(theirs, other))
+    same = owner_of(owned(container, user)) == owner_of(owned(theirs, other))
     assert same == (user == other)

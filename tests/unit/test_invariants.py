@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 
-from sparkstore.core.link_records import RecordedLinkKey, link_text
+from sparkstore.core.link_records import LinkKey, link_text
 from sparkstore.core.records import (
     ExchangeBindingKey,
     MessageHeader,
@@ -141,7 +141,7 @@ def test_a_binding_to_no_queue_is_found(root: Root) -> None:
 
 
 def test_a_delivery_of_no_link_is_found(root: Root) -> None:
-    link = link_text(RecordedLinkKey("c", "nowhere", "receiver"))
+    link = link_text(LinkKey("c", "nowhere", "receiver"))
     add_state(root, part="delivery", exchange=link, binding_key="00")
     assert f"deliveries of link {link}" in broken(root, "deliveries_have_links").evidence
 

@@ -21,7 +21,7 @@ from broker_shim.links import (
     Role,
     Terminus,
     granted_durability,
-    holder_of,
+    link_text,
 )
 from broker_shim.links.expiry import expires_at_ms
 from broker_shim.links.proof import Answers
@@ -357,11 +357,11 @@ def test_associate_and_dissociate_leave_a_terminus_as_it_was() -> None:
 
 
 def test_a_holder_tells_its_link_and_no_other() -> None:
-    assert holder_of(sender("news 🦊", 'a "client"')) == '["a \\"client\\"","news 🦊","sender"]'
+    assert link_text(sender("news 🦊", 'a "client"')) == '["a \\"client\\"","news 🦊","sender"]'
     parts = ["", "a", "/", '"', '","', "\\", "a/b", "sender"]
     pairs = [(name, container) for name in parts for container in parts]
     keys = [make(name, container) for make in (sender, receiver) for name, container in pairs]
-    assert len({holder_of(key) for key in keys}) == len(keys)
+    assert len({link_text(key) for key in keys}) == len(keys)
 
 
 def test_the_json_of_a_newer_version_is_refused() -> None:

@@ -12,13 +12,13 @@ from broker_shim.service.decisions.arrivals import check_record, record_of
 from broker_shim.service.decisions.links import holder_of, link_steps
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.fold import State
-from sparkstore.core.link_records import RecordedLinkKey, link_text
+from sparkstore.core.link_records import LinkKey, link_text
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.transaction import RecordStep, Transaction
 
-LINK = link_text(RecordedLinkKey("c", "l", "receiver"))
+LINK = link_text(LinkKey("c", "l", "receiver"))
 DETAIL = '{"durability": 2, "source": null, "target": null, "version": 1}'
 
 

@@ -12,6 +12,7 @@ from broker_shim.broker.address import AmbiguousNode, MalformedNode, Node, Queue
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
+from broker_shim.links.owner import owner_of
 from broker_shim.listener_1_0.attach.own_queue import (
     dynamic_queue,
     end_queue_of_before,
@@ -75,7 +76,11 @@ def _refusal_of_new(connection: Connection, link: AnyLink) -> Refusal | None:
     if is_look_up or registry.find(key) is not None:
         return None
     settings = connection.broker.settings
-    of_user = registry.counted.of(key.owner) if connection.access.guard.tells_apart else 0
+    of_user = (
+        registry.counted.of(owner_of(key.remote_container_id))
+        if connection.access.guard.tells_apart
+        else 0
+    )
     if len(registry) >= settings.max_termini:
         text = f"{len(registry)} links"
     elif of_user >= settings.max_termini_per_user:

@@ -17,8 +17,8 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkTerms, Terminus
+from broker_shim.links.owner import owner_of
 from broker_shim.listener_1_0.attach.pending_attach import Step
-from broker_shim.listener_1_0.owners import shared
 from broker_shim.store.interface import Queue
 from sparkstore.core.queue_names import parts_of
 
@@ -71,7 +71,7 @@ def own(broker: Broker, terminus: Terminus) -> None:
     """The queue of a dynamic node is its user's: nobody else reads it (see `authorization`)."""
     terms = terminus.terms
     if terms is not None and terms.queue is not None and terms.own.dynamic:
-        broker.queues[terms.queue].owner = shared(terminus.key.remote_container_id)
+        broker.queues[terms.queue].owner = owner_of(terminus.key.remote_container_id)
 
 
 def subscription_queue(

@@ -22,7 +22,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from broker_shim.links import LinkKey, Role
-from broker_shim.listener_1_0.owners import shared
+from broker_shim.links.owner import owner_of
 
 DELIMITER = "|"
 """Between the name of a subscription and what Qpid JMS adds to it."""
@@ -54,7 +54,7 @@ def subscription_of(
     name, _, _ = key.name.partition(DELIMITER)
     suffix = ("global" if is_global else "", "" if is_durable else "volatile")
     name = DELIMITER.join([name, *filter(None, suffix)])
-    container = shared(key.remote_container_id) if is_global else key.remote_container_id
+    container = owner_of(key.remote_container_id) if is_global else key.remote_container_id
     together = LinkKey(container, name, Role.SENDER)
     return Subscription(together, is_shared=True, is_volatile=not is_durable)
 
@@ -62,7 +62,7 @@ def subscription_of(
 def looked_up(key: LinkKey, desired: Container[str]) -> LinkKey:
     """Whose terminus is meant by an attach without a source (how JMS unsubscribes)."""
     is_global = "global" in desired and "shared" in desired
-    everybody = shared(key.remote_container_id)
+    everybody = owner_of(key.remote_container_id)
     return key._replace(remote_container_id=everybody) if is_global else key
 
 

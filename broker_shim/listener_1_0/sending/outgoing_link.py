@@ -9,7 +9,7 @@ from broker_shim.amqp_1_0.composites import Modified, TransactionalState
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.links import LinkEndpoint, holder_of
+from broker_shim.links import LinkEndpoint, link_text
 from broker_shim.listener_1_0.conditions import NOT_IMPLEMENTED, Refusal, queue_deleted, refusal_of
 from broker_shim.listener_1_0.links import Held
 from broker_shim.listener_1_0.sending.consumer_outcomes import DECISIONS, broken_off, released
@@ -74,7 +74,7 @@ class OutgoingLink:
         self.link = link
         self.queue = queue
         self.terminus = endpoint.terminus
-        self.holder = holder_of(self.terminus.key)
+        self.holder = link_text(self.terminus.key)
         self.now_us = connection.now_us
         self._is_settled = is_settled
         self._selector = selector

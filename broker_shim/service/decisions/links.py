@@ -6,7 +6,7 @@ import json
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.decisions.arrivals import object_of
-from sparkstore.core.link_records import RecordedLinkKey, link_key
+from sparkstore.core.link_records import LinkKey, link_key
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
@@ -63,7 +63,7 @@ def settle_later(machine: StoreStateMachine, transaction: Transaction, record: R
     transactions.settle(machine, transaction, _key(record), _tags(record))
 
 
-def _key(record: Record) -> RecordedLinkKey:
+def _key(record: Record) -> LinkKey:
     try:
         return link_key(record.holder or "")
     except (ValueError, RecursionError) as reason:

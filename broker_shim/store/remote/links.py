@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from broker_shim.completion import OnComplete
 from broker_shim.store.remote import records as made
 from broker_shim.store.remote.calls import RemoteCalls
-from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.link_records import LinkKey
 
 if TYPE_CHECKING:
     from broker_shim.store.interface import TransactionContext
@@ -20,19 +20,17 @@ class RemoteLinkCalls:
 
     _calls: RemoteCalls
 
-    def attach(
-        self, key: RecordedLinkKey, detail: Mapping[str, Any], on_complete: OnComplete
-    ) -> None:
+    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
         """See `LinkCalls.attach`."""
         self._calls.make(on_complete, partial(made.attached, key, detail))
 
-    def detach(self, key: RecordedLinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """See `LinkCalls.detach`."""
         self._calls.make(on_complete, partial(made.detached, key, closed=closed))
 
     def unsettled(
         self,
-        key: RecordedLinkKey,
+        key: LinkKey,
         tag: bytes,
         state: Mapping[str, Any] | None,
         on_complete: OnComplete,
@@ -43,7 +41,7 @@ class RemoteLinkCalls:
 
     def settle(
         self,
-        key: RecordedLinkKey,
+        key: LinkKey,
         tags: Sequence[bytes],
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,

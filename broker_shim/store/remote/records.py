@@ -11,7 +11,7 @@ from typing import Any
 
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core import link_records
-from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import arguments as check
 from sparkstore.core.state_machine import definitions
@@ -80,25 +80,25 @@ def released(message_id: int, queue: str, holder: str, *, delivery_failed: bool)
     return Record(Kind.RELEASED, 0, queue, message_id, holder, int(delivery_failed))
 
 
-def attached(key: RecordedLinkKey, detail: Mapping[str, Any]) -> Record:
+def attached(key: LinkKey, detail: Mapping[str, Any]) -> Record:
     """`attached`."""
     return link_records.attached(0, text_of(key), definitions.as_json(detail))
 
 
-def detached(key: RecordedLinkKey, *, closed: bool) -> Record:
+def detached(key: LinkKey, *, closed: bool) -> Record:
     """`detached`."""
     check.check_switch("closed", closed)
     return link_records.detached(0, text_of(key), closed=closed)
 
 
-def unsettled(key: RecordedLinkKey, tag: bytes, state: Mapping[str, Any] | None) -> Record:
+def unsettled(key: LinkKey, tag: bytes, state: Mapping[str, Any] | None) -> Record:
     """`unsettled`."""
     check.check_tag(tag)
     told = None if state is None else definitions.as_json(state)
     return link_records.unsettled(0, text_of(key), tag, told)
 
 
-def settled(key: RecordedLinkKey, tags: Sequence[bytes]) -> Record:
+def settled(key: LinkKey, tags: Sequence[bytes]) -> Record:
     """`settled`: of many deliveries in one record, which the service takes apart."""
     check.check_tags(tags)
     told = json.dumps([tag.hex() for tag in tags])

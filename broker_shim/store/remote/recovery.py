@@ -11,7 +11,7 @@ from typing import Any
 
 from broker_shim.store.interface import ExchangeBindingKey, Recovered
 from sparkstore.core.entries import Entries
-from sparkstore.core.link_records import RecordedLinkKey, link_key
+from sparkstore.core.link_records import LinkKey, link_key
 from sparkstore.core.state_machine.definitions import exchange_of, queue_of
 
 
@@ -49,7 +49,7 @@ def _wire(
 
 
 def _add_deliveries(found: Recovered, rows: Iterable[tuple[str, bytes, str | None]]) -> None:
-    unsettled: dict[RecordedLinkKey, dict[bytes, Any]] = {}
+    unsettled: dict[LinkKey, dict[bytes, Any]] = {}
     for text, tag, state in rows:
         unsettled.setdefault(link_key(text), {})[tag] = None if state is None else json.loads(state)
     for key, states in unsettled.items():

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from sparkstore.core.durability import TerminusDurability
-from sparkstore.core.link_records import RECEIVER, SENDER, RecordedLinkKey
+from sparkstore.core.link_records import LinkKey, Role
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
 from sparkstore.core.state_machine.values import Exchange, Queue, StoredMessage
 from sparkstore.errors import InvalidRequest
@@ -43,6 +43,7 @@ _SHOWN_TYPES = {_TEXT: "text", _WHOLE: "an integer", _NIL: "None"}
 _TEXTS = slice(
     MessageHeader._fields.index("content_type"), MessageHeader._fields.index("group_id") + 1
 )
+_ROLES = tuple(Role)
 _header_shapes: set[tuple[type, ...]] = set()
 
 
@@ -217,12 +218,14 @@ def check_link_key(key: object) -> None:
     Raises:
         InvalidRequest: It is none; a name is not valid Unicode, or too long; the role is none.
     """
-    if type(key) is not RecordedLinkKey:
+    if type(key) is not LinkKey:
         raise _wrong("key of a link", key, "a LinkKey")
-    for name in key:
-        check_name(name)
-    if key.role not in {SENDER, RECEIVER}:
-        message = f"role {key.role[:40]!r} of a link: {SENDER} or {RECEIVER}"
+    check_name(key.remote_container_id)
+    check_name(key.name)
+    if type(key.role) is not Role:
+        check_name(key.role)
+    if key.role not in _ROLES:
+        message = f"role {key.role[:40]!r} of a link: {' or '.join(_ROLES)}"
         raise InvalidRequest(message)
 
 

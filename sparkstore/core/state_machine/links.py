@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkstore.core import fold, link_records
 from sparkstore.core.durability import TerminusDurability
-from sparkstore.core.link_records import DETAIL_VERSION, RecordedLinkKey, link_text
+from sparkstore.core.link_records import DETAIL_VERSION, LinkKey, link_text
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import definitions
 from sparkstore.core.state_machine.arguments import (
@@ -48,7 +48,7 @@ class LinkStateMachine(WiringStateMachine):
         self.link_durability = durability if link_durability is None else link_durability
         self._tiers: dict[str, tuple[str, TerminusDurability]] = {}
 
-    def attach(self, key: RecordedLinkKey, detail: Mapping[str, Any]) -> list[RecordStep]:
+    def attach(self, key: LinkKey, detail: Mapping[str, Any]) -> list[RecordStep]:
         """No step if it is attached with the same termini.
 
         A link whose tier changes is another link: what it was is forgotten first, so that no record
@@ -66,7 +66,7 @@ class LinkStateMachine(WiringStateMachine):
             return [*self.detach(key, closed=True), made]
         return [] if (there.detail, there.detached_at) == (told, None) else [made]
 
-    def detach(self, key: RecordedLinkKey, *, closed: bool) -> list[RecordStep]:
+    def detach(self, key: LinkKey, *, closed: bool) -> list[RecordStep]:
         """No step if it is detached already, and stays."""
         check_switch("closed", closed)
         link = text_of(key)
@@ -77,12 +77,12 @@ class LinkStateMachine(WiringStateMachine):
         return [RecordStep(record, there.position > 0)]
 
     def unsettled(
-        self, key: RecordedLinkKey, tag: bytes, state: Mapping[str, Any] | None
+        self, key: LinkKey, tag: bytes, state: Mapping[str, Any] | None
     ) -> list[RecordStep]:
         """One record, also if the state is what it was."""
         return [self._of_delivery(self.unsettled_record(key, tag, state))]
 
-    def settle(self, key: RecordedLinkKey, tags: Sequence[bytes]) -> list[RecordStep]:
+    def settle(self, key: LinkKey, tags: Sequence[bytes]) -> list[RecordStep]:
         """A record for each tag that is remembered."""
         check_tags(tags)
         link = text_of(key)
@@ -95,7 +95,7 @@ class LinkStateMachine(WiringStateMachine):
 
     def unsettled_record(
         self,
-        key: RecordedLinkKey,
+        key: LinkKey,
         tag: bytes,
         state: Mapping[str, Any] | None,
         transaction: int | None = None,
@@ -115,7 +115,7 @@ class LinkStateMachine(WiringStateMachine):
         return link_records.unsettled(self.now_us(), link, tag, told, transaction)
 
     def settled_records(
-        self, key: RecordedLinkKey, tags: Sequence[bytes], transaction: int
+        self, key: LinkKey, tags: Sequence[bytes], transaction: int
     ) -> list[Record]:
         """What a link is to forget at the end of a transaction: also what that makes known.
 
@@ -183,7 +183,7 @@ def _check_termini(detail: Mapping[str, Any]) -> None:
             raise InvalidRequest(message)
 
 
-def text_of(key: RecordedLinkKey) -> str:
+def text_of(key: LinkKey) -> str:
     """The text that names a link, once its parts were checked.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkstore.core import records
 from sparkstore.core.annotations import Annotations, given_back
-from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.arguments import check_entry, check_switch, check_taken
 from sparkstore.core.state_machine.definitions import as_json
@@ -120,7 +120,7 @@ def release(
 def unsettled(
     machine: StoreStateMachine,
     transaction: Transaction,
-    key: RecordedLinkKey,
+    key: LinkKey,
     tag: bytes,
     state: Mapping[str, Any] | None,
 ) -> None:
@@ -133,7 +133,7 @@ def unsettled(
 def settle(
     machine: StoreStateMachine,
     transaction: Transaction,
-    key: RecordedLinkKey,
+    key: LinkKey,
     tags: Sequence[bytes],
 ) -> None:
     """Take into a transaction that deliveries are forgotten."""

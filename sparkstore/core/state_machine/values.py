@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import Entry
-from sparkstore.core.link_records import RecordedLinkKey
+from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
 
 
@@ -83,8 +83,8 @@ class Recovered:
     bindings: dict[ExchangeBindingKey, Mapping[str, Any]]
     entries: Mapping[str, Mapping[int, Entry]]
     configured: dict[tuple[str, str], Mapping[str, Any]]
-    links: dict[RecordedLinkKey, Mapping[str, Any]]
-    unsettled: dict[RecordedLinkKey, Mapping[bytes, Mapping[str, Any] | None]]
+    links: dict[LinkKey, Mapping[str, Any]]
+    unsettled: dict[LinkKey, Mapping[bytes, Mapping[str, Any] | None]]
 
 
 class TransactionContext(Protocol):

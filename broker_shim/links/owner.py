@@ -1,0 +1,10 @@
+"""Whose a link is: its container id, as the broker knows it, begins with the user's name. Pure."""
+
+OWNER_PART = "/"
+"""Ends the user's name in a container id (`listener_1_0.owners`)."""
+
+
+def owner_of(remote_container_id: str) -> str:
+    """What all containers of one user share; "" of clients without a name."""
+    user, part, _ = remote_container_id.partition(OWNER_PART)
+    return user + part if part else ""
