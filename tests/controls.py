@@ -14,6 +14,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.listener import Listener
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.serve.control import ControlServer
@@ -43,7 +44,8 @@ class ServedRoot:
         calls = StoreCalls(self.store, self.inbox, self.failures.append)
 
         self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
-        recover(self.store, self.broker)
+        host = Host(self.broker)
+        recover(self.store, host)
         for queue, message_id in held:
             done(self.store.acquire, message_id, queue, "live")
             self.broker.queues[queue].withdraw([message_id])
@@ -51,7 +53,7 @@ class ServedRoot:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         self.port = listening.getsockname()[1]
-        self._listener.listen(self.broker, listening)
+        self._listener.listen(host, listening)
         root_id = open_root(path).identity.root_id
         self.control = ControlServer(
             loop,

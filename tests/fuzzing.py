@@ -42,7 +42,7 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.protocol_1_0.codec.composites import encoded_composite
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation
@@ -99,6 +99,7 @@ class Fuzzed:
         self._broker = Broker(
             calls, settings, Metrics(), lambda _s, call: self._later.append(call), HEADERS
         )
+        self._host = Host(self._broker)
         self._faults = _Faults()
         self.declared_count = 0
 
@@ -136,7 +137,7 @@ class Fuzzed:
         self._inbox.close()
 
     def _feed(self, pieces: list[bytes]) -> None:
-        connection = Connection(self._broker, lambda: None)
+        connection = self._host.connect(lambda: None)
         written, transaction = bytearray(), _TRANSACTION
         for piece in pieces:
             if piece:  # no bytes are the end

@@ -35,7 +35,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
 from broker_shim.listener_1_0.access import LOOPBACK, Access
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.protocol_1_0.codec.composites import read_performative
 from broker_shim.protocol_1_0.codec.frames import (
@@ -97,9 +97,9 @@ class House:
             Metrics(),
             lambda delay_s, call: self.delayed.append((delay_s, call)),
             HEADERS,
-            self.registry,
         )
-        recover(self.store, self.broker)
+        self.host = Host(self.broker, self.registry)
+        recover(self.store, self.host)
         self.run()
 
     def run(self) -> None:
@@ -164,7 +164,7 @@ class Client:
         self, house: House, container: str = "client", access: Access = LOOPBACK, **fields: Any
     ) -> None:
         self.house = house
-        self.ours = Connection(house.broker, lambda: None, access)
+        self.ours = house.host.connect(lambda: None, access)
         if access.remote.certificate_name is not None:
             init = encoded_frame(SaslInit("EXTERNAL", b""), kind=SASL_FRAME)
             self.ours.receive(SASL_HEADER.encoded() + init)

@@ -18,10 +18,8 @@ from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.links import Terminus
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.queue_arguments import arguments_of
-from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import (
     AdminAction,
     Order,
@@ -65,18 +63,8 @@ class BrokerFacts:
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Whose own queue it is; None: nobody's."""
-        terminus = self.terminus_of(queue)
-        if terminus is None:
-            return None
-        key = terminus.key
-        name = f"link {shown(key.name)} of {shown(key.remote_container_id)}"
-        return OwnLink(name, is_attached=terminus.endpoint is not None)
-
-    def terminus_of(self, queue: str) -> Terminus | None:
-        """The terminus whose own queue it is; None: nobody's."""
-        termini = self._broker.links.registry.counted.values()
-        own = (each for each in termini if each.terms is not None and each.terms.queue == queue)
-        return next(own, None)
+        links = (owner.own_link(queue) for owner in self._broker.queue_owners)
+        return next((link for link in links if link is not None), None)
 
     def senders_of_dead_letters(self, queue: str) -> list[str]:
         """Other queues that have it as their dead-letter queue."""
@@ -194,16 +182,12 @@ class Administering:
     def _delete_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         """Consumers go first, so that what they held is on the queue when that goes."""
         name = decided.order.queue
-        queue, terminus = self._broker.queues[name], self._facts.terminus_of(name)
+        queue = self._broker.queues[name]
         users: list[Consumer | Browser] = [*queue.consumers, *queue.browsers]
         for user in users:
             user.queue_deleted()
-        links = self._broker.links
-        over = None if terminus is None else links.registry.drop(terminus.key)
-        if over is None:
+        if not any(owner.end_own_link(name, on_done) for owner in self._broker.queue_owners):
             self._broker.destroy_queue(name, on_done)
-        else:
-            links.finish(over, on_done)
 
     def _create_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
         order = decided.order

@@ -19,6 +19,7 @@ from broker_shim.broker.header_scan import Scanning
 from broker_shim.broker.last_value_queues import Replaced, Replacing, Value
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.queue_deletion import Destroying
+from broker_shim.broker.queue_owner import QueueOwner
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.selector_compiler import Compiling
 from broker_shim.broker.settings import BrokerSettings
@@ -29,9 +30,6 @@ from broker_shim.broker.unfinished_messages import Unfinished
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.links import LinkRegistry, MemoryUnsettledStore, NoLinkStore
-from broker_shim.listener_1_0.containers import Containers
-from broker_shim.listener_1_0.links import Links
 from broker_shim.messages.header import CommonHeader, HeaderFactory
 from broker_shim.store.interface import (
     ExchangeBindingKey,
@@ -52,6 +50,7 @@ class Broker:
         queues: By name.
         headers: How the headers of messages are shown to selectors.
         definitions: What each of them was created or altered to be.
+        queue_owners: The listeners whose links have queues of their own.
     """
 
     def __init__(
@@ -61,10 +60,9 @@ class Broker:
         metrics: Metrics,
         later: Later,
         headers: HeaderFactory[CommonHeader],
-        registry: LinkRegistry | None = None,
     ) -> None:
-        """Begin; without a registry whose stores keep links, none survives a restart."""
         self.headers = headers
+        self.queue_owners: list[QueueOwner] = []
         self.calls = calls
         self.later = later
         self.settings = settings
@@ -77,7 +75,6 @@ class Broker:
         self._to_dispatch: set[str] = set()
         self._before_dispatch: list[Callable[[], None]] = []
         self._creating: dict[str, list[OnComplete]] = {}
-        self.containers = Containers()
         self.is_stopping = False
         self.unfinished = Unfinished()
         self.settlement = Settlement(self)
@@ -88,9 +85,6 @@ class Broker:
         self.scanning = Scanning(self)
         self.replacing = Replacing(self)
         self.administering = Administering(self)
-        if registry is None:
-            registry = LinkRegistry(NoLinkStore(), MemoryUnsettledStore())
-        self.links = Links(self, registry)
 
     @property
     def open_count(self) -> int:
@@ -264,7 +258,8 @@ class Broker:
         del self.definitions[name]
         self.router.unbind_queue(name)
         self.destinations.addresses.remove(name)
-        self.links.queue_gone(name)
+        for owner in self.queue_owners:
+            owner.queue_gone(name)
         self.destroying.begin(name, on_done)
 
     def wanted(self, queue: str) -> None:

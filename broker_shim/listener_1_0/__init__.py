@@ -1,5 +1,6 @@
 """AMQP 1.0 onto the broker: connections, links and deliveries of clients.
 
+    host                     what all connections share; the broker's links and containers
     listener, transport      sockets ─► connection ─► attach/ ─► receiving/ or sending/
     login, access, authorization, owners, containers     who may come in, and do what
     links, connection_links  what lives on when a link ends (`broker_shim.links` decides), what not

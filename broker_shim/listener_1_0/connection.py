@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from time import thread_time
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.access import LOOPBACK, Access
-from broker_shim.listener_1_0.attach.attach import attach
 from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
 from broker_shim.listener_1_0.connection_links import Served
 from broker_shim.listener_1_0.containers import (
@@ -23,9 +23,11 @@ from broker_shim.listener_1_0.containers import (
     NOT_ESTABLISHED,
     SOLE,
     TAKEN_OVER,
+    Containers,
     asked,
 )
 from broker_shim.listener_1_0.endpoints import ReceivingEndpoint, ServedEndpoint
+from broker_shim.listener_1_0.links import Links
 from broker_shim.listener_1_0.login import Login
 from broker_shim.listener_1_0.owners import owned
 from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
@@ -35,9 +37,8 @@ from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.deliveries import Delivery
 from broker_shim.protocol_1_0.links.link import Link
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.sender import SenderLink
 
 _log = logging.getLogger(__name__)
 _numbers = count(1)
@@ -52,6 +53,10 @@ _OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE)
 """A target without an address takes messages for every `to`; Qpid JMS asks for all of them."""
 
 
+Attach = Callable[["Connection", ReceiverLink | SenderLink], None]
+"""attach(connection, link): serve a link that the peer opened, or refuse it."""
+
+
 def now_us() -> int:
     """The time, UTC µs."""
     return time.time_ns() // 1000
@@ -61,6 +66,8 @@ class Connection:
     """The protocol's state with one peer, and what serves each of its links.
 
     Attributes:
+        broker: The queues.
+        links: All links of the broker, on whatever connection.
         access: How the peer got in.
         began_at_us: When it came, UTC µs.
         login: Who it is.
@@ -70,10 +77,24 @@ class Connection:
     def __init__(
         self,
         broker: Broker,
+        links: Links,
+        containers: Containers,
+        attach: Attach,
         has_output: Callable[[], None],
         access: Access = LOOPBACK,
     ) -> None:
+        """Begin; `Host.connect` makes one.
+
+        Args:
+            broker: The queues.
+            links: All links of the broker.
+            containers: All connections of the broker.
+            attach: Called for each link that the peer opens.
+            has_output: Called whenever there is something to write.
+            access: How the peer got in.
+        """
         self.broker = broker
+        self.links, self._containers, self._attach = links, containers, attach
         self.now_us = now_us
         self.number = next(_numbers)
         self.began_at_us = now_us()
@@ -85,7 +106,7 @@ class Connection:
         self.peer_parts = False
         self._has_output = has_output
         self.transactions = Transactions(broker)
-        self._served = Served(self)
+        self._served = Served(self, links, self.has_output)
         self._waiting_for_room: dict[ServedEndpoint, None] = {}  # in the order in which they came
         self._hangs_up = False
         self._machine = protocol.ServerConnection(
@@ -255,7 +276,7 @@ class Connection:
         """All links are gone, as far as the broker goes; the peer may still be told."""
         self._served.lost()
         self._waiting_for_room.clear()
-        self.broker.containers.leave(self)
+        self._containers.leave(self)
         self.login.gone(self._machine.given_up)
 
     def close(self, refusal: Refusal | None = None) -> None:
@@ -278,7 +299,7 @@ class Connection:
             self.close(refusal)
             return
         policy = asked(event.open)
-        entered = self.broker.containers.enter(self, policy)
+        entered = self._containers.enter(self, policy)
         properties = NOT_ESTABLISHED if entered.refusal else None if policy is None else DETECTION
         for other in entered.to_close:
             other.close(TAKEN_OVER)
@@ -294,7 +315,7 @@ class Connection:
 
     def _link_attached(self, event: events.LinkAttached) -> None:
         if not event.link.is_gone:
-            attach(self, event.link)
+            self._attach(self, event.link)
 
     def _flow(self, event: events.FlowReceived) -> None:
         endpoint = self._served.get(event.link)

@@ -7,8 +7,7 @@ the endpoint lets go of its queue, and of what it held as that says; what was th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from broker_shim.amqp_1_0.composites import Coordinator
 from broker_shim.completion import OnComplete
@@ -16,12 +15,10 @@ from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.endpoints import ServedEndpoint
+from broker_shim.listener_1_0.links import LinkCarrier, Links
 from broker_shim.protocol_1_0.events import LinkDetached
 from broker_shim.protocol_1_0.links.link import Link
 from broker_shim.protocol_1_0.session import Session
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +26,11 @@ _log = logging.getLogger(__name__)
 class Served:
     """See above."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._links = connection.broker.links
+    def __init__(
+        self, connection: LinkCarrier, links: Links, has_output: Callable[[], None]
+    ) -> None:
+        self._connection, self._links = connection, links
+        self._has_output = has_output
         self._endpoints: dict[Link, ServedEndpoint] = {}
 
     def __len__(self) -> int:
@@ -82,7 +81,7 @@ class Served:
         if not event.link.is_over and event.link.port.is_open:
             error = None if refusal is None else error_of(refusal)
             event.link.detach(closed=event.is_closed, error=error)
-            self._connection.has_output()
+            self._has_output()
 
     def end_session(self, session: Session) -> None:
         """A session ended, its links with it."""

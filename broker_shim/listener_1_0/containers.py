@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from broker_shim.amqp_1_0.composites import Open
 from broker_shim.amqp_1_0.primitives import Symbol, UInt
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
 
 SOLE = "sole-connection-for-container"
 _ENFORCEMENT = "sole-connection-enforcement-policy"
@@ -47,6 +44,20 @@ class Enforcement(IntEnum):
     CLOSE_EXISTING = 1
 
 
+class ContainedConnection(Protocol):
+    """A connection of a container."""
+
+    @property
+    def container(self) -> str:
+        """Whose it is (`owners`)."""
+
+    def close(self, refusal: Refusal) -> None:
+        """End it for a reason."""
+
+    def lost(self) -> None:
+        """Its links end, whether or not the peer can be told."""
+
+
 class Entered(NamedTuple):
     """What an open comes to.
 
@@ -56,7 +67,7 @@ class Entered(NamedTuple):
     """
 
     refusal: Refusal | None = None
-    to_close: tuple[Connection, ...] = ()
+    to_close: tuple[ContainedConnection, ...] = ()
 
 
 def asked(remote: Open) -> Enforcement | None:
@@ -72,9 +83,9 @@ class Containers:
     """The open connections of each container, with what they asked. On the loop's thread only."""
 
     def __init__(self) -> None:
-        self._open: dict[str, dict[Connection, Enforcement | None]] = {}
+        self._open: dict[str, dict[ContainedConnection, Enforcement | None]] = {}
 
-    def enter(self, connection: Connection, policy: Enforcement | None) -> Entered:
+    def enter(self, connection: ContainedConnection, policy: Enforcement | None) -> Entered:
         """A connection opens; unless it is refused, call `leave` when it is gone."""
         others = self._open.get(connection.container, {})
         said = [policy, *others.values()] if others else []
@@ -85,7 +96,7 @@ class Containers:
         self._open.setdefault(connection.container, {})[connection] = policy
         return Entered(None, to_close)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: ContainedConnection) -> None:
         """A connection is gone, or never entered."""
         left = self._open.get(connection.container, {})
         left.pop(connection, None)

@@ -22,8 +22,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
@@ -39,10 +40,8 @@ from broker_shim.links import (
 )
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, STOLEN, Refusal
 from broker_shim.protocol_1_0.links.link import Link
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
-    from broker_shim.listener_1_0.connection import Connection
+from sparkstore.core.queue_names import shown
+from sparkstore.operations.administration import OwnLink
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +79,23 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+class LinkCarrier(Protocol):
+    """The connection of a link, as far as it is told that another took the link."""
+
+    @property
+    def number(self) -> int:
+        """Of all connections of the broker's life."""
+
+    @property
+    def container(self) -> str:
+        """Whose the connection is (`owners`)."""
+
+    def lose(self, link: Link, refusal: Refusal) -> None:
+        """Another attach has taken a link."""
+
+
 class Links:
-    """See above.
+    """The `QueueOwner` of this protocol.
 
     Attributes:
         registry: All termini.
@@ -94,14 +108,14 @@ class Links:
         self._broker = broker
         self._endpoints: dict[Link, LinkEndpoint] = {}
         self._looking: dict[Link, LinkKey] = {}
-        self._put_off: dict[LinkKey, tuple[Connection, Link]] = {}
+        self._put_off: dict[LinkKey, tuple[LinkCarrier, Link]] = {}
         self._waits_for: dict[Link, LinkKey] = {}
         self._ending_with: dict[Link, LinkKey] = {}
         self._under_way: dict[LinkKey, int] = {}
         self._waiting: dict[LinkKey, list[Callable[[], None]]] = {}
         self._expires_at_ms: int | None = None
 
-    def attach(self, connection: Connection, link: Link) -> LinkEndpoint:
+    def attach(self, connection: LinkCarrier, link: Link) -> LinkEndpoint:
         """Attach a link: whoever had it loses it (`amqp:link:stolen`)."""
         place, key = EndpointPlace(connection.number, link.port.channel), key_of(connection, link)
         self._overtake(key)
@@ -114,7 +128,7 @@ class Links:
             other.lose(theirs, _STOLEN)
         return endpoint
 
-    def waits(self, connection: Connection, link: Link) -> None:
+    def waits(self, connection: LinkCarrier, link: Link) -> None:
         """An attach takes effect later: one that comes after it takes the link from it at once.
 
         Else the earlier one would take effect last, and steal the link from the later one.
@@ -183,7 +197,7 @@ class Links:
         return Left(over)
 
     def session_ended(
-        self, connection: Connection, channel: int, links: Iterable[Link]
+        self, connection: LinkCarrier, channel: int, links: Iterable[Link]
     ) -> list[Terminus]:
         """A session ended, these links with it; the termini to `finish`."""
         for link in links:
@@ -193,7 +207,7 @@ class Links:
         self._schedule()
         return over
 
-    def connection_lost(self, connection: Connection, links: Iterable[Link]) -> list[Terminus]:
+    def connection_lost(self, connection: LinkCarrier, links: Iterable[Link]) -> list[Terminus]:
         """All links of a connection ended with it; the termini to `finish`."""
         for link in links:
             self._endpoints.pop(link, None)
@@ -236,8 +250,30 @@ class Links:
         else:
             self._broker.destroy_queue(queue, on_done)
 
+    def own_link(self, queue: str) -> OwnLink | None:
+        """See `QueueOwner.own_link`."""
+        terminus = self._terminus_of(queue)
+        if terminus is None:
+            return None
+        key = terminus.key
+        name = f"link {shown(key.name)} of {shown(key.remote_container_id)}"
+        return OwnLink(name, is_attached=terminus.endpoint is not None)
+
+    def end_own_link(self, queue: str, on_done: OnComplete) -> bool:
+        """See `QueueOwner.end_own_link`."""
+        terminus = self._terminus_of(queue)
+        over = None if terminus is None else self.registry.drop(terminus.key)
+        if over is not None:
+            self.finish(over, on_done)
+        return over is not None
+
+    def _terminus_of(self, queue: str) -> Terminus | None:
+        termini = self.registry.counted.values()
+        own = (each for each in termini if each.terms is not None and each.terms.queue == queue)
+        return next(own, None)
+
     def queue_gone(self, queue: str) -> None:
-        """A queue was destroyed, and what was held of it with it."""
+        """See `QueueOwner.queue_gone`."""
         self.held = {
             key: left
             for key, held in self.held.items()
@@ -328,7 +364,7 @@ class Links:
         return 0 if queue is None else queue.consumer_count
 
 
-def key_of(connection: Connection, link: Link) -> LinkKey:
+def key_of(connection: LinkCarrier, link: Link) -> LinkKey:
     """Who a link is."""
     role = Role.RECEIVER if link.is_receiver else Role.SENDER
     return LinkKey(connection.container, link.name, role)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 
 from broker_shim.broker.storage.loop import Loop
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.access import LOOPBACK, Access, identified
 from broker_shim.listener_1_0.conditions import UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.transport import Peer, Turns
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.limits import Newcomer
@@ -41,7 +41,7 @@ class Listener:
         self._to_write: set[Peer] = set()
         self._greeted: set[asyncio.Task[None]] = set()
         self._listening: socket.socket | None = None
-        self._broker: Broker
+        self._host: Host
         self._guard = LOOPBACK.guard
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._turns = Turns()
@@ -52,7 +52,7 @@ class Listener:
 
     def listen(
         self,
-        broker: Broker,
+        host: Host,
         listening: socket.socket,
         guard: Guard = LOOPBACK.guard,
     ) -> None:
@@ -60,7 +60,7 @@ class Listener:
 
         Certificates that the guard reloads are for the next connection.
         """
-        self._broker, self._guard = broker, guard
+        self._host, self._guard = host, guard
         self._listening = listening
         listening.setblocking(False)  # noqa: FBT003  # the library's signature
         self._loop.on_readable(listening, self._accept)
@@ -141,8 +141,8 @@ class Listener:
         reason = self._guard.half_open.refusal_of_newcomer(
             remote.host,
             len(self._peers) + len(self._greeted),
-            most=self._broker.settings.max_connections,
-            most_half_open=self._broker.settings.max_half_open,
+            most=self._host.broker.settings.max_connections,
+            most_half_open=self._host.broker.settings.max_half_open,
             now_s=time.monotonic(),
         )
         if reason is not None:
@@ -170,7 +170,7 @@ class Listener:
 
     async def _serve(self, accepted: socket.socket, remote: Remote, newcomer: Newcomer) -> None:
         tls, peer = self._guard.context, None
-        timeout_s = None if tls is None else self._broker.settings.handshake_timeout_s
+        timeout_s = None if tls is None else self._host.broker.settings.handshake_timeout_s
         try:
             _, peer = await self._loop.asyncio.connect_accepted_socket(
                 partial(self._peer, remote, newcomer),
@@ -192,7 +192,7 @@ class Listener:
     def _peer(self, remote: Remote, newcomer: Newcomer) -> Peer:
         def connect(has_output: Callable[[], None], transport: asyncio.Transport) -> Connection:
             access = Access(self._guard, identified(remote, transport), newcomer)
-            return Connection(self._broker, has_output, access)
+            return self._host.connect(has_output, access)
 
         return Peer(
             self._loop,
@@ -219,7 +219,7 @@ class Listener:
         self._peers.add(peer)
         access = peer.connection.access
         access.newcomer.on_give_way = partial(self._give_way, access.remote, peer.close)
-        self._broker.metrics.connections += 1
+        self._host.broker.metrics.connections += 1
 
     def _ended(self, peer: Peer) -> None:
         self._peers.discard(peer)
@@ -230,13 +230,13 @@ class Listener:
         """What this turn found to hand out, to write, and to end."""
         if self._is_stop_asked:
             self._advance_stop(time.monotonic())
-        self._broker.dispatch()
+        self._host.broker.dispatch()
         while self._to_write:
             self._to_write.pop().write()
         if self._guard.has_untold and not self._is_telling_due:
             self._is_telling_due = True
             self._loop.later(INTERVAL_S, self._tell)
-        if self._broker.is_dispatch_due:  # what was written made room for more
+        if self._host.broker.is_dispatch_due:  # what was written made room for more
             self._loop.wake()
 
     def _tell(self) -> None:
@@ -251,7 +251,7 @@ class Listener:
 
     def _advance_stop(self, now_s: float) -> None:
         """One step to a clean end: no more in, what is under way ends, give back, say goodbye."""
-        broker = self._broker
+        broker = self._host.broker
         if not broker.is_stopping:
             broker.is_stopping = True
             self._stopping_since_s = now_s
@@ -268,7 +268,7 @@ class Listener:
 
     def _wait_for_the_end(self, until_s: float) -> None:
         """End when every peer has said goodbye and every release completed, or it is late."""
-        if (self._peers or self._broker.open_count) and time.monotonic() < until_s:
+        if (self._peers or self._host.broker.open_count) and time.monotonic() < until_s:
             self._loop.later(0.01, partial(self._wait_for_the_end, until_s))
         else:
             self._loop.stop()

@@ -10,5 +10,6 @@ attempts   how long a failed login waits for its answer
 refusals   floods of them, in a line a second
 limits     how many connections there may be of each user, and of each address
 permissions who may read, write, create and administer which addresses
+metrics    what the guard counts
 guard      all of it, as the listener asks it
 """

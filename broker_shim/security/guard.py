@@ -8,7 +8,6 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous, External, Plain
 from broker_shim.protocol_1_0.sasl.scram import Scram, ScramSecret
 from broker_shim.security.attempts import FailedLogins
 from broker_shim.security.limits import Counts, HalfOpen
+from broker_shim.security.metrics import SecurityCounts
 from broker_shim.security.passwords import ITERATIONS, Passwords
 from broker_shim.security.permissions import AccessTarget, Permission, Permissions, Principal
 from broker_shim.security.refusals import SummedRefusals
@@ -26,7 +26,6 @@ from broker_shim.security.tls import server_context
 from broker_shim.security.users import SECRET_KINDS, Users
 from broker_shim.security.users_file import UsersFile
 from sparkstore.control.audit import Audit, AuditEvent, write_audit
-from sparkstore.metrics.counters import counted
 
 
 class Remote(NamedTuple):
@@ -46,16 +45,6 @@ class Remote(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(slots=True)
-class SecurityCounts:
-    """Counters since the start."""
-
-    logins: int = counted("Logins that succeeded; of anonymous clients, too.")
-    failed_logins: int = counted("Logins that failed.")
-    refused_connections: int = counted("Connections closed because there were too many.")
-    refused_permissions: int = counted("Attaches and messages that no rule allows.")
 
 
 class Guard:

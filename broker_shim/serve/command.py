@@ -17,6 +17,7 @@ from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, Locked, StoreError
+from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.listener import Listener
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.serve.bind_address import listening_socket, parse_loopback
@@ -117,16 +118,17 @@ def serve(
 
     entrance.guard.counts = metrics = Metrics()
     calls = StoreCalls(store := stores.messages, inbox, fatal)
-    broker = Broker(calls, settings, metrics, loop.later, HEADERS, stores.registry())
+    broker = Broker(calls, settings, metrics, loop.later, HEADERS)
+    host = Host(broker, stores.registry())
     try:
-        recover(store, broker)
+        recover(store, host)
         url = entrance.open()
     except (InvalidRequest, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()
         return _complain(str(reason), EXIT_FAILED)
     tune_process()
-    listener.listen(broker, entrance.take_port(), entrance.guard)
+    listener.listen(host, entrance.take_port(), entrance.guard)
     _handle_signals(loop, listener, metrics, lambda: _reload(entrance, listener, options))
     _show(reporter, loop, listener, broker, store)
     _probe(loop, calls)

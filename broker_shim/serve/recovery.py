@@ -13,6 +13,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkKey, link_text
 from broker_shim.listener_1_0.attach.link_recovery import recover_own_queues, wait_for
+from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.links import Held, now_ms
 from broker_shim.listener_1_0.sending.resumption import tag_of
 from broker_shim.store.interface import Entry, Exchange, MessageStore, Queue
@@ -23,7 +24,7 @@ from sparkstore.operations.queue_alteration import QueueUsage, check_alteration,
 _log = logging.getLogger(__name__)
 
 
-def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) -> None:
+def recover(store: MessageStore, host: Host, *, timeout_s: float = 600.0) -> None:
     """Take over what survived, release what connections of the last run held, create wiring.
 
     Blocks: for the start only, before the loop runs. What was acquired belonged to connections
@@ -34,8 +35,9 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
         StoreError: The store refused; what the settings say of a queue or an exchange cannot be
             made of what is there, and the message names the command that helps.
     """
+    broker, links = host.broker, host.links
     recovered = store.recover()
-    termini = broker.links.registry.recover(now_ms(), _log_failure)
+    termini = links.registry.recover(now_ms(), _log_failure)
     keepers = {
         link_text(each.key): each.key
         for each in termini
@@ -51,15 +53,15 @@ def recover(store: MessageStore, broker: Broker, *, timeout_s: float = 600.0) ->
     for key in recovered.bindings:
         broker.router.bind(key.exchange, key.binding_key, key.queue)
     _release(store, [each for each in acquired if each.holder not in keepers], timeout_s)
-    _hold(broker, [each for each in acquired if each.holder in keepers], keepers)
+    _hold(host, [each for each in acquired if each.holder in keepers], keepers)
     _create(store, broker, timeout_s)
-    recover_own_queues(store, broker, termini, timeout_s)
+    recover_own_queues(store, broker, links, termini, timeout_s)
     for queue in [*broker.queues.values()]:
         broker.bulk.end_failed(queue)
         if queue.last_values is not None:
             broker.replacing.arrived(queue, list(recovered.entries.get(queue.name, {})))
             broker.wanted(queue.name)
-    broker.links.expire()
+    links.expire()
     count = sum(len(queue) for queue in broker.queues.values())
     text = "recovered %d messages on %d queues, %d links"
     _log.info(text, count, len(broker.queues), len(termini))
@@ -88,11 +90,11 @@ def _survivors(
         yield message_id, entry.priority, failures
 
 
-def _hold(broker: Broker, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkKey]) -> None:
+def _hold(host: Host, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkKey]) -> None:
     """What a link of tier 2 had acquired it holds: nobody else gets it."""
     for message_id, queue, holder in acquired:
-        broker.queues[queue].withdraw([message_id])
-        held = broker.links.held.setdefault(keepers[holder], {})
+        host.broker.queues[queue].withdraw([message_id])
+        held = host.links.held.setdefault(keepers[holder], {})
         held[tag_of(message_id)] = Held(message_id, queue)
 
 

@@ -34,33 +34,21 @@ KNOTS = {
     ),
     # To be cut: a queue's contents and the calls that change them name each other.
     under(f"{BROKER}.storage", "contents store_calls store_puts"),
-    # To be cut: the virtual host makes the listener's links and containers, its parts name it as
-    # a whole, and a connection and its links name each other.
+    # To be cut: parts of the virtual host name it as a whole.
     under(
         BROKER,
         "administration bulk_operations dead_letters header_scan last_value_queues"
         " queue_deletion selector_compiler settlement virtual_host",
-    )
-    | under(
-        LISTENER_1_0,
-        "authorization connection connection_links containers links login outcomes",
-    )
-    | under(
-        f"{LISTENER_1_0}.attach",
-        "attach own_queue pending_attach source subscription_queue terminus_lookup",
-    )
-    | under(
-        f"{LISTENER_1_0}.receiving",
-        "incoming_link incoming_message link_route received_deliveries",
-    )
+    ),
+    # To be cut: parts of a sending link name it as a whole.
+    under(LISTENER_1_0, "connection outcomes")
     | under(
         f"{LISTENER_1_0}.sending",
-        "browsing_link consumer_outcomes dispatch outgoing_link outgoing_message resumption"
-        " transactional_outcomes wire",
+        "consumer_outcomes dispatch outgoing_link resumption transactional_outcomes",
     )
     | under(
         f"{LISTENER_1_0}.transactions",
-        "acquisition connection_transactions coordinator local_transaction retirement sent_message",
+        "acquisition connection_transactions local_transaction retirement",
     ),
 }
 

@@ -53,7 +53,7 @@ class EmbeddedBroker:
             self._connection.receive(b"")
             self._connection.lost()
         # With a door of its own: brokers that were killed take no connection of its limit.
-        self._connection = Connection(self.house.broker, lambda: None, Access())
+        self._connection = self.house.host.connect(lambda: None, Access())
 
     def receive(self, encoded: bytes) -> None:
         assert self._connection is not None

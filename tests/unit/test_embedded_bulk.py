@@ -215,7 +215,7 @@ def test_what_a_crash_made_fail_once_too_often_is_dead_lettered_at_the_start(
     bench.exchange()  # and there the broker crashes
     with closing(RecordedMessageStore(store.sink.log)) as reopened:
         again = Bench(reopened)
-        recover(reopened, again.broker)
+        recover(reopened, again.host)
         again.run()
         assert (waiting(again, "q"), waiting(again, "dead")) == ([2], [1])
 

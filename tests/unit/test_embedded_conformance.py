@@ -25,7 +25,6 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.primitives import Symbol, UInt
 from broker_shim.broker.queues.queue_index import Cursor
-from broker_shim.listener_1_0.connection import Connection
 from broker_shim.protocol_1_0.codec.frames import transfer_frame
 from broker_shim.protocol_1_0.codec.values import Array
 from broker_shim.store.memory import MemoryMessageStore
@@ -236,7 +235,7 @@ POLICY = Symbol("sole-connection-enforcement-policy")
 
 
 def another(bench: Bench, **fields: Any) -> Raw:
-    ours = Connection(bench.broker, lambda: None)
+    ours = bench.host.connect(lambda: None)
     second: Any = SimpleNamespace(ours=ours, run=bench.run)
     return Raw(second, **fields)
 

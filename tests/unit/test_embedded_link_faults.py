@@ -220,7 +220,7 @@ def test_an_attach_whose_answer_does_not_fit_loses_nothing_that_the_link_held(ke
     back.attach("in", source=Source("q", 2, "never"), **told)
     back.credit(1)
     assert back.transfers() == [(tag, "x")]
-    assert kept.broker.links.held == {}
+    assert kept.host.links.held == {}
 
 
 def test_a_queue_that_the_store_could_not_destroy_is_destroyed_later(kept: House) -> None:

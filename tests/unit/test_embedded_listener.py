@@ -23,6 +23,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0 import listener
 from broker_shim.listener_1_0.access import LOOPBACK
 from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.listener import Listener
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.protocol_1_0.codec.frames import EMPTY_FRAME, encoded_frame
@@ -67,7 +68,7 @@ class Served:
         self.listening = Scarce(socket.AF_INET)
         self.listening.bind(("127.0.0.1", 0))
         self.listening.listen()
-        self.listener.listen(self.broker, self.listening, guard)
+        self.listener.listen(Host(self.broker), self.listening, guard)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.listening.getsockname(), timeout=TIMEOUT_S)

@@ -35,7 +35,7 @@ class Door:
     def come(self, mechanism: str, response: bytes) -> Connection:
         """A connection that has said so much of SASL."""
         access = Access(self.guard, PEER, self.guard.half_open.enter(PEER.host))
-        connection = Connection(self.house.broker, lambda: None, access)
+        connection = self.house.host.connect(lambda: None, access)
         init = encoded_frame(SaslInit(mechanism, response), kind=SASL_FRAME)
         connection.receive(SASL_HEADER.encoded() + init)
         return connection

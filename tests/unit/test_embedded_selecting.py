@@ -518,7 +518,7 @@ def test_after_a_restart_what_was_held_and_has_a_newer_value_is_gone(
     Bench.__init__(again, recorded)
     again._links = 0
     CLIENTS.append(again)
-    recover(recorded, again.broker)
+    recover(recorded, again.host)
     again.run()
     assert ids(again.attach(credit=9)) == [3, 4]
     again.put(valued(5, "a"))
@@ -531,6 +531,6 @@ def test_a_restart_reads_no_header_of_queues_that_do_not_ask_for_it() -> None:
     client.put(*numbered(3, n=[1]))
     store.errors = {number: CorruptData("never read") for number in (1, 2, 3)}
     bench = Bench(store)
-    recover(store, bench.broker)
+    recover(store, bench.host)
     assert len(bench.broker.queues["q"]) == 3
     store.close()

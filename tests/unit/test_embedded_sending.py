@@ -20,7 +20,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import CorruptData, Fenced, StoreError, Unavailable
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.listener_1_0.sending import consumer_outcomes, outgoing_link
@@ -87,8 +87,9 @@ class Bench:
             lambda _delay_s, call: self.delayed.append(call),
             HEADERS,
         )
+        self.host = Host(self.broker)
         self.on_the_way = b""
-        self.ours = Connection(self.broker, lambda: None)
+        self.ours = self.host.connect(lambda: None)
         self.theirs, self.transport = proton.Connection(), proton.Transport()
         self.transport.bind(self.theirs)
         self.theirs.open()

@@ -46,7 +46,7 @@ class Client(Bench):
     def __init__(self, store: MessageStore, **arguments: Any) -> None:
         super().__init__(store)
         self.store = store
-        recover(store, self.broker)
+        recover(store, self.host)
         self.broker.create_queue(Queue("q", arguments=arguments), lambda _error: None)
         self.run()
         self._tags = 0

@@ -168,7 +168,7 @@ def test_a_later_attach_has_the_link_however_long_the_earlier_ones_selector_take
     assert second.taken(Attach)[0][0].source
     assert not second.taken(Detach)
     assert house.broker.queues["q"].consumer_count == 1
-    assert not house.broker.links._put_off
+    assert not house.host.links._put_off
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_selector_that_is_none_is_refused_and_nothing_is_left(house: House, te
         house.run_delayed()
     assert client.taken(Detach)[0][0].error.condition == "amqp:invalid-field"
     assert "new" not in house.broker.queues
-    assert len(house.broker.links.registry) == 0
+    assert len(house.host.links.registry) == 0
 
 
 def test_nobody_subscribes_by_a_pattern_of_many_hashes(house: House) -> None:

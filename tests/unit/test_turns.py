@@ -32,8 +32,6 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.listener_1_0 import connection
-from broker_shim.listener_1_0.access import LOOPBACK
-from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.transport import Peer, Turns
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
@@ -271,7 +269,7 @@ class Peers:
         """One more; it has opened, begun and attached as a receiver of q."""
         peer = Peer(
             cast("Loop", self.loop),
-            lambda has_output, _transport: Connection(self._house.broker, has_output, LOOPBACK),
+            lambda has_output, _transport: self._house.host.connect(has_output),
             self._buffer,
             self.turns,
             on_begin=lambda _peer: None,

@@ -71,7 +71,7 @@ def _refusal_of_new(connection: Connection, link: AnyLink) -> Refusal | None:
 
     What one user makes must not keep others out, where users are told apart.
     """
-    key, registry = key_of(connection, link), connection.broker.links.registry
+    key, registry = key_of(connection, link), connection.links.registry
     is_look_up = isinstance(link, SenderLink) and link.remote.source is None
     if is_look_up or registry.find(key) is not None:
         return None
@@ -113,22 +113,22 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     if isinstance(node, AmbiguousNode | MalformedNode):
         refuse_node(connection, link, node)
         return
-    endpoint = broker.links.attach(connection, link)
+    endpoint = connection.links.attach(connection, link)
     before = queue_of_before(endpoint.terminus)
     if remote.dynamic and before is not None:
         node = QueueNode(before)
     own = node.queue if remote.dynamic and isinstance(node, QueueNode) else None
-    durability = broker.links.registry.granted(TerminusDurability(remote.durable))
+    durability = connection.links.registry.granted(TerminusDurability(remote.durable))
     target = granted_target(remote, own or remote.address, durability)
     terms = LinkTerms(Role.RECEIVER, peers_source(link.remote.source), target, own)
-    steps: list[Step] = [partial(broker.links.quiet, endpoint)]
-    steps += end_queue_of_before(broker, endpoint.terminus, own)
+    steps: list[Step] = [partial(connection.links.quiet, endpoint)]
+    steps += end_queue_of_before(connection.links, endpoint.terminus, own)
     if own is None and isinstance(node, QueueNode):
         steps.append(partial(broker.ensure_queue, node.queue))
-    steps.append(partial(broker.links.grant, endpoint, terms))
+    steps.append(partial(connection.links.grant, endpoint, terms))
     if own is not None:
         steps.append(dynamic_queue(connection, endpoint.terminus, terms))
-    steps.append(partial(forget_settled, broker.links, endpoint, link))
+    steps.append(partial(forget_settled, connection.links, endpoint, link))
     go_through(connection, link, steps, partial(_ready, connection, link, endpoint, node))
 
 
@@ -137,7 +137,7 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
     broker, terminus = connection.broker, endpoint.terminus
     terms = terminus.terms
     assert terms is not None
-    answering = Answering(broker.links, endpoint, link)
+    answering = Answering(connection.links, endpoint, link)
     is_second = link.remote.rcv_settle_mode == ReceiverSettleMode.SECOND
     notes_all = is_second or terms.own.outlives_session or bool(terminus.unsettled)
     told = told_by_receiver(link, terminus.unsettled)

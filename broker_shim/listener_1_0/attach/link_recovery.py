@@ -13,6 +13,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.links import LinkTerms, Terminus
 from broker_shim.listener_1_0.attach.filters import read_filters
 from broker_shim.listener_1_0.attach.own_queue import own, queue_of_terms
+from broker_shim.listener_1_0.links import Links
 from broker_shim.listener_1_0.termini import filter_set_of
 from broker_shim.selectors import InvalidSelector
 from broker_shim.store.interface import MessageStore
@@ -24,7 +25,11 @@ Call = Callable[[OnComplete], None]
 
 
 def recover_own_queues(
-    store: MessageStore, broker: Broker, termini: Iterable[Terminus], timeout_s: float
+    store: MessageStore,
+    broker: Broker,
+    links: Links,
+    termini: Iterable[Terminus],
+    timeout_s: float,
 ) -> None:
     """Have the queue of each link that has one, and route there what it selects.
 
@@ -47,9 +52,9 @@ def recover_own_queues(
             key = terminus.key
             text = "link %s of %s cannot have its queue, so it ends: %s"
             _log.error(text, shown(key.name), shown(key.remote_container_id), reason)
-            over = broker.links.registry.drop(key)
+            over = links.registry.drop(key)
             if over is not None:
-                broker.links.finish(over)
+                links.finish(over)
         else:
             own(broker, terminus)
 

@@ -19,6 +19,7 @@ from broker_shim.errors import StoreError
 from broker_shim.links import LinkTerms, Terminus
 from broker_shim.links.owner import owner_of
 from broker_shim.listener_1_0.attach.pending_attach import Step
+from broker_shim.listener_1_0.links import Links
 from broker_shim.store.interface import Queue
 from sparkstore.core.queue_names import parts_of
 
@@ -42,10 +43,10 @@ def queue_of_before(terminus: Terminus) -> str | None:
     return terms.queue if terms is not None and terms.own.dynamic else None
 
 
-def end_queue_of_before(broker: Broker, terminus: Terminus, own: str | None) -> list[Step]:
+def end_queue_of_before(links: Links, terminus: Terminus, own: str | None) -> list[Step]:
     """Ends the queue that was a link's own before, if from now on it has another, or none."""
     before = None if terminus.terms is None else terminus.terms.queue
-    return [] if before in {None, own} else [partial(broker.links.end_own, terminus)]
+    return [] if before in {None, own} else [partial(links.end_own, terminus)]
 
 
 def dynamic_queue(connection: Connection, terminus: Terminus, terms: LinkTerms) -> Step:

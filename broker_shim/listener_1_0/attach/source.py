@@ -102,14 +102,14 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     def compiled(found: Selector | InvalidSelector) -> None:
         if not is_wanted():
             return
-        connection.broker.links.waits_no_more(link)
+        connection.links.waits_no_more(link)
         if isinstance(found, InvalidSelector):
             refuse(connection, link, Refusal(INVALID_FIELD, str(found)))
         else:
             _attach_to_node(connection, link, Filters(found, answer))
 
     is_wanted = put_off(connection, link)
-    connection.broker.links.waits(connection, link)
+    connection.links.waits(connection, link)
     connection.broker.compiling.compile(text, compiled, is_wanted, connection.spend)
 
 
@@ -169,17 +169,17 @@ def _attach_to_queue(
         return
     if is_browser:  # it holds nothing, so there is nothing unsettled to keep
         durability = min(durability, TerminusDurability.CONFIGURATION)
-    endpoint = broker.links.attach(connection, link)
+    endpoint = connection.links.attach(connection, link)
     queue = (remote.dynamic and queue_of_before(endpoint.terminus)) or node.queue
-    granted = broker.links.registry.granted(durability)
+    granted = connection.links.registry.granted(durability)
     source = granted_source(remote, _said(remote, queue), granted, filters.answer)
     own = queue if remote.dynamic else None
     terms = LinkTerms(Role.SENDER, source, peers_target(link.remote.target), own)
-    steps: list[Step] = [partial(broker.links.quiet, endpoint)]
-    steps += end_queue_of_before(broker, endpoint.terminus, own)
+    steps: list[Step] = [partial(connection.links.quiet, endpoint)]
+    steps += end_queue_of_before(connection.links, endpoint.terminus, own)
     if own is None:
         steps.append(partial(broker.ensure_queue, queue))
-    steps.append(partial(broker.links.grant, endpoint, terms))
+    steps.append(partial(connection.links.grant, endpoint, terms))
     if own is not None:
         steps.append(dynamic_queue(connection, endpoint.terminus, terms))
     wanted = Wanted(endpoint, terms, queue, filters, is_browser=is_browser)
@@ -189,7 +189,7 @@ def _attach_to_queue(
 def _go_through(
     connection: Connection, link: SenderLink, steps: list[Step], wanted: Wanted
 ) -> None:
-    links, terminus = connection.broker.links, wanted.endpoint.terminus
+    links, terminus = connection.links, wanted.endpoint.terminus
     queue = None if wanted.is_browser else wanted.queue  # a browser holds nothing
     last = partial(give_back_lost, links, terminus, link, queue)
     go_through(connection, link, [*steps, last], partial(_ready, connection, link, wanted))
@@ -242,5 +242,5 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
 
 def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resumed | None:
     """What the link held before it was attached: for its new endpoint to end, once it starts."""
-    held = connection.broker.links.held.get(wanted.endpoint.terminus.key)
+    held = connection.links.held.get(wanted.endpoint.terminus.key)
     return resumed_sender(link, held) if held else None

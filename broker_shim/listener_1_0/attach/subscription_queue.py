@@ -37,7 +37,7 @@ from broker_shim.listener_1_0.attach.own_queue import name_on, subscription_queu
 from broker_shim.listener_1_0.attach.pending_attach import Step, temporary_name
 from broker_shim.listener_1_0.attach.subscriptions import Subscription, queue_of, subscription_of
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
-from broker_shim.listener_1_0.links import key_of
+from broker_shim.listener_1_0.links import Links, key_of
 from broker_shim.listener_1_0.termini import granted_source, peers_target
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from sparkstore.core.state_machine.arguments import check_name
@@ -72,7 +72,7 @@ def subscribe(
     connection: Connection, link: SenderLink, node: Node, filters: Filters
 ) -> Subscribed | Refusal:
     """Attach a link to its subscription."""
-    broker, remote = connection.broker, link.remote.source
+    broker, links, remote = connection.broker, connection.links, link.remote.source
     needs_key = isinstance(node, ExchangeNode) and broker.router.needs_key(node.exchange)
     if isinstance(node, ExchangeNode) and node.routing_key is None and needs_key:
         text = f"a direct exchange needs a routing key: {node.exchange}/KEY"
@@ -82,11 +82,11 @@ def subscribe(
         remote.capabilities or (),
         is_durable=bool(remote.durable) or remote.expiry_policy == ExpiryPolicy.NEVER,
     )
-    known = broker.links.registry.find(subscription.key)
+    known = links.registry.find(subscription.key)
     wild = _wild(broker, node) if known is None else None
     if wild is not None:
         return Refusal(INVALID_FIELD, wild)
-    terms = _terms(broker, link, node, filters, subscription, known)
+    terms = _terms(links, link, node, filters, subscription, known)
     if subscription.is_shared and _is_in_use(broker, known) and _differs(known, terms):
         text = "the subscription has consumers with another address or selector: close them first"
         return Refusal(RESOURCE_LOCKED, text)
@@ -95,10 +95,10 @@ def subscribe(
         _check_names(terms.queue, node)
     except InvalidRequest as reason:
         return Refusal(INVALID_FIELD, f"{reason}: name the link, or the routing key, shorter")
-    endpoint = broker.links.attach(connection, link)
-    steps = _steps(broker, link, node, endpoint, subscription, terms)
+    endpoint = links.attach(connection, link)
+    steps = _steps(connection, link, node, endpoint, subscription, terms)
     if known is not None and _differs(known, terms):  # gone before the new one is granted
-        steps.insert(0, partial(broker.links.end_own, known))
+        steps.insert(0, partial(links.end_own, known))
     return Subscribed(endpoint, terms, terms.queue, steps)
 
 
@@ -121,14 +121,14 @@ def _check_names(queue: str, node: Node) -> None:
 
 
 def _steps(
-    broker: Broker,
+    connection: Connection,
     link: SenderLink,
     node: Node,
     endpoint: LinkEndpoint,
     subscription: Subscription,
     terms: LinkTerms,
 ) -> list[Step]:
-    links, terminus = broker.links, endpoint.terminus
+    broker, links, terminus = connection.broker, connection.links, endpoint.terminus
     quiet = partial(links.quiet, endpoint)
     if subscription.key == terminus.key:
         grant = partial(links.grant, endpoint, terms)
@@ -144,7 +144,7 @@ def _steps(
 
 
 def _terms(
-    broker: Broker,
+    links: Links,
     link: SenderLink,
     node: Node,
     filters: Filters,
@@ -159,7 +159,7 @@ def _terms(
     elif subscription.is_shared:
         asked = min(asked, TerminusDurability.CONFIGURATION)
     source = granted_source(
-        remote, str(remote.address), broker.links.registry.granted(asked), filters.answer
+        remote, str(remote.address), links.registry.granted(asked), filters.answer
     )
     if subscription.is_shared and not subscription.is_volatile:
         source = replace(source, expiry_policy=ExpiryPolicy.NEVER, timeout_s=0)

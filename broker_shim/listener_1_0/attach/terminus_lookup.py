@@ -52,7 +52,7 @@ class LookUp:
 def look_up(connection: Connection, link: SenderLink) -> None:
     """Answer a receiver that has no source."""
     key = looked_up(key_of(connection, link), link.remote.desired_capabilities or ())
-    terminus = connection.broker.links.registry.find(key)
+    terminus = connection.links.registry.find(key)
     if terminus is None or terminus.terms is None or terminus.terms.source is None:
         text = "there is no such subscription: an attach without a source asks for one"
         refuse(connection, link, Refusal(NOT_FOUND, text))
@@ -63,6 +63,6 @@ def look_up(connection: Connection, link: SenderLink) -> None:
     if refusal is not None:
         refuse(connection, link, refusal)
         return
-    connection.broker.links.looks_up(link, key)
+    connection.links.looks_up(link, key)
     source, target = terminus.terms.source, peers_target(link.remote.target)
     grant(connection, link, LookUp(link), source=as_source(source), target=as_target(target))

@@ -36,7 +36,7 @@ def accepted(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
         owner.broker.calls.messages.forget(message_id)
         _settle(owner, delivery, ACCEPTED, error)
 
-    tracked, remove = owner.broker.links.tracked, owner.broker.settlement.remove
+    tracked, remove = owner.links.tracked, owner.broker.settlement.remove
     remove(message_id, owner.queue.name, owner.holder, tracked(owner.terminus, done))
 
 
@@ -49,7 +49,7 @@ def rejected(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
 
     told = rejection(delivery.remote_state)
     it = Rejection(owner.broker, owner.queue, message_id, owner.holder, told)
-    it.run(owner, owner.broker.links.tracked(owner.terminus, done))
+    it.run(owner, owner.links.tracked(owner.terminus, done))
 
 
 def released(owner: OutgoingLink, delivery: Delivery, message_id: int) -> None:
@@ -81,7 +81,7 @@ def _give_back(
     failed: bool,
     annotations: Annotations | None = None,
 ) -> None:
-    done = owner.broker.links.tracked(owner.terminus, partial(_settle, owner, delivery, state))
+    done = owner.links.tracked(owner.terminus, partial(_settle, owner, delivery, state))
     queue, give_back = owner.queue.name, owner.broker.settlement.give_back
     give_back(message_id, queue, owner.holder, failed=failed, on_done=done, annotations=annotations)
 

@@ -70,7 +70,7 @@ class OutgoingLink:
         resumed: Resumed | None = None,
     ) -> None:
         self._connection = connection
-        self.broker = connection.broker
+        self.broker, self.links = connection.broker, connection.links
         self.link = link
         self.queue = queue
         self.terminus = endpoint.terminus
@@ -112,7 +112,7 @@ class OutgoingLink:
             held[delivery.tag] = Held(taken.message_id, self.queue.name, failed)
         self._unsettled = {}
         self.acquiring.gone()
-        self.broker.links.end_holding(self.terminus, held, is_closed=self.link.is_closed_here)
+        self.links.end_holding(self.terminus, held, is_closed=self.link.is_closed_here)
 
     def queue_deleted(self) -> None:
         """End the link: what it held is given back, and goes with its queue."""
@@ -285,7 +285,7 @@ class OutgoingLink:
 
         self._delivering.decided(delivery)  # what was not sent whole is broken off
         taken.release()
-        done = self.broker.links.tracked(self.terminus, given_back)
+        done = self.links.tracked(self.terminus, given_back)
         self.give_back(taken.message_id, failed=True, on_done=done)
 
     def give_back(

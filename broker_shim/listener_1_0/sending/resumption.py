@@ -146,7 +146,7 @@ class Resuming:
 
         From here on this endpoint has what the link held; an attach that failed leaves it there.
         """
-        self.owner.broker.links.held.pop(self.owner.terminus.key, None)
+        self.owner.links.held.pop(self.owner.terminus.key, None)
         for tag, held in self.resumed.held.items():
             step = self.resumed.steps[tag]
             if step is ResumptionStep.SETTLE:
@@ -177,7 +177,7 @@ class Resuming:
     def _send_after_all(self, message_id: int) -> None:
         self.send_later(message_id, 0.0)
         if self.owner.has_ended:
-            self.owner.broker.links.end_holding(self.owner.terminus, self.left())
+            self.owner.links.end_holding(self.owner.terminus, self.left())
         self.owner.on_flow()
 
     def end_if_worked_off(self) -> None:

@@ -97,7 +97,7 @@ class Retiring:
         is_suspended = terminus.endpoint is None and not terminus.is_over
         if not retirement.is_settled and is_suspended:
             tag, message_id = retirement.delivery.tag, retirement.taken.message_id
-            self._broker.links.end_holding(terminus, {tag: Held(message_id, self.queue.name)})
+            self._owner.links.end_holding(terminus, {tag: Held(message_id, self.queue.name)})
             on_done(None)
             return
         if self._broker.queues.get(self.queue.name) is not self.queue:
