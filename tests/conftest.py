@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
+from tests.support.system.processes import BrokerProcess, StartBroker
+
 if os.environ.get("SPARKSTORE_SPARK") != "shipped":
     # A job on few rows ends before code that Java compiled well pays: a third less time.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
@@ -71,6 +73,22 @@ def signals_as_before() -> Iterator[None]:
     for number, handler in before.items():
         if signal.getsignal(number) is not handler:
             signal.signal(number, handler)
+
+
+@pytest.fixture
+def start_broker() -> Iterator[StartBroker]:
+    """Start a broker on a free port with these arguments; killed at the end if it still runs."""
+    started: list[BrokerProcess] = []
+
+    def start(*arguments: str) -> BrokerProcess:
+        broker = BrokerProcess("--listen", "127.0.0.1:0", *arguments)
+        started.append(broker)
+        return broker
+
+    yield start
+    for broker in started:
+        if broker.is_running:
+            broker.kill()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -37,8 +37,8 @@ from typing import NamedTuple
 
 from tests.benchmarks.amqp_load import attach_idle, message, receive_all, send_all, transfers
 from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median
-from tests.system import brokerj, qpid_server
-from tests.system.qpid_server import QpidServer
+from tests.support.system import brokerj, qpid_server
+from tests.support.system.qpid_server import QpidServer
 
 PROTON_COMMIT = "ea91e27"
 BROKERS = ("ours", "proton", "ours memory", "proton memory", "broker-j memory")

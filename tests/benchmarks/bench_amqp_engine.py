@@ -77,9 +77,9 @@ from broker_shim.protocol_1_0.codec.frames import (
 from broker_shim.protocol_1_0.connection import ServerConnection
 from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous
 from broker_shim.protocol_1_0.settings import Settings
-from tests.amqp_1_0 import attach, flow
 from tests.benchmarks.machine import describe, median
 from tests.benchmarks.proton_engine import Engine, send
+from tests.support.amqp.amqp_1_0 import attach, flow
 
 PAYLOAD = bytes(range(256)) * 4
 CHUNK_BYTES = 65_536

@@ -65,7 +65,7 @@ from broker_shim.protocol_1_0.codec.frames import (
 from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.service import protocol as wire
 from tests.benchmarks.machine import BUILD, describe, percentile
-from tests.raw_member import RawMember, create, enqueue
+from tests.support.stores.raw_member import RawMember, create, enqueue
 
 SETTINGS = """
 [security]

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from broker_shim.service import protocol as wire
 from sparkstore.core.records import Kind, MessageHeader, Record
 from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median, percentile
-from tests.raw_member import RawMember, create
+from tests.support.stores.raw_member import RawMember, create
 
 SIZE = 256
 FLIGHTS = (1, 32, 1000)

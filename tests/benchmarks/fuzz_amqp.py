@@ -12,7 +12,7 @@ import resource
 import sys
 import time
 
-from tests.fuzzing import Fuzzed
+from tests.support.amqp.fuzzing import Fuzzed
 
 _INPUTS_A_BROKER = 2_000
 _MOST_GROWTH_KIB = 64 * 1024

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.system.kill_loop import run
+from tests.support.system.kill_loop import run
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.store.interface import MessageStore
-from tests.stores import OPENERS, Home
+from tests.support.stores.stores import OPENERS, Home
 
 
 @pytest.fixture(params=OPENERS)

@@ -12,7 +12,7 @@ from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
-from tests.controls import Place
+from tests.support.stores.controls import Place
 
 FOX = "prices.eu::🦊"
 

@@ -20,7 +20,7 @@ from broker_shim.store.interface import (
     StoredMessage,
 )
 from tests.contract.test_message_store import HEADER, contents, ids, put
-from tests.stores import Home, done
+from tests.support.stores.stores import Home, done
 
 HALF = "\ud800"
 LONG = "x" * 1_000_000

@@ -10,7 +10,7 @@ import pytest
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.errors import CorruptData
-from tests.stores import DELTA_CONFIG, done
+from tests.support.stores.stores import DELTA_CONFIG, done
 
 
 def put(store: DeltaMessageStore, count: int) -> None:

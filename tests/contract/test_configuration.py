@@ -9,7 +9,7 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, MessageStore, Queue
-from tests.stores import Home, done
+from tests.support.stores.stores import Home, done
 
 KEPT = TerminusDurability.CONFIGURATION
 HOST = {"type": "VirtualHost", "attributes": {"name": "späť 🦊", "queues": [1, None, 2.5, True]}}

@@ -16,7 +16,7 @@ from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.prefetch import Loaded
 from sparkstore.core.records import content_staged
 from sparkstore.core.state_machine.transaction import RecordStep
-from tests.stores import DELTA_CONFIG, TIMEOUT_S, done
+from tests.support.stores.stores import DELTA_CONFIG, TIMEOUT_S, done
 
 HEADER = MessageHeader(
     "amqp-1.0", b"\x00p\xffh", priority=7, subject="späť", properties=(("a", "1"),)

@@ -11,7 +11,7 @@ import pytest
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
-from tests.controls import HEADER, Place
+from tests.support.stores.controls import HEADER, Place
 
 MOVE, PURGE, REQUEUE, RELEASE, DEAD_LETTER = Action
 LONG_AGO_US = 1_000_000

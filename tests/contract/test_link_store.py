@@ -10,8 +10,8 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, StoreError
 from broker_shim.links import ExpiryPolicy, Filter, LinkStore, LinkTerms, Role, Source, Target
-from tests.links import LINK_STORES, receiver, sender, terms
-from tests.stores import done
+from tests.support.stores.links import LINK_STORES, receiver, sender, terms
+from tests.support.stores.stores import done
 
 
 class Home:

@@ -17,7 +17,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.json.store import JsonMessageStore
 from sparkstore.core.link_records import link_text
-from tests.stores import Home, ServedMessageStore, done
+from tests.support.stores.stores import Home, ServedMessageStore, done
 
 SUB = LinkKey("client '1'", 'sub","x', "sender")
 IN = LinkKey("client '1'", 'sub","x', "receiver")

@@ -21,7 +21,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, annotations_of
-from tests.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
+from tests.support.stores.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
 
 NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability
 HEADER = MessageHeader(

@@ -16,8 +16,8 @@ from sparkstore.cli.command_line import main
 from sparkstore.control.client import connect
 from sparkstore.operations.bulk import Action, MessageDraft, Request
 from sparkstore.tables.root import open_root
-from tests.controls import HEADER, Place, ServedRoot
-from tests.stores import TIMEOUT_S
+from tests.support.stores.controls import HEADER, Place, ServedRoot
+from tests.support.stores.stores import TIMEOUT_S
 
 FLEETING = HEADER._replace(durable=False)
 

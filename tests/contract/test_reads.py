@@ -11,7 +11,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest
 from broker_shim.store.interface import MessageHeader, MessageStore, Queue, StoredMessage
 from broker_shim.store.prefetch import Loaded
-from tests.stores import TIMEOUT_S, done
+from tests.support.stores.stores import TIMEOUT_S, done
 
 HEADER = MessageHeader(
     header=b"\x00p\xffh", priority=7, subject="späť 🦊", properties=(("a", "1"), ("b", "2"))

@@ -10,8 +10,8 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.links import UnsettledStore
-from tests.links import UNSETTLED_STORES, receiver
-from tests.stores import done
+from tests.support.stores.links import UNSETTLED_STORES, receiver
+from tests.support.stores.stores import done
 
 ACCEPTED = {"outcome": "accepted"}
 

@@ -52,7 +52,7 @@ from broker_shim.protocol_1_0.codec.values import Array, Described
 from broker_shim.protocol_1_0.connection import ServerConnection
 from broker_shim.protocol_1_0.sasl.mechanisms import Plain
 from broker_shim.protocol_1_0.settings import Settings
-from tests.amqp_1_0 import attach, flow
+from tests.support.amqp.amqp_1_0 import attach, flow
 
 ASCII = st.text(st.characters(max_codepoint=127), max_size=8)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

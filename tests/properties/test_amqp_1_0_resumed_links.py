@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker_shim.amqp_1_0.composites import Accepted, Modified, Received, Rejected, Released
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep, decide, is_outcome, to_tell
-from tests.resuming import Broker, Client, Line
+from tests.support.amqp.resuming import Broker, Client, Line
 
 MESSAGES = [b"one", b"two" * 200, b"", b"four", b"five", b"six" * 120]
 STRIDE = 1 if "SPARKSTORE_SOAK" in os.environ else 5

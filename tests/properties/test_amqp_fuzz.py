@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzzing import Fuzzed
+from tests.support.amqp.fuzzing import Fuzzed
 
 INPUTS = 500
 

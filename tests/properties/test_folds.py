@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sparkstore.core import fold
 from sparkstore.recovery.arrow_fold import fold_tables, rows_that_count
 from sparkstore.tables.schema import FOLD_COLUMNS
-from tests.roots import rows_table, state_table
-from tests.strategies import History, Layers, fold_rows, histories, layers
+from tests.support.histories.strategies import History, Layers, fold_rows, histories, layers
+from tests.support.roots.roots import rows_table, state_table
 
 
 def same_queue_order(found: fold.State, expected: fold.State) -> bool:

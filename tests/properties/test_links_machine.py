@@ -41,7 +41,8 @@ from broker_shim.links.proof import Answers
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.json.links import JsonLinkStore
 from broker_shim.store.links import link_stores_of
-from tests.links import (
+from tests.support.roots.logs import image_of
+from tests.support.stores.links import (
     KeptDeliveries,
     KeptLinks,
     PromptDeliveries,
@@ -50,8 +51,7 @@ from tests.links import (
     sender,
     terms,
 )
-from tests.logs import image_of
-from tests.stores import DELTA_CONFIG
+from tests.support.stores.stores import DELTA_CONFIG
 
 KEYS = st.sampled_from([sender("a"), sender("b"), receiver("a"), sender("a", "d")])
 PLACES = st.sampled_from(

@@ -24,9 +24,9 @@ from broker_shim.store.interface import (
     StoredMessage,
 )
 from sparkstore.core.annotations import Annotations, annotations_of
-from tests.model import Model, ModelMessage, ModelTransaction, Place
-from tests.properties.link_rules import LinkRules
-from tests.stores import Home, done
+from tests.support.histories.link_rules import LinkRules
+from tests.support.histories.model import Model, ModelMessage, ModelTransaction, Place
+from tests.support.stores.stores import Home, done
 
 QUEUES = st.sampled_from(["q", "../r", "s 🦊"])
 EXCHANGES = st.sampled_from(["fan", "topic"])

@@ -26,7 +26,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from sparkstore.tables import rows
-from tests.stores import DELTA_CONFIG, RecordedMessageStore, done, read
+from tests.support.stores.stores import DELTA_CONFIG, RecordedMessageStore, done, read
 
 TERMINI = {"version": 1, "source": None, "target": None, "durability": 2}
 LINK = LinkKey("c", "l", "sender")

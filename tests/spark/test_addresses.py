@@ -14,8 +14,8 @@ from sparkstore.compaction import compact
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import open_root
 from sparkstore.views import views
-from tests.controls import Place
-from tests.stores import done
+from tests.support.stores.controls import Place
+from tests.support.stores.stores import done
 
 
 @pytest.fixture

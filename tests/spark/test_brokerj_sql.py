@@ -15,7 +15,7 @@ from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.tables.root import Root
 from sparkstore.views import views
-from tests.services import served
+from tests.support.stores.services import served
 
 QUEUE_ID = "8e1c1f5e-7c1e-4d7e-9a3c-000000000001"
 

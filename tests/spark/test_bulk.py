@@ -20,8 +20,8 @@ from sparkstore.operations.bulk import Action, Answer, Request
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import Root, open_root
 from sparkstore.views import message_choice, views
-from tests.controls import HEADER, Place
-from tests.spark.support import expected, viewed
+from tests.support.spark.tables import expected, viewed
+from tests.support.stores.controls import HEADER, Place
 
 QUEUE = "o'rd`ers\n--"
 LONG_AGO_US = 1_000_000

@@ -25,8 +25,8 @@ from sparkstore.errors import Unavailable
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
 from sparkstore.views.spark_tables import delta_name
-from tests.histories import fold_rows
-from tests.spark.support import HEADER, expected, journal, numbered, stored
+from tests.support.histories.histories import fold_rows
+from tests.support.spark.tables import HEADER, expected, journal, numbered, stored
 
 RECORDS = [
     opened(1, "w"),

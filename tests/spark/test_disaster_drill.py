@@ -19,11 +19,9 @@ from sparkstore.compaction import compact
 from sparkstore.errors import Fenced
 from sparkstore.replication import replicate
 from sparkstore.tables.root import open_root
-from tests.logs import until
-from tests.system.clients import Pipelined, connected, send, take
-from tests.system.conftest import START_S, StartBroker, start_broker
-
-__all__ = ["start_broker"]
+from tests.support.roots.logs import until
+from tests.support.system.clients import Pipelined, connected, send, take
+from tests.support.system.processes import START_S, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 BATCH, LAST = 25, 1 << 40

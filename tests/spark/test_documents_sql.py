@@ -15,7 +15,7 @@ from sparkstore.reconcile.findings import Finding, write
 from sparkstore.tables.root import Root
 from sparkstore.views import views
 from sparkstore.views.job_tables import LOGS
-from tests.documents import DOCUMENTS, blocks, text_of
+from tests.support.documents import DOCUMENTS, blocks, text_of
 
 ALL = "".join(page.read_text() for page in DOCUMENTS)
 

@@ -19,7 +19,7 @@ from sparkstore.core.records import (
 )
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import BLOCK_IDS, block_of
-from tests.spark.support import HEADER, journal, stored
+from tests.support.spark.tables import HEADER, journal, stored
 
 IDS = [1, 2, BLOCK_IDS, BLOCK_IDS + 1, 5 * BLOCK_IDS, 5 * BLOCK_IDS + 7]
 

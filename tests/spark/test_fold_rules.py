@@ -29,7 +29,7 @@ from sparkstore.core.records import (
 )
 from sparkstore.tables.root import Root
 from sparkstore.views import views
-from tests.spark.support import HEADER, journal
+from tests.support.spark.tables import HEADER, journal
 
 PUT = message_enqueued(2, "q", 7, HEADER, b"abc")
 AGAIN = message_enqueued(9, "q", 7, HEADER.known(), None)

@@ -1,6 +1,6 @@
 """Four folds say the same of any history: the oracle, recovery, the job's and the SQL views'.
 
-Histories are generated, wherever the tables were cut; dozens of them in one root (`tests.bundles`),
+Histories are generated, wherever the tables were cut; dozens of them in one root (`bundles`),
 so that each query checks all of them. `SPARKSTORE_FOLD_SECONDS` (of `make soak`) goes on for so
 long with other ones; `SPARKSTORE_FOLD_SEED` tries one again that a failure named.
 """
@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 from sparkstore.compaction import compact
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import Root, open_or_create_root
-from tests.bundles import bundled, drawn_history, drawn_layers
-from tests.histories import Layers, fold_rows
-from tests.spark.killing import Stopped, stop_at
-from tests.spark.links import expected_links, stored_links, viewed_links
-from tests.spark.support import (
+from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
+from tests.support.histories.histories import Layers, fold_rows
+from tests.support.spark.killing import Stopped, stop_at
+from tests.support.spark.links import expected_links, stored_links, viewed_links
+from tests.support.spark.tables import (
     assert_views_are,
     expected,
     journal_rows,

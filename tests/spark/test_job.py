@@ -19,7 +19,7 @@ from sparkstore.tables.delta_files import log_folder, newest_version
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.root import Root
 from sparkstore.views import views
-from tests.spark.support import journal
+from tests.support.spark.tables import journal
 
 SETTINGS = JobSettings(nice=0, progress=False)
 NOTHING = CompactReport(

@@ -18,10 +18,10 @@ from sparkstore.jobs.report import CompactReport
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.root import Root
 from sparkstore.views import views
-from tests.histories import Row, fold_rows
-from tests.history_builder import HistoryBuilder
-from tests.spark.killing import KILLS, Stopped, kill_a_job, stop_at
-from tests.spark.support import HEADER, expected, journal, journal_rows, stored, viewed
+from tests.support.histories.histories import Row, fold_rows
+from tests.support.histories.history_builder import HistoryBuilder
+from tests.support.spark.killing import KILLS, Stopped, kill_a_job, stop_at
+from tests.support.spark.tables import HEADER, expected, journal, journal_rows, stored, viewed
 
 PLACES = ("append checked", "fold started", "healed", "appended", "folded")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -20,10 +19,10 @@ from sparkstore.core.records import (
     queue_created,
 )
 from sparkstore.tables.root import Root
-from tests.spark.support import HEADER, journal
+from tests.support.checkout import CHECKOUT
+from tests.support.spark.tables import HEADER, journal
 
-TOP = Path(__file__).parents[2]
-NOTEBOOK = TOP / "notebooks" / "queues.ipynb"
+NOTEBOOK = CHECKOUT / "notebooks" / "queues.ipynb"
 
 
 @pytest.mark.slow
@@ -44,7 +43,9 @@ def test_the_notebook_shows_the_queues_with_two_charts(
         ],
     )
     monkeypatch.setenv("SPARKSTORE_ROOT", str(root.path))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOP), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([f"{CHECKOUT}", os.environ.get("PYTHONPATH", "")])
+    )
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=300).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]

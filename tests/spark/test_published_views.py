@@ -13,7 +13,7 @@ from sparkstore.core.records import ids_reserved, message_enqueued, opened, queu
 from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root
 from sparkstore.views import views
-from tests.spark.support import HEADER, journal
+from tests.support.spark.tables import HEADER, journal
 
 _SESSION = """
 import sys

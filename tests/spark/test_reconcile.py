@@ -35,11 +35,11 @@ from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import ROW, STATE
-from tests.histories import Layers, Row, fold_rows
-from tests.history_builder import STEPS, build_history
-from tests.roots import append_journal, build_root
-from tests.spark.links import expected_links, stored_links
-from tests.spark.support import expected, stored
+from tests.support.histories.histories import Layers, Row, fold_rows
+from tests.support.histories.history_builder import STEPS, build_history
+from tests.support.roots.roots import append_journal, build_root
+from tests.support.spark.links import expected_links, stored_links
+from tests.support.spark.tables import expected, stored
 
 HISTORY = build_history([(step % len(STEPS), step, 3 * step) for step in range(40)])
 END = HISTORY.last_position

@@ -38,12 +38,13 @@ from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.marks import MARKS_FILE
 from sparkstore.tables.root import Root, open_root
-from tests.damage import files
-from tests.histories import Layers, Row, fold_rows
-from tests.history_builder import STEPS, build_history
-from tests.roots import append_journal, build_root
-from tests.spark.support import trim
-from tests.stores import TIMEOUT_S
+from tests.support.checkout import CHECKOUT
+from tests.support.histories.histories import Layers, Row, fold_rows
+from tests.support.histories.history_builder import STEPS, build_history
+from tests.support.roots.damage import files
+from tests.support.roots.roots import append_journal, build_root
+from tests.support.spark.tables import trim
+from tests.support.stores.stores import TIMEOUT_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
@@ -53,7 +54,6 @@ EPOCH = HISTORY.rows[-1].epoch
 NEXT_ID = fold_rows(HISTORY.rows).next_message_id
 P, H = END - 6, END - 2
 QUEUE = "planted"
-TOP = Path(__file__).parents[2]
 BROUGHT = [
     row.position
     for row in HISTORY.rows[: P - 1]
@@ -252,8 +252,8 @@ SERVE = """
 import sys, threading
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
-from tests.spark.support import HEADER
-from tests.stores import DELTA_CONFIG, done
+from tests.support.spark.tables import HEADER
+from tests.support.stores.stores import DELTA_CONFIG, done
 
 store, ended = DeltaMessageStore(sys.argv[1], DELTA_CONFIG), threading.Event()
 threading.Thread(target=lambda: sys.stdin.read() or ended.set()).start()
@@ -280,9 +280,9 @@ store.close()
 def serving(path: Path) -> Iterator[None]:
     """A store in a process of its own: it sends, acquires, dequeues and stages all the while."""
     command = [sys.executable, "-c", SERVE, str(path)]
-    environment = {**os.environ, "PYTHONPATH": str(TOP)}
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=TOP
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=CHECKOUT
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"at work\n"

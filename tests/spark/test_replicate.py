@@ -20,13 +20,13 @@ from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.marks import read_marks
 from sparkstore.tables.root import Root, open_or_create_root, open_root
-from tests.histories import Row, fold_rows
-from tests.history_builder import HistoryBuilder
-from tests.replicas import files_below
-from tests.roots import rows_table, state_table
-from tests.spark.killing import Stopped, stop_at
-from tests.spark.links import expected_links, stored_links
-from tests.spark.support import assert_views_are, expected, journal_rows, stored, trim
+from tests.support.histories.histories import Row, fold_rows
+from tests.support.histories.history_builder import HistoryBuilder
+from tests.support.roots.replicas import files_below
+from tests.support.roots.roots import rows_table, state_table
+from tests.support.spark.killing import Stopped, stop_at
+from tests.support.spark.links import expected_links, stored_links
+from tests.support.spark.tables import assert_views_are, expected, journal_rows, stored, trim
 
 pytestmark = pytest.mark.slow
 

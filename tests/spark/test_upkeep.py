@@ -26,8 +26,8 @@ from sparkstore.recovery.recovery import recover
 from sparkstore.tables import rows
 from sparkstore.tables.root import Root
 from sparkstore.views import views
-from tests.spark.killing import Stopped, stop_at
-from tests.spark.support import HEADER, stored, viewed
+from tests.support.spark.killing import Stopped, stop_at
+from tests.support.spark.tables import HEADER, stored, viewed
 
 KEEP_ALL = Upkeep(history_days=None)
 KEEP_NEEDED = Upkeep(history_days=0.0, reader_grace_s=0.0)

@@ -22,9 +22,9 @@ from sparkstore.tables.delta_files import log_file, newest_version
 from sparkstore.tables.root import Root
 from sparkstore.views import views
 from sparkstore.views.spark_tables import translated
-from tests.histories import Row, fold_rows
-from tests.spark.killing import Stopped, stop_at
-from tests.spark.support import HEADER, expected, journal, numbered, trim, viewed
+from tests.support.histories.histories import Row, fold_rows
+from tests.support.spark.killing import Stopped, stop_at
+from tests.support.spark.tables import HEADER, expected, journal, numbered, trim, viewed
 
 START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
 

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.system import brokerj
-from tests.system.processes import CHECKOUT, START_S, BrokerProcess
-
-__all__ = ["CHECKOUT", "START_S", "BrokerProcess", "StartBroker"]
-
-StartBroker = Callable[..., BrokerProcess]
-
-
-@pytest.fixture
-def start_broker() -> Iterator[StartBroker]:
-    """Start a broker on a free port with these arguments; killed at the end if it still runs."""
-    started: list[BrokerProcess] = []
-
-    def start(*arguments: str) -> BrokerProcess:
-        broker = BrokerProcess("--listen", "127.0.0.1:0", *arguments)
-        started.append(broker)
-        return broker
-
-    yield start
-    for broker in started:
-        if broker.is_running:
-            broker.kill()
+from tests.support.system import brokerj
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 
 @pytest.fixture

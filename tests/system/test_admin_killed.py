@@ -18,8 +18,8 @@ from sparkstore.config import StoreConfig
 from sparkstore.control.offline import OfflineControl
 from sparkstore.core.fold import State
 from sparkstore.tables.root import open_root
-from tests.controls import Place
-from tests.stores import done
+from tests.support.stores.controls import Place
+from tests.support.stores.stores import done
 
 pytestmark = pytest.mark.system
 

@@ -11,8 +11,8 @@ from proton.reactor import Copy, LinkOption
 from proton.utils import LinkDetached
 
 from sparkstore.cli.command_line import main
-from tests.system.clients import TIMEOUT_S, Pipelined, connected, is_empty, send, take
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.system.clients import TIMEOUT_S, Pipelined, connected, is_empty, send, take
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

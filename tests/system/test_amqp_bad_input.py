@@ -34,10 +34,10 @@ from broker_shim.protocol_1_0.codec.frames import (
     transfer_frame,
 )
 from broker_shim.protocol_1_0.codec.values import Described
-from tests.amqp_1_0 import attach, flow
-from tests.system.clients import is_empty
-from tests.system.processes import BrokerProcess
-from tests.system.raw_peer import Bystander, RawPeer, condition, resident_bytes
+from tests.support.amqp.amqp_1_0 import attach, flow
+from tests.support.system.clients import is_empty
+from tests.support.system.processes import BrokerProcess
+from tests.support.system.raw_peer import Bystander, RawPeer, condition, resident_bytes
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

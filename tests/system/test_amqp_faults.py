@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from proton import Message
 
-from tests.system.clients import TIMEOUT_S, Holder, connected, send, take
-from tests.system.conftest import CHECKOUT, BrokerProcess, StartBroker
+from tests.support.checkout import CHECKOUT
+from tests.support.system.clients import TIMEOUT_S, Holder, connected, send, take
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

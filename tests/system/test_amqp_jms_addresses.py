@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system import brokerj
-from tests.system.clients import is_empty
-from tests.system.conftest import BrokerProcess
+from tests.support.system import brokerj
+from tests.support.system.clients import is_empty
+from tests.support.system.processes import BrokerProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 if reason := brokerj.missing():

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.system import brokerj
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.system import brokerj
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 if reason := brokerj.missing():

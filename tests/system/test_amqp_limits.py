@@ -19,9 +19,9 @@ from broker_shim.protocol_1_0.codec.frames import (
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.users import User
 from broker_shim.security.users_file import changing_users
-from tests.logs import until
-from tests.system.processes import BrokerProcess
-from tests.system.raw_peer import RawPeer, condition
+from tests.support.roots.logs import until
+from tests.support.system.processes import BrokerProcess
+from tests.support.system.raw_peer import RawPeer, condition
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

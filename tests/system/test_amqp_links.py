@@ -9,8 +9,8 @@ from proton import Link, Message, Terminus
 from proton.reactor import Container, DurableSubscription, LinkOption
 from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 
-from tests.system.clients import TIMEOUT_S, send
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.system.clients import TIMEOUT_S, send
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

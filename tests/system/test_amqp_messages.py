@@ -12,7 +12,7 @@ from proton.reactor import AtMostOnce, Copy, DynamicNodeProperties
 from proton.utils import LinkDetached, SendException
 
 from broker_shim.amqp_1_0.composites import Attach, Flow, Source, Target, Transfer
-from tests.system.clients import (
+from tests.support.system.clients import (
     TIMEOUT_S,
     Holder,
     Pipelined,
@@ -23,10 +23,10 @@ from tests.system.clients import (
     settle,
     take,
 )
-from tests.system.raw_peer import RawPeer
+from tests.support.system.raw_peer import RawPeer
 
 if TYPE_CHECKING:
-    from tests.system.conftest import BrokerProcess, StartBroker
+    from tests.support.system.processes import BrokerProcess, StartBroker
 
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]

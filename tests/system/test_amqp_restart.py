@@ -13,7 +13,7 @@ from proton import Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
-from tests.system.clients import (
+from tests.support.system.clients import (
     Holder,
     Pipelined,
     SecondMode,
@@ -22,7 +22,7 @@ from tests.system.clients import (
     send,
     take,
 )
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

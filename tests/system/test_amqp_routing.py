@@ -8,8 +8,8 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
-from tests.system.clients import TIMEOUT_S, Pipelined, connected, is_empty, send, take
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.system.clients import TIMEOUT_S, Pipelined, connected, is_empty, send, take
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -20,10 +20,10 @@ from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.users import User
 from broker_shim.security.users_file import changing_users
-from tests.certificates import Authority, Pair
-from tests.system.client_programs import Program, build
-from tests.system.clients import TIMEOUT_S, connected, take
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.amqp.certificates import Authority, Pair
+from tests.support.system.client_programs import Program, build
+from tests.support.system.clients import TIMEOUT_S, connected, take
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -12,8 +12,8 @@ from proton.reactor import Copy, Selector
 from proton.utils import LinkDetached
 
 from sparkstore.cli.command_line import main
-from tests.system.clients import Holder, connected, is_empty, send, take
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.system.clients import Holder, connected, is_empty, send, take
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -30,7 +30,7 @@ from broker_shim.serve.stores import stores_of
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
-from tests.system.clients import TIMEOUT_S, Pipelined, connected, take
+from tests.support.system.clients import TIMEOUT_S, Pipelined, connected, take
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -10,8 +10,8 @@ from proton import Event, Message
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container
 
-from tests.system.clients import is_empty, send, take
-from tests.system.conftest import StartBroker
+from tests.support.system.clients import is_empty, send, take
+from tests.support.system.processes import StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system import brokerj
+from tests.support.system import brokerj
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

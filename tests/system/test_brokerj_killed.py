@@ -6,8 +6,8 @@ import pytest
 from proton import Message
 from proton.reactor import Container
 
-from tests.system import brokerj
-from tests.system.clients import Drain, Pipelined, take
+from tests.support.system import brokerj
+from tests.support.system.clients import Drain, Pipelined, take
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -9,8 +9,8 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from tests.system import brokerj
-from tests.system.clients import connected, take
+from tests.support.system import brokerj
+from tests.support.system.clients import connected, take
 
 pytestmark = [
     pytest.mark.system,

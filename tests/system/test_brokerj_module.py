@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.system import brokerj
+from tests.support.system import brokerj
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

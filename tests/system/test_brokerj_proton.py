@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from tests.system import brokerj
-from tests.system.clients import connected, take
+from tests.support.system import brokerj
+from tests.support.system.clients import connected, take
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -12,9 +12,9 @@ import pytest
 from broker_shim.completion import Completion
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
+from tests.support.checkout import CHECKOUT
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
-CHECKOUT = Path(__file__).parents[2]
 
 
 def sparkstore(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from proton import Data, Delivery, Described, Handler, Message, symbol, ubyte, uint, ulong
 
-from tests.system.client_cases import text
-from tests.system.client_programs import CLIENTS, Programs, programs
-from tests.system.clients import TIMEOUT_S, connected, is_empty, send, take
-from tests.system.conftest import BrokerProcess
+from tests.support.system.client_cases import text
+from tests.support.system.client_programs import CLIENTS, Programs, programs
+from tests.support.system.clients import TIMEOUT_S, connected, is_empty, send, take
+from tests.support.system.processes import BrokerProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

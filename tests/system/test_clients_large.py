@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.client_programs import Program, build
-from tests.system.clients import is_empty
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.system.client_programs import Program, build
+from tests.support.system.clients import is_empty
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.thorough]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.client_cases import Told, text
-from tests.system.client_programs import Program, Programs, build, programs
-from tests.system.clients import is_empty
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.system.client_cases import Told, text
+from tests.support.system.client_programs import Program, Programs, build, programs
+from tests.support.system.clients import is_empty
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system.client_cases import CASES, Told, text
-from tests.system.client_programs import CLIENTS, Programs, programs
-from tests.system.client_sights import as_read, as_seen, as_written, can_read, can_write
-from tests.system.conftest import BrokerProcess
+from tests.support.system.client_cases import CASES, Told, text
+from tests.support.system.client_programs import CLIENTS, Programs, programs
+from tests.support.system.client_sights import as_read, as_seen, as_written, can_read, can_write
+from tests.support.system.processes import BrokerProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -27,8 +27,8 @@ from sparkstore.reconcile.invariants import check
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.root import open_or_create_root, open_root
-from tests.system.clients import Holder, Pipelined, send, settle, take
-from tests.system.conftest import BrokerProcess, StartBroker
+from tests.support.system.clients import Holder, Pipelined, send, settle, take
+from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -9,9 +9,9 @@ from proton import Message
 
 from sparkstore.replication.promote import promote
 from sparkstore.tables.root import open_root
-from tests.replicas import replica_of
-from tests.system.clients import send, take
-from tests.system.conftest import StartBroker
+from tests.support.roots.replicas import replica_of
+from tests.support.system.clients import send, take
+from tests.support.system.processes import StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 
 from sparkstore.core.records import queue_created
 from sparkstore.tables.root import open_or_create_root
-from tests.spark.support import journal
+from tests.support.checkout import CHECKOUT
+from tests.support.spark.tables import journal
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.spark]
-CHECKOUT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 
 HOLDING = """

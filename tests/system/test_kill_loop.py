@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.kill_loop import run
+from tests.support.system.kill_loop import run
 
 ROUNDS = int(os.environ.get("SPARKSTORE_KILLS", "10"))
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
-from tests.amqp_messages import number_in, numbered
-from tests.resuming import Client
-from tests.system.clients import is_empty
-from tests.system.conftest import StartBroker
-from tests.system.link_kill_loop import LinkKillLoop
-from tests.system.link_sockets import talk
+from tests.support.amqp.amqp_messages import number_in, numbered
+from tests.support.amqp.resuming import Client
+from tests.support.system.clients import is_empty
+from tests.support.system.link_kill_loop import LinkKillLoop
+from tests.support.system.link_sockets import talk
+from tests.support.system.processes import StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

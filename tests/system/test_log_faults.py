@@ -27,7 +27,7 @@ from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
 from sparkstore.tables import durable_files
 from sparkstore.tables.root import open_root
-from tests.logs import (
+from tests.support.roots.logs import (
     BY_DELTA,
     BY_HAND,
     CONFIG,

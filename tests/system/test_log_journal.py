@@ -21,7 +21,7 @@ from sparkstore.tables.delta_files import Version, log_file, read_version
 from sparkstore.tables.healing import heal
 from sparkstore.tables.marks import mark_durable, read_marks
 from sparkstore.tables.root import Root, open_or_create_root
-from tests.logs import epochs_in, fact, facts_in, unsynced_files, zero
+from tests.support.roots.logs import epochs_in, fact, facts_in, unsynced_files, zero
 
 pytestmark = pytest.mark.system
 

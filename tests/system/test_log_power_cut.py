@@ -25,7 +25,7 @@ from sparkstore.log.wal import Wal
 from sparkstore.tables.delta_files import checkpoints, newest_version, read_version
 from sparkstore.tables.marks import mark_durable, read_marks
 from sparkstore.tables.root import Root, open_root
-from tests.logs import (
+from tests.support.roots.logs import (
     CONFIG,
     facts_in,
     flush,

@@ -21,7 +21,8 @@ from sparkstore.log.wal import Wal
 from sparkstore.tables import root as root_module
 from sparkstore.tables.root import open_root
 from sparkstore.tables.schema import SCHEMA_VERSION
-from tests.logs import (
+from tests.support.checkout import CHECKOUT
+from tests.support.roots.logs import (
     BY_DELTA,
     BY_HAND,
     CONFIG,
@@ -36,8 +37,6 @@ from tests.logs import (
 )
 
 pytestmark = pytest.mark.system
-
-CHECKOUT = Path(__file__).parents[2]
 
 
 class Cut(Exception):
@@ -324,7 +323,7 @@ def test_two_shared_roots_or_openers_cannot_write_to_one_log_folder(tmp_path: Pa
 OPENER = """
 import sys
 from sparkstore.errors import Fenced
-from tests.logs import BY_DELTA, append, error_of, open_log
+from tests.support.roots.logs import BY_DELTA, append, error_of, open_log
 
 print("ready", flush=True)
 for line in sys.stdin:

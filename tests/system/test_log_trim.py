@@ -24,9 +24,9 @@ from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.marks import mark_durable, read_marks
 from sparkstore.tables.root import Root, open_root
 from sparkstore.tables.rows import to_records
-from tests.logs import CONFIG, until
-from tests.roots import state_table
-from tests.stores import done
+from tests.support.roots.logs import CONFIG, until
+from tests.support.roots.roots import state_table
+from tests.support.stores.stores import done
 
 pytestmark = pytest.mark.system
 

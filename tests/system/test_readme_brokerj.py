@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import blocks, section, text_of
-from tests.services import short_folder
-from tests.system import brokerj, qpid_server
-from tests.system.processes import CHECKOUT, BrokerProcess
-from tests.system.qpid_server import QpidServer
+from tests.support.checkout import CHECKOUT
+from tests.support.documents import blocks, section, text_of
+from tests.support.stores.services import short_folder
+from tests.support.system import brokerj, qpid_server
+from tests.support.system.processes import BrokerProcess
+from tests.support.system.qpid_server import QpidServer
 
 STEPS = section(text_of("README.md"), "Use it from Broker-J")
 ROOT = "/var/lib/queues"

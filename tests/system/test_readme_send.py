@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparkstore.cli.command_line import main
-from tests.documents import blocks, section, text_of
-from tests.system.conftest import StartBroker
+from tests.support.documents import blocks, section, text_of
+from tests.support.system.processes import StartBroker
 
 ROOT, URL = "/var/lib/queues", "amqp://127.0.0.1:5672"
 

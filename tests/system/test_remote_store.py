@@ -14,8 +14,8 @@ from broker_shim.service import protocol as wire
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.store import RemoteMessageStore
-from tests.services import Served, ServiceProcess, served, short_folder
-from tests.stores import TIMEOUT_S, done
+from tests.support.stores.services import Served, ServiceProcess, served, short_folder
+from tests.support.stores.stores import TIMEOUT_S, done
 
 pytestmark = pytest.mark.system
 

@@ -14,9 +14,10 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
-from tests.logs import until
-from tests.services import CHECKOUT, ServiceProcess, short_folder
-from tests.stores import TIMEOUT_S, done
+from tests.support.checkout import CHECKOUT
+from tests.support.roots.logs import until
+from tests.support.stores.services import ServiceProcess, short_folder
+from tests.support.stores.stores import TIMEOUT_S, done
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -22,9 +22,9 @@ from broker_shim.service import protocol as wire
 from broker_shim.service import socket as listening
 from broker_shim.service.socket import listen_on_path, read_token
 from sparkstore.core.records import Kind, MessageHeader, Record
-from tests.logs import until
-from tests.raw_member import RawMember, create, enqueue
-from tests.services import Served, served
+from tests.support.roots.logs import until
+from tests.support.stores.raw_member import RawMember, create, enqueue
+from tests.support.stores.services import Served, served
 
 pytestmark = pytest.mark.system
 

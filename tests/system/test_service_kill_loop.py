@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.service_kill_loop import run
+from tests.support.system.service_kill_loop import run
 
 KILLS = int(os.environ.get("SPARKSTORE_SERVICE_KILLS", "6"))
 

@@ -15,10 +15,10 @@ from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader
 from sparkstore.core.records import Kind, Record
 from sparkstore.log import committer
-from tests.logs import until
-from tests.raw_member import RawMember, create
-from tests.services import served
-from tests.stores import DELTA_CONFIG
+from tests.support.roots.logs import until
+from tests.support.stores.raw_member import RawMember, create
+from tests.support.stores.services import served
+from tests.support.stores.stores import DELTA_CONFIG
 from tests.system.test_log_faults import Storage
 
 pytestmark = pytest.mark.system

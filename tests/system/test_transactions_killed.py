@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from broker_shim.store.delta import DeltaMessageStore
-from tests.system.client_cases import Told, text
-from tests.system.client_programs import Program, build
-from tests.system.conftest import StartBroker
+from tests.support.system.client_cases import Told, text
+from tests.support.system.client_programs import Program, build
+from tests.support.system.processes import StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 

@@ -13,13 +13,13 @@ from sparkstore.tables.delta_files import (
 )
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.root import Root, open_root
-from tests.damage import (
+from tests.support.histories.strategies import Layers
+from tests.support.roots.damage import (
     ALL,
     HISTORY,
     append,
 )
-from tests.roots import build_root
-from tests.strategies import Layers
+from tests.support.roots.roots import build_root
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import java.util.Properties;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 
-/** The same bytes as Python's: vectors.properties is written by tests/unit/test_brokerj_vectors.py. */
+/** The same bytes as Python's: vectors.properties is written by tests/unit/broker_shim/brokerj/test_vectors.py. */
 class VectorsTest {
     private static final HexFormat HEX = HexFormat.of();
 

@@ -1,0 +1,165 @@
+"""Roots whose queues are changed from outside: by a broker in this process, or by nobody's."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.listener import Listener
+from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.serve.control import ControlServer
+from broker_shim.serve.recovery import recover
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore.content.reader import ContentReader
+from sparkstore.control.client import AdminClient, open_control
+from sparkstore.core.fold import State
+from sparkstore.recovery.recovery import recover as recover_root
+from sparkstore.tables.root import Root, open_root
+from tests.support.stores.stores import DELTA_CONFIG, TIMEOUT_S, done
+
+HEADER = MessageHeader("raw", b"h", subject="eggs", properties=(("color", "brown"),))
+
+
+class ServedRoot:
+    """A broker over a root, its loop on a thread; AMQP on a free port, control in the root."""
+
+    def __init__(self, path: Path, held: Sequence[tuple[str, int]] = ()) -> None:
+        self.inbox = Inbox()
+        loop = Loop(self.inbox)
+        self.store = DeltaMessageStore(path, DELTA_CONFIG)
+        self._listener = Listener(loop)
+        self.failures: list[Any] = []
+        self.audited: list[tuple[str, dict[str, Any]]] = []
+        calls = StoreCalls(self.store, self.inbox, self.failures.append)
+
+        self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
+        host = Host(self.broker)
+        recover(self.store, host)
+        for queue, message_id in held:
+            done(self.store.acquire, message_id, queue, "live")
+            self.broker.queues[queue].withdraw([message_id])
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        self.port = listening.getsockname()[1]
+        self._listener.listen(host, listening)
+        root_id = open_root(path).identity.root_id
+        self.control = ControlServer(
+            loop,
+            self.broker,
+            path,
+            root_id,
+            audit=lambda event, **details: self.audited.append((event, details)),
+            connections=self._listener.connections,
+        )
+        self._thread = threading.Thread(target=self._listener.run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """A clean end, in the order of `serve`."""
+        self._listener.stop()
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive()
+        self.control.close()
+        self._listener.close()
+        self.store.close()
+        self.inbox.close()
+
+
+class Place:
+    """A root with messages, and whoever changes its queues."""
+
+    def __init__(self, path: Path, *, is_served: bool) -> None:
+        self.path, self.is_served = path, is_served
+        self._held: list[tuple[str, int]] = []
+        self.served: ServedRoot | None = None
+        self._control: AdminClient | None = None
+        self._store: DeltaMessageStore | None = DeltaMessageStore(path, DELTA_CONFIG)
+
+    def create(self, name: str, **arguments: Any) -> None:
+        """A queue, while nobody serves yet."""
+        assert self._store is not None
+        done(self._store.create, Queue(name, arguments=arguments))
+
+    def put(self, *queues: str, count: int = 1, header: MessageHeader = HEADER) -> list[int]:
+        """New messages, each on all of the queues, while nobody serves yet."""
+        assert self._store is not None
+        ids = []
+        for number in range(count):
+            message = self._store.message(header, b"body %d" % number)
+            for queue in queues:
+                done(self._store.enqueue, message, queue)
+            ids.append(message.message_id)
+        return ids
+
+    def hold(self, queue: str, message_id: int) -> None:
+        """A consumer has acquired a message, and lives if there is a broker."""
+        self._held.append((queue, message_id))
+
+    def fail(self, queue: str, message_id: int, times: int) -> None:
+        """A message was delivered and given back so often."""
+        assert self._store is not None
+        for _ in range(times):
+            done(self._store.acquire, message_id, queue, "c")
+            done(self._store.release, message_id, queue, "c", delivery_failed=True)
+
+    @property
+    def control(self) -> AdminClient:
+        """Who changes the queues; opened by the first use."""
+        if self._control is None:
+            self._open()
+        assert self._control is not None
+        return self._control
+
+    def _open(self) -> None:
+        assert self._store is not None
+        if not self.is_served:
+            for queue, message_id in self._held:
+                done(self._store.acquire, message_id, queue, "dead")
+        self._store.close()
+        self._store = None
+        if self.is_served:
+            self.served = ServedRoot(self.path, self._held)
+        self._control = open_control(self.path)
+
+    def close(self) -> None:
+        """End whoever has the root."""
+        if self._control is not None:
+            self._control.close()
+        if self.served is not None:
+            self.served.stop()
+            self.served = None
+        if self._store is not None:
+            self._store.close()
+
+    def after(self) -> After:
+        """What is in the root, once everybody has let go of it."""
+        self.close()
+        return After(open_root(self.path))
+
+
+class After:
+    """What a root holds."""
+
+    def __init__(self, root: Root) -> None:
+        self.state: State = recover_root(root).state
+        self.reader = ContentReader(root)
+
+    def ids(self, queue: str) -> list[int]:
+        """Message ids on a queue, in its order."""
+        return [*self.state.queues[queue].entries]
+
+    def body(self, message_id: int) -> bytes:
+        """Of a message."""
+        return self.reader.read(message_id)[1]

@@ -1,0 +1,99 @@
+"""Messages whose content is still on its way from the store when their link ends."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import proton
+import pytest
+
+from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.store.interface import OnLoaded, StoredMessage
+from broker_shim.store.memory import MemoryMessageStore
+from tests.unit.broker_shim.listener_1_0.sending.test_sending import TIMEOUT_S, Bench, received
+
+
+class Slow(MemoryMessageStore):
+    """A store that loads content when it is told to.
+
+    Attributes:
+        loads: Those that were asked for and wait.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[tuple[int, OnLoaded]] = []
+
+    def at_hand(self, message_id: int) -> StoredMessage | None:  # noqa: ARG002  # the interface
+        return None
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        self.loads += [(message_id, on_loaded) for message_id in message_ids]
+
+    def load_all(self) -> None:
+        loads, self.loads = self.loads, []
+        for message_id, on_loaded in loads:
+            super().prefetch([message_id], on_loaded)
+
+
+@pytest.fixture
+def store() -> Iterator[Slow]:
+    it = Slow()
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def bench(store: Slow) -> Iterator[Bench]:
+    it = Bench(store)
+    it.broker.ensure_queue("q", lambda _error: None)
+    it.run()
+    yield it
+    it.ours.lost()
+
+
+def run_but_loads(bench: Bench, store: Slow) -> None:
+    """Until the store has answered everything but the loads that it was asked for."""
+    bench.broker.dispatch()
+    while bench.delayed or bench.calls.open_count > len(store.loads):
+        for call in [bench.delayed.pop() for _ in bench.delayed[:]]:
+            call()
+        if bench.calls.open_count > len(store.loads):
+            assert select.select([bench.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
+            bench.inbox.drain()
+        bench.broker.dispatch()
+
+
+def ended_by_the_peer(bench: Bench, link: Any) -> None:
+    link.close()
+    bench.step_to_broker()
+
+
+def ended_with_its_connection(bench: Bench, _link: Any) -> None:
+    bench.ours.lost()
+
+
+@pytest.mark.parametrize("mode", [proton.Link.SND_MIXED, proton.Link.SND_SETTLED])
+@pytest.mark.parametrize("end", [ended_by_the_peer, ended_with_its_connection])
+def test_what_a_link_was_still_loading_when_it_ended_is_anybodys_again(
+    bench: Bench, store: Slow, end: Callable[[Bench, Any], None], mode: int
+) -> None:
+    bench.publish(2, 10)
+    link = bench.receiver(snd_settle_mode=mode)
+    link.flow(2)
+    bench.step_to_broker()
+    run_but_loads(bench, store)
+    queue = bench.broker.queues["q"]
+    assert len(store.loads) == 2
+    assert queue.browse(Cursor(), 9) == []
+    end(bench, link)
+    run_but_loads(bench, store)
+    assert len(queue.browse(Cursor(), 9)) == 2
+    assert {entry.acquired_by for entry in store.recover().entries["q"].values()} == {None}
+    assert len(bench.calls.messages) == 0
+    store.load_all()
+    bench.run()
+    assert len(queue.browse(Cursor(), 9)) == 2
+    assert received(link) == []

@@ -1,0 +1,244 @@
+"""One connection and its broker, frame by frame: what no client library does on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from broker_shim.amqp_1_0.composites import (
+    Attach,
+    Begin,
+    Coordinator,
+    Detach,
+    End,
+    Flow,
+    Open,
+    Source,
+    Target,
+    Transfer,
+)
+from broker_shim.amqp_1_0.definitions import SenderSettleMode
+from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER, FrameDecoder, encoded_frame
+from broker_shim.store.memory import MemoryMessageStore
+from tests.unit.broker_shim.listener_1_0.sending.test_sending import Bench
+
+WINDOW = 2_048
+
+
+class Raw:
+    """A client that writes frames, and reads what comes back.
+
+    Attributes:
+        greeted: The answers to its open and begin, and to what it wrote behind them.
+    """
+
+    def __init__(self, bench: Bench, *more: Any, **fields: Any) -> None:
+        self.bench = bench
+        self._decoder = FrameDecoder(1 << 30)
+        bench.ours.receive(AMQP_HEADER.encoded())
+        begin = Begin(next_outgoing_id=0, incoming_window=WINDOW, outgoing_window=WINDOW)
+        self.send(Open("raw", **fields), begin, *more)
+        encoded = self._bytes()
+        assert encoded.startswith(AMQP_HEADER.encoded())
+        self.greeted = self._frames(encoded[8:])
+
+    def send(self, *performatives: Any) -> None:
+        """In one piece, as one read of a socket would bring them."""
+        self.bench.ours.receive(b"".join(map(encoded_frame, performatives)))
+        self.bench.run()
+
+    def read(self) -> list[Any]:
+        """The performatives that came since."""
+        return self._frames(self._bytes())
+
+    def _frames(self, encoded: bytes) -> list[Any]:
+        self._decoder.feed(encoded)
+        found = []
+        while (frame := self._decoder.next_frame()) is not None:
+            found.append(read_performative(frame.encoded, frame.start, frame.end)[0])
+        return found
+
+    def _bytes(self) -> bytes:
+        encoded = self.bench.ours.output()
+        self.bench.ours.unsent(0)
+        return encoded
+
+    def receiver(self, credit: int, handle: int = 0, **fields: Any) -> None:
+        """Attach to q, with credit."""
+        told = {"source": Source("q"), "target": Target("t"), **fields}
+        self.send(Attach(f"r{handle}", handle, True, **told), flow(handle, credit))
+
+
+def flow(handle: int, credit: int) -> Flow:
+    return Flow(0, WINDOW, 0, WINDOW, handle, 0, credit)
+
+
+def transfers(found: list[Any]) -> list[Transfer]:
+    return [each for each in found if isinstance(each, Transfer)]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    store = MemoryMessageStore()
+    it = Bench(store)
+    it.broker.ensure_queue("q", lambda _error: None)
+    it.run()
+    yield it
+    it.ours.lost()
+    it.run()
+    store.close()
+
+
+def waiting(bench: Bench) -> int:
+    return len(bench.broker.queues["q"].browse(Cursor(), 99))
+
+
+def test_a_message_larger_than_a_peer_takes_goes_to_another(bench: Bench) -> None:
+    client = Raw(bench)
+    client.receiver(5, max_message_size=1_000)
+    bench.publish(1, 2_000)
+    bench.publish(1, 10)
+    small = transfers(client.read())
+    assert len(small) == 1
+    assert waiting(bench) == 1
+    client.receiver(5, handle=1)
+    assert [each.handle for each in transfers(client.read())] == [1]
+
+
+def test_a_browser_is_not_shown_what_is_larger_than_it_takes(bench: Bench) -> None:
+    client = Raw(bench)
+    bench.publish(1, 2_000)
+    bench.publish(1, 10)
+    source = Source("q", distribution_mode="copy")
+    client.receiver(5, source=source, max_message_size=1_000)
+    assert len(transfers(client.read())) == 1
+    assert waiting(bench) == 2
+
+
+@pytest.mark.parametrize("mode", SenderSettleMode)
+def test_credit_that_is_taken_back_meanwhile_loses_and_holds_nothing(
+    bench: Bench, mode: SenderSettleMode
+) -> None:
+    client = Raw(bench)
+    client.receiver(0, snd_settle_mode=mode)
+    bench.publish(1, 10)
+    bench.ours.receive(encoded_frame(flow(0, 1)))
+    bench.broker.dispatch()  # it is on its way to be acquired, or taken off its queue
+    bench.ours.receive(encoded_frame(flow(0, 0)))
+    bench.run()
+    assert transfers(client.read()) == []
+    client.send(flow(0, 1))
+    (transfer,) = transfers(client.read())
+    assert transfer.settled is (mode is SenderSettleMode.SETTLED)
+
+
+def test_credit_that_is_taken_back_and_given_again_changes_no_order(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes back is not overtaken by what came after it (python-proton does this)."""
+    client = Raw(bench)
+    client.receiver(0)
+    bench.publish(6, 10)
+    bench.ours.receive(encoded_frame(flow(0, 4)))
+    bench.broker.dispatch()  # four are on their way to be acquired
+    bench.ours.receive(encoded_frame(flow(0, 1)))
+    release, releases = bench.calls.release, list[Callable[[], None]]()
+    monkeypatch.setattr(
+        bench.calls, "release", lambda *it, **more: releases.append(partial(release, *it, **more))
+    )
+    bench.run()  # one is sent, three go back
+    assert len(releases) == 3
+    client.send(Flow(0, WINDOW, 0, WINDOW, 0, 1, 9))
+    for each in releases:
+        each()
+    bench.run()
+    tags = [each.delivery_tag for each in transfers(client.read())]
+    assert len(tags) == 6
+    assert tags == sorted(tags)
+
+
+def test_what_is_still_being_acquired_does_not_overtake_what_goes_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, put_off = Raw(bench), dict[str, list[Callable[[], None]]]()
+
+    def put_off_all(name: str) -> None:
+        call, calls = getattr(bench.calls, name), put_off.setdefault(name, [])
+        later = lambda *it, **more: calls.append(partial(call, *it, **more))  # noqa: E731
+        monkeypatch.setattr(bench.calls, name, later)
+
+    def go_on(name: str, count: int) -> None:
+        for _ in range(count):
+            put_off[name].pop(0)()
+        bench.run()
+
+    client.receiver(0)
+    bench.publish(6, 10)
+    put_off_all("acquire")
+    put_off_all("release")
+    client.send(flow(0, 4))
+    client.send(flow(0, 0))
+    go_on("acquire", 1)  # the first goes back
+    client.send(flow(0, 9))
+    go_on("acquire", 3)
+    assert transfers(client.read()) == []
+    go_on("release", 4)
+    go_on("acquire", 6)
+    tags = [each.delivery_tag for each in transfers(client.read())]
+    assert len(tags) == 6
+    assert tags == sorted(tags)
+
+
+def test_what_began_and_ended_in_the_same_bytes_is_answered_in_order(bench: Bench) -> None:
+    client = Raw(bench)
+    client.read()
+    attach = Attach("l", 0, True, source=Source("q"), target=Target("t"))
+    client.send(attach, Detach(0, closed=True), End())
+    assert [type(each) for each in client.read()] == [End]
+    assert not bench.ours.is_over
+
+
+def test_an_answer_that_does_not_fit_the_frames_of_a_peer_refuses_the_link(bench: Bench) -> None:
+    client = Raw(bench, max_frame_size=512)
+    client.read()
+    filters = {"jms-selector": "a = '" + "x" * 600 + "'"}
+    client.send(Attach("l", 0, True, source=Source("q", filter=filters), target=Target("t")))
+    answer, detach = client.read()
+    assert answer.source is None
+    assert detach.error.condition == "amqp:invalid-field"
+    assert bench.broker.queues["q"].consumer_count == 0
+
+
+def test_a_reason_is_cut_to_the_least_frame(bench: Bench) -> None:
+    client = Raw(bench, max_frame_size=512)
+    client.read()
+    client.send(
+        Attach("l", 0, False, source=Source(), target=Target("q"), initial_delivery_count=0)
+    )
+    client.read()
+    payload = b"\x00\x53\x77" + b"\x00" * 3_000  # a value with endless descriptors
+    bench.ours.receive(_transfer(payload))
+    bench.run()
+    (disposition,) = client.read()
+    assert disposition.state.error.condition == "amqp:decode-error"
+
+
+def test_a_coordinator_is_answered(bench: Bench) -> None:
+    client = Raw(bench)
+    client.read()
+    coordinator = Coordinator()
+    client.send(
+        Attach("l", 0, False, source=Source(), target=coordinator, initial_delivery_count=0)
+    )
+    assert isinstance(client.read()[0], Attach)
+
+
+def _transfer(payload: bytes) -> bytes:
+    frame = encoded_frame(Transfer(0, 0, b"t", 0, settled=False, more=False))
+    size = len(frame) + len(payload)
+    return size.to_bytes(4, "big") + frame[4:] + payload

@@ -1,0 +1,495 @@
+"""Turns of bounded work: how much of what a peer sent is acted on before all others have theirs."""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Attach,
+    Begin,
+    Composite,
+    Disposition,
+    Flow,
+    Open,
+    Received,
+    SaslInit,
+    Source,
+    Target,
+    Transfer,
+)
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.listener_1_0 import connection
+from broker_shim.listener_1_0.transport import Peer, Turns
+from broker_shim.protocol_1_0.codec.frames import (
+    AMQP_HEADER,
+    SASL_FRAME,
+    SASL_HEADER,
+    encoded_frame,
+    transfer_frame,
+)
+from broker_shim.protocol_1_0.events import DispositionReceived, FlowReceived
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.unsettled import Unsettled
+from broker_shim.protocol_1_0.serial import WRAP, plus
+from tests.support.amqp.amqp_1_0 import Client, flow, server
+from tests.support.amqp.link_clients import House, Place
+from tests.support.work import lines_of
+
+FAR = (1 << 31) - 1
+READ_BYTES = 1 << 17
+
+
+# --------------------------------------------------------------------------- deliveries by number
+
+
+def delivery() -> Delivery:
+    return Delivery(cast("Any", None), b"", 0)
+
+
+@given(
+    start=st.sampled_from([0, 7, WRAP - 3, FAR - 2]),
+    steps=st.lists(st.integers(1, 5), min_size=1, max_size=40),
+    gone=st.sets(st.integers(0, 39)),
+    asked=st.tuples(st.integers(-9, 99), st.integers(-9, 99)),
+    most=st.integers(1, 9),
+)
+def test_a_range_is_found_in_parts_whatever_was_settled_and_wherever_ids_wrap(
+    start: int, steps: list[int], gone: set[int], asked: tuple[int, int], most: int
+) -> None:
+    them, unsettled = dict[int, Delivery](), Unsettled()
+    place = 0
+    for step in steps:
+        place += step
+        them[place] = delivery()
+        unsettled.add(plus(start, place), them[place])
+    for index, each in enumerate(list(them)):
+        if index in gone:
+            unsettled.discard(plus(start, each))
+            del them[each]
+    first, last = asked
+    expected = [each for at, each in them.items() if first <= at <= last]
+    found: list[Delivery] = []
+    rest: int | None = plus(start, first)
+    while rest is not None:
+        part, rest = unsettled.between(rest, plus(start, last), most)
+        assert len(part) <= most
+        found += part
+    assert found == expected
+    assert len(unsettled) == len(them)
+
+
+def test_a_range_costs_what_is_in_it_and_not_what_is_unsettled() -> None:
+    unsettled = Unsettled()
+    for number in range(20_000):
+        unsettled.add(2 * number, delivery())
+    for number in range(5_000, 12_000):
+        unsettled.discard(2 * number)
+    unsettled.between(10_001, 23_999, 1)  # what was settled there is taken out of the row once
+    for first, last in ((10_001, 23_999), (3, 3), (40_000, FAR), (FAR + 9, WRAP - 1), (9, 5)):
+        assert lines_of(lambda f=first, e=last: unsettled.between(f, e, 99)) < 60  # type: ignore[misc]
+    assert lines_of(lambda: unsettled.between(0, FAR, 10)) < 120
+
+
+# ------------------------------------------------------------------------------------ dispositions
+
+
+def sent(count: int) -> tuple[Client, list[Delivery]]:
+    """A client that was sent so many messages and has settled none."""
+    client = Client(server()).opened()
+    client.begun(window=FAR)
+    link = client.receiving(credit=count)
+    client.events.clear()
+    return client, [link.transfer(n.to_bytes(4, "big"), (b"x",)) for n in range(count)]
+
+
+def disposed(client: Client) -> list[DispositionReceived]:
+    return [each for each in client.events if isinstance(each, DispositionReceived)]
+
+
+def told(client: Client) -> int:
+    """Deliveries in the events that came since."""
+    count = sum(len(each.deliveries) for each in disposed(client))
+    client.events.clear()
+    return count
+
+
+def test_a_disposition_that_changes_nothing_tells_nothing() -> None:
+    client, deliveries = sent(300)
+    for state in (Received(0, 1), None, Received(0, 1)):
+        client.send(Disposition(True, 0, FAR, state=state))
+    assert told(client) == 300
+    client.send(Disposition(True, 0, FAR, state=Received(0, 2)))
+    assert told(client) == 300
+    for settled in (True, True):
+        client.send(Disposition(True, 0, FAR, settled=settled, state=Accepted()))
+    assert told(client) == 300
+    assert all(each.is_settled for each in deliveries)
+
+
+@pytest.mark.parametrize("work", [1, 7, 100])
+def test_a_range_is_told_in_parts_and_what_came_after_it_waits(work: int) -> None:
+    client, deliveries = sent(300)
+    frames = (Disposition(True, 0, FAR, settled=True, state=Accepted()), flow(0, 5))
+    client.peer.receive_data(b"".join(map(encoded_frame, frames)), now_s=0.0, most_work=work)
+    turns = 1
+    while client.peer.has_more:
+        client.events += client.peer.events()
+        assert sum(len(each.deliveries) for each in disposed(client)) <= work * turns
+        client.peer.go_on(work)
+        turns += 1
+    client.events += client.peer.events()
+    assert sum(len(each.deliveries) for each in disposed(client)) == 300
+    assert all(each.is_settled for each in deliveries)
+    assert turns >= 300 // work
+    assert type(client.events[-1]) is FlowReceived
+
+
+def test_a_session_that_ends_in_the_middle_of_a_range_tells_no_more() -> None:
+    client, _deliveries = sent(300)
+    said = encoded_frame(Disposition(True, 0, FAR, settled=True, state=Accepted()))
+    client.peer.receive_data(said, now_s=0.0, most_work=10)
+    client.events += client.peer.events()
+    before = told(client)
+    client.peer.sessions[0].end()
+    while client.peer.has_more:
+        client.peer.go_on(10)
+    client.events += client.peer.events()
+    assert before <= 10
+    assert not client.events
+
+
+# ------------------------------------------------------------------------------------------ frames
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30))
+def test_frames_mean_the_same_in_however_many_turns(works: list[int]) -> None:
+    def greeted() -> tuple[Client, Any]:
+        client = Client(server()).opened()
+        client.begun()
+        link = client.receiving(credit=50)
+        client.events.clear()
+        for number in range(40):
+            link.transfer(bytes([number]), (b"x",))
+        return client, link
+
+    frames: list[Composite] = []
+    for number in range(20):
+        frames.append(Disposition(True, number, 2 * number, settled=True, state=Accepted()))
+        frames.append(flow(0, 50 + number, echo=number % 3 == 0))
+    said = b"".join(map(encoded_frame, frames))
+    (whole, _), (parts, _) = greeted(), greeted()
+    whole.peer.receive_data(said, now_s=0.0)
+    parts.peer.receive_data(said, now_s=0.0, most_work=works[0])
+    for work in works[1:]:
+        parts.peer.go_on(work)
+    parts.peer.go_on(1 << 30)
+    ours = [
+        repr(type(each)) for each in whole.peer.events() if type(each) is not DispositionReceived
+    ]
+    theirs = [
+        repr(type(each)) for each in parts.peer.events() if type(each) is not DispositionReceived
+    ]
+    assert ours == theirs
+    assert whole.performatives() == parts.performatives()
+
+
+class Transport:
+    """A socket's, that takes all."""
+
+    def __init__(self) -> None:
+        self.is_reading = True
+        self.written = b""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, *_limits: int) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def write(self, encoded: bytes) -> None:
+        self.written += encoded
+
+
+class Timers:
+    """Of asyncio: nothing is due."""
+
+    def call_later(self, _delay_s: float, _call: Callable[[], None]) -> Timers:
+        return self
+
+    def cancel(self) -> None: ...
+
+
+class Turning:
+    """A loop whose turns a test takes."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+        self.asyncio = Timers()
+
+    def later(self, _delay_s: float, call: Callable[[], None]) -> None:
+        self.due.append(call)
+
+    def wake(self) -> None: ...
+
+    def turn(self) -> None:
+        due, self.due[:] = self.due[:], []
+        for call in due:
+            call()
+
+
+class Peers:
+    """Peers of one broker."""
+
+    def __init__(self, house: House) -> None:
+        self.loop, self.turns, self._house = Turning(), Turns(), house
+        self._buffer = memoryview(bytearray(READ_BYTES))
+
+    def connect(self) -> tuple[Peer, Transport]:
+        """One more; it has opened, begun and attached as a receiver of q."""
+        peer = Peer(
+            cast("Loop", self.loop),
+            lambda has_output, _transport: self._house.host.connect(has_output),
+            self._buffer,
+            self.turns,
+            on_begin=lambda _peer: None,
+            on_output=lambda _peer: None,
+            on_end=lambda _peer: None,
+        )
+        transport = Transport()
+        peer.connection_made(cast("Any", transport))
+        begin = Begin(next_outgoing_id=0, incoming_window=99, outgoing_window=99)
+        sasl = SASL_HEADER.encoded() + encoded_frame(SaslInit("ANONYMOUS"), kind=SASL_FRAME)
+        opened = encoded_frame(Open(f"c{id(peer)}")) + encoded_frame(begin)
+        self.say(peer, sasl + AMQP_HEADER.encoded() + opened)
+        peer.write()
+        assert not self.loop.due
+        return peer, transport
+
+    def say(self, peer: Peer, encoded: bytes) -> None:
+        """As one read."""
+        peer.get_buffer(0)[: len(encoded)] = encoded
+        peer.buffer_updated(len(encoded))
+
+
+@pytest.fixture
+def peers(tmp_path: Path) -> Iterator[Peers]:
+    house, usual_s = House(Place("memory", tmp_path), BrokerSettings()), sys.getswitchinterval()
+    house.broker.ensure_queue("q", lambda _error: None)
+    house.run()
+    yield Peers(house)
+    sys.setswitchinterval(usual_s)  # where a test leaves a peer with more to do
+
+
+def flooded(count: int) -> bytes:
+    return (encoded_frame(Flow(0, 99, 0, 99, echo=True)) * count)[:READ_BYTES]
+
+
+def taken(monkeypatch: pytest.MonkeyPatch, peer: Peer) -> list[Any]:
+    """What the protocol of a peer is given from now on: a performative each time."""
+    seen: list[Any] = []
+    channels = peer.connection._machine._channels
+    receive = channels.receive
+
+    def counted(frame: Any, performative: Composite, payload: bytes) -> None:
+        seen.append(performative)
+        receive(frame, performative, payload)
+
+    monkeypatch.setattr(channels, "receive", counted)
+    return seen
+
+
+def test_a_read_of_many_frames_takes_many_turns_and_nothing_is_read_meanwhile(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, transport = peers.connect()
+    seen, most = taken(monkeypatch, peer), peers.turns.work
+    said = flooded(2_000)
+    peers.say(peer, said)
+    turns = 1
+    while peers.loop.due:
+        assert len(seen) <= turns * most
+        assert not transport.is_reading
+        peers.loop.turn()
+        turns += 1
+    assert len(seen) == 2_000
+    assert turns >= 2_000 // most
+    assert transport.is_reading
+    assert peers.turns.busy_count == 0
+
+
+def test_who_asks_little_is_answered_in_its_first_turn_beside_any_flood(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (flood, _), (honest, transport) = peers.connect(), peers.connect()
+    seen = taken(monkeypatch, flood)
+    peers.say(flood, flooded(2_000))
+    before = len(transport.written)
+    peers.say(honest, flooded(1))
+    honest.write()
+    assert len(transport.written) > before
+    assert len(seen) < 2_000
+
+
+def test_turns_are_short_while_somebody_waits_for_an_answer(peers: Peers) -> None:
+    (flood, _), (other, _), (honest, _) = (peers.connect() for _ in range(3))
+    long = peers.turns.work
+    peers.say(honest, flooded(1))
+    assert peers.turns.work == long  # nobody was in its way
+    peers.say(flood, flooded(2_000))
+    peers.say(other, flooded(2_000))
+    assert peers.turns.work == long // 2  # they are no better than each other
+    peers.say(honest, flooded(1))
+    assert peers.turns.work < long // 2
+
+
+def test_turns_are_the_shorter_the_more_peers_have_more_to_do(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    floods = [peers.connect()[0] for _ in range(30)]
+    seen = [taken(monkeypatch, peer) for peer in floods]
+    alone = peers.turns.work
+    for peer in floods:
+        peers.say(peer, flooded(200))
+    for _ in range(3):
+        before = sum(map(len, seen))
+        peers.loop.turn()
+        assert sum(map(len, seen)) - before <= 3 * alone
+    floods[0].connection_lost(None)
+    while peers.loop.due:
+        peers.loop.turn()
+    assert {len(each) for each in seen[1:]} == {200}
+    assert peers.turns.busy_count == 0
+
+
+def test_what_came_before_the_end_is_acted_on_however_much_it_is(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, _ = peers.connect()
+    seen = taken(monkeypatch, peer)
+    peers.say(peer, flooded(2_000))
+    peer.connection.receive(b"")
+    assert len(seen) == 2_000
+
+
+@pytest.mark.parametrize("frame", ["transfer", "large flow", "empty"])
+def test_a_turn_is_as_long_as_its_frames_are_costly(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch, frame: str
+) -> None:
+    peer, _ = peers.connect()
+    handed: list[int] = []
+    machine = peer.connection._machine
+    receive = machine._receive
+    monkeypatch.setattr(machine, "_receive", lambda each: handed.append(1) or receive(each))
+    frames = {
+        "transfer": transfer_frame(0, Transfer(7, 0, b"", 0), 0),
+        "large flow": encoded_frame(Flow(0, 9, 0, 9, properties={"p": [0] * 9_000})),
+        "empty": bytes((0, 0, 0, 8, 2, 0, 0, 0)),
+    }
+    said, most = frames[frame], peers.turns.work
+    peers.say(peer, said * min(6_000, READ_BYTES // len(said)))
+    assert len(handed) <= most // (20 if frame == "large flow" else 1)
+
+
+@pytest.mark.parametrize("keys", [800, 1])
+def test_messages_with_much_around_their_bodies_are_few_in_a_turn(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch, keys: int
+) -> None:
+    peer, _ = peers.connect()
+    target = encoded_frame(Attach("s", 0, False, None, None, Source(), Target("q"), None, False, 0))
+    peers.say(peer, target)
+    while peers.loop.due:
+        peers.loop.turn()
+    seen = taken(monkeypatch, peer)
+    monkeypatch.setattr(connection, "thread_time", lambda: 0.0)  # what it is counted as decides
+    entries = b"".join(b"\xa1\x03%03d\x40" % (n % keys) for n in range(800))
+    head = struct.pack(">II", len(entries) + 4, 1_600)
+    message = b"\x00\x53\x74\xd1" + head + entries + b"\x00\x53\x75\xa0\x01x"
+    frames = [transfer_frame(0, Transfer(0, n, b"%d" % n, 0), len(message)) for n in range(20)]
+    peers.turns._awaited_until_s = math.inf
+    most = peers.turns.work // 16
+    assert most < 10
+    peers.say(peer, b"".join(frame + message for frame in frames)[:READ_BYTES])
+    assert len(seen) <= most
+    while peers.loop.due:
+        before = len(seen)
+        peers.loop.turn()
+        assert len(seen) <= before + most
+
+
+def test_a_turn_is_over_when_its_time_is_whatever_its_work_was_thought_to_be(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, _ = peers.connect()
+    peers.turns._awaited_until_s = math.inf
+    seen, clock_s = taken(monkeypatch, peer), count(step=0.001)
+    monkeypatch.setattr(connection, "thread_time", lambda: next(clock_s))
+    peers.say(peer, flooded(40))
+    turns = 1
+    while peers.loop.due:
+        assert len(seen) <= 12 * turns  # a step before the clock is asked, and two
+        peers.loop.turn()
+        turns += 1
+    assert len(seen) == 40
+
+
+def test_what_a_turn_took_too_much_is_taken_off_the_next_ones(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, _ = peers.connect()
+    seen = taken(monkeypatch, peer)
+    peers.say(peer, flooded(1_000))
+    peer.connection.spend(3 * peers.turns.work)
+    before = len(seen)
+    for _ in range(2):
+        peers.loop.turn()
+    assert len(seen) == before
+    while peers.loop.due:
+        peers.loop.turn()
+    assert len(seen) == 1_000
+
+
+def test_the_interpreter_is_handed_over_sooner_while_a_peer_has_more_to_do(peers: Peers) -> None:
+    (one, _), (two, _), usual_s = peers.connect(), peers.connect(), sys.getswitchinterval()
+    peers.say(one, flooded(200))
+    peers.say(two, flooded(400))
+    while peers.loop.due:
+        assert sys.getswitchinterval() < usual_s
+        peers.loop.turn()
+    assert sys.getswitchinterval() == usual_s
+    peers.say(one, flooded(200))
+    one.connection_lost(None)
+    assert sys.getswitchinterval() == usual_s
+
+
+def test_a_drain_makes_some_calls_and_leaves_the_rest_for_the_next() -> None:
+    inbox, made = Inbox(), list[object]()
+    for number in range(700):
+        inbox.post(made.append, number)
+    drains = 0
+    while len(made) < 700:
+        assert inbox.drain() <= 256
+        drains += 1
+    assert made == [*range(700)]
+    assert drains == 3
+    inbox.close()

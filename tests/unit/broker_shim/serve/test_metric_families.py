@@ -1,0 +1,116 @@
+"""What a monitor is shown: every counter with its help, and each queue as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.core import Metric
+
+from broker_shim.amqp_1_0.composites import Modified, Source, Target
+from broker_shim.broker.metrics import Metrics
+from broker_shim.serve.metric_families import broker_families, log_families, trouble_of
+from broker_shim.service.metrics import ServiceMetrics
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore.errors import Unavailable
+from sparkstore.log.metrics import LogMetrics
+from sparkstore.metrics.counters import counters_of
+from sparkstore.metrics.exposition import counters, encoded
+from tests.support.amqp.link_clients import Client, House, Place
+from tests.support.stores.stores import DELTA_CONFIG, done
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    it = House(Place("recorded", tmp_path))
+    yield it
+    it.close()
+
+
+def figures(families: Iterable[Metric]) -> dict[tuple[str, str], float]:
+    """By name without `sparkstore_`, and queue."""
+    return {
+        (sample.name.removeprefix("sparkstore_"), sample.labels.get("queue", "")): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def of_house(house: House) -> dict[tuple[str, str], float]:
+    return figures(broker_families(house.broker, house.store, 2))
+
+
+@pytest.mark.parametrize("counts", [Metrics(), ServiceMetrics(), LogMetrics()])
+def test_every_number_is_shown_with_a_sentence_of_help(counts: Any) -> None:
+    shown = counters_of(counts)
+    numbers = {each.name for each in fields(counts) if isinstance(getattr(counts, each.name), int)}
+    assert numbers <= {each.name for each in shown}
+    assert all(each.help.endswith(".") for each in shown)
+    text = encoded(counters("sparkstore_x", counts)).decode()
+    assert text.count("# HELP ") == len(shown)
+
+
+def test_a_queue_is_shown_as_it_is(house: House) -> None:
+    sender = Client(house, "sender")
+    sender.attach("out", target=Target("q"), is_receiver=False)
+    for number in range(3):
+        sender.deliver(b"%d" % number, "x" * 100)
+    receiver = Client(house, "receiver")
+    receiver.attach("in", source=Source("q"))
+    receiver.credit(1)
+    found = of_house(house)
+    assert found["queue_messages", "q"] == 3
+    assert found["queue_messages_held", "q"] == 1
+    assert found["queue_consumers", "q"] == 1
+    assert found["queue_bytes", "q"] > 300
+    assert found["queue_oldest_age_seconds", "q"] > 0
+    assert found["queue_redelivered_total", "q"] == 0
+    assert found["broker_enqueued_total", ""] == 3
+    assert found["broker_open_connections", ""] == 2
+
+
+def test_a_failed_delivery_counts_for_its_queue(house: House) -> None:
+    client = Client(house)
+    client.attach("out", target=Target("q"), is_receiver=False)
+    client.deliver(b"1", "x")
+    client.attach("in", 1, source=Source("q"))
+    client.credit(1, 1)
+    client.dispose(0, Modified(delivery_failed=True))
+    assert of_house(house)["queue_redelivered_total", "q"] == 1
+
+
+def test_an_empty_queue_has_no_age_and_no_bytes(house: House) -> None:
+    house.broker.create_queue(Queue("idle"), lambda _error: None)
+    house.run()
+    found = of_house(house)
+    assert found["queue_oldest_age_seconds", "idle"] == found["queue_bytes", "idle"] == 0
+
+
+def test_reply_queues_are_shown_as_one(house: House) -> None:
+    client = Client(house)
+    for handle in range(3):
+        client.attach(f"r{handle}", handle, source=Source(dynamic=True))
+    found = of_house(house)
+    assert {queue for _name, queue in found} == {"", "temporary"}
+    assert found["queue_consumers", "temporary"] == 3
+
+
+def test_the_log_tells_what_waits_and_whether_it_takes_more(tmp_path: Path) -> None:
+    store = DeltaMessageStore(tmp_path / "root", DELTA_CONFIG)
+    done(store.create, Queue("q"))
+    done(store.enqueue, store.message(MessageHeader(), b"x" * 100), "q")
+    found = figures(log_families(store))
+    assert found["log_records_total", ""] >= 2
+    assert found["log_unsynced_bytes", ""] == 0
+    assert found["log_wal_files", ""] >= 1
+    assert (found["log_failed", ""], trouble_of(store)) == (0, None)
+    done(store.flush)
+    assert figures(log_families(store))["log_uncommitted_bytes", ""] == 0
+    store._log.fail(Unavailable("the disk is gone"))
+    assert figures(log_families(store))["log_failed", ""] == 1
+    assert trouble_of(store) == "the disk is gone"
+    store.close()
