@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker_shim.errors import Fenced, InvalidRequest
-from broker_shim.service.decisions.configuration import OWN_CATEGORY
-from broker_shim.service.decisions.decisions import Decisions
+from broker_shim.service.decisions import OWN_CATEGORY, Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
 from broker_shim.service.requests import MemberRequests
@@ -25,7 +24,7 @@ from broker_shim.store.batch import Batch
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
 from sparkstore.core.queue_names import shown
-from sparkstore.core.state_machine.transaction import RecordStep
+from sparkstore.core.state_machine.values import RecordStep
 
 _log = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@
 
     link      the JSON array [container id, name, "sender" or "receiver"] without spaces, as text;
               in `holder` of the records about links, which no other field but these tells:
-                attached   detail: JSON object (see `link_calls`) by DO alone
+                attached   detail: JSON object (`LinkCalls.attach`) by DO alone
                 detached   detail: nil, or {"closed": true}       by DO alone
                 unsettled  binding_key: the tag in hexadecimal; detail: JSON object, nil: no state
                 settled    detail: JSON array of tags, each as above; many, in one record

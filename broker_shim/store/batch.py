@@ -19,7 +19,7 @@ from broker_shim.errors import Closed, StoreError
 from broker_shim.store.sink import Sink
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.transaction import RecordStep, Transaction
+from sparkstore.core.state_machine.values import RecordStep, Transaction
 
 
 class PackingSink(Sink, Protocol):

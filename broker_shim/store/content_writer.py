@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_shim.completion import OnComplete
-from sparkstore.core.state_machine.arguments import check_body, check_completion
-from sparkstore.core.state_machine.staging import PIECE_BYTES, check_size
+from sparkstore.core.state_machine.arguments import (
+    PIECE_BYTES,
+    check_body,
+    check_completion,
+    check_size,
+)
 from sparkstore.core.state_machine.values import StoredMessage
 
 TakePiece = Callable[[StoredMessage, int, bytes, OnComplete], None]

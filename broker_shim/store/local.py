@@ -10,7 +10,7 @@ the records before the state shows them, and refuses by raising before either ch
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -24,15 +24,14 @@ from broker_shim.store.interface import (
     ContentWriter,
     Exchange,
     ExchangeBindingKey,
+    LinkKey,
     MessageHeader,
     Queue,
     Recovered,
     StoredMessage,
     TransactionContext,
 )
-from broker_shim.store.local_links import LocalLinkCalls
-from broker_shim.store.local_reads import LocalReads
-from broker_shim.store.read_calls import ReadCalls
+from broker_shim.store.reads import LocalReads, ReadCalls
 from broker_shim.store.sink import Sink
 from sparkstore.core import records
 from sparkstore.core.state_machine import transactions
@@ -41,16 +40,16 @@ from sparkstore.core.state_machine.arguments import (
     check_message,
     check_pieces,
     check_queue,
+    check_size,
 )
 from sparkstore.core.state_machine.definitions import recovered_of
-from sparkstore.core.state_machine.staging import check_size
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.transaction import RecordStep, Transaction
+from sparkstore.core.state_machine.values import RecordStep, Transaction
 
-Decide = Callable[..., list[RecordStep] | RecordStep]
+Decide = Callable[..., list[RecordStep]]
 
 
-class LocalMessageStore(ReadCalls, LocalLinkCalls):
+class LocalMessageStore(ReadCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive."""
 
     def __init__(
@@ -143,7 +142,8 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         """See `MessageStore.enqueue`."""
         check_completion(on_complete)
         if transaction is not None:
-            self._later(on_complete, self._enqueue_later, transaction, message, queue, annotations)
+            later = self._enqueue_later
+            self._decide(on_complete, later, message, queue, annotations, transaction=transaction)
             return
         with self._lock:  # the hottest call: `_decide` written out
             self._check_open()
@@ -165,11 +165,10 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
         """See `MessageStore.dequeue`."""
-        if transaction is None:
-            self._decide(on_complete, self._machine.dequeue, message_id, queue, holder, outcome)
-        else:
-            later = transactions.dequeue
-            self._later(on_complete, later, transaction, message_id, queue, holder, outcome)
+        decide = self._machine.dequeue
+        self._decide(
+            on_complete, decide, message_id, queue, holder, outcome, transaction=transaction
+        )
 
     def acquire(
         self,
@@ -180,11 +179,8 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         transaction: TransactionContext | None = None,
     ) -> None:
         """See `MessageStore.acquire`."""
-        if transaction is None:
-            self._decide(on_complete, self._machine.acquire, message_id, queue, holder)
-        else:
-            later = transactions.acquire
-            self._later(on_complete, later, transaction, message_id, queue, holder)
+        decide = self._machine.acquire
+        self._decide(on_complete, decide, message_id, queue, holder, transaction=transaction)
 
     def release(
         self,
@@ -198,16 +194,40 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.release`."""
-        if transaction is None:
-            decide = partial(
-                self._machine.release, delivery_failed=delivery_failed, annotations=annotations
-            )
-            self._decide(on_complete, decide, message_id, queue, holder)
-        else:
-            later = partial(
-                transactions.release, delivery_failed=delivery_failed, annotations=annotations
-            )
-            self._later(on_complete, later, transaction, message_id, queue, holder)
+        decide = partial(
+            self._machine.release, delivery_failed=delivery_failed, annotations=annotations
+        )
+        self._decide(on_complete, decide, message_id, queue, holder, transaction=transaction)
+
+    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
+        """See `LinkCalls.attach`."""
+        self._decide(on_complete, self._machine.attach, key, detail)
+
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+        """See `LinkCalls.detach`."""
+        self._decide(on_complete, partial(self._machine.detach, closed=closed), key)
+
+    def unsettled(
+        self,
+        key: LinkKey,
+        tag: bytes,
+        state: Mapping[str, Any] | None,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `LinkCalls.unsettled`."""
+        decide = self._machine.unsettled
+        self._decide(on_complete, decide, key, tag, state, transaction=transaction)
+
+    def settle(
+        self,
+        key: LinkKey,
+        tags: Sequence[bytes],
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `LinkCalls.settle`."""
+        self._decide(on_complete, self._machine.settle, key, tags, transaction=transaction)
 
     def begin(self) -> TransactionContext:
         """See `MessageStore.begin`."""
@@ -217,11 +237,11 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.commit`."""
-        self._decide(on_complete, self._committed, transaction)
+        self._decide(on_complete, transactions.commit, self._machine, transaction)
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.abort`."""
-        self._later(on_complete, transactions.end, transaction)
+        self._decide(on_complete, transactions.abort, self._machine, transaction)
 
     def flush(self, on_complete: OnComplete) -> None:
         """See `MessageStore.flush`."""
@@ -243,59 +263,54 @@ class LocalMessageStore(ReadCalls, LocalLinkCalls):
         self._reads.close()
         self._sink.close()
 
-    def _decide(self, on_complete: OnComplete, decide: Decide, *args: Any) -> None:
+    def _decide(
+        self,
+        on_complete: OnComplete,
+        decide: Decide,
+        *args: Any,
+        transaction: TransactionContext | None = None,
+    ) -> None:
         check_completion(on_complete)
         with self._lock:
             self._check_open()
             try:
-                self._take(decide(*args), on_complete)
+                if transaction is None:
+                    steps = decide(*args)
+                else:
+                    steps = self._decided_in(transaction, decide, *args)
+                self._take(steps, on_complete)
             except StoreError as refusal:
                 self._sink.finish(on_complete, refusal)
 
-    def _take(self, decided: list[RecordStep] | RecordStep, on_complete: OnComplete) -> None:
-        if isinstance(decided, list):
-            kept = [step.record for step in decided if step.is_kept]
-            self._machine.apply(decided, self._sink.append(kept, on_complete))
-        else:  # most often
-            one = (decided.record,) if decided.is_kept else ()
-            self._machine.apply((decided,), self._sink.append(one, on_complete))
+    def _decided_in(
+        self, transaction: TransactionContext, decide: Decide, *args: Any
+    ) -> list[RecordStep]:
+        """No steps yet; a refusal is one of the whole transaction, too."""
+        own = transactions.own(self._machine, transaction)
+        try:
+            return decide(*args, transaction=own)
+        except StoreError:
+            own.is_refused = True
+            raise
 
-    def _later(
-        self,
-        on_complete: OnComplete,
-        later: Callable[..., None],
-        transaction: TransactionContext,
-        *args: Any,
-    ) -> None:
-        def nothing_yet() -> list[RecordStep]:
-            own = transactions.own(self._machine, transaction)
-            try:
-                later(self._machine, own, *args)
-            except StoreError:
-                own.is_refused = True
-                raise
-            return []
-
-        self._decide(on_complete, nothing_yet)
+    def _take(self, steps: list[RecordStep], on_complete: OnComplete) -> None:
+        kept = [step.record for step in steps if step.is_kept]
+        self._machine.apply(steps, self._sink.append(kept, on_complete))
 
     def _enqueue_later(
         self,
-        machine: StoreStateMachine,
-        transaction: Transaction,
         message: StoredMessage,
         queue: str,
         annotations: Annotations | None,
-    ) -> None:
+        transaction: Transaction,
+    ) -> list[RecordStep]:
         self._check_enqueued(message, queue)
-        transactions.enqueue(machine, transaction, message, queue, annotations)
+        return transactions.enqueue(self._machine, message, queue, annotations, transaction)
 
     def _check_enqueued(self, message: StoredMessage, queue: str) -> None:
         check_message(message)
         check_queue(queue)
         check_size(message.header.body_bytes, self._max_message_bytes)
-
-    def _committed(self, transaction: TransactionContext) -> list[RecordStep]:
-        return transactions.commit(self._machine, transactions.own(self._machine, transaction))
 
     def _stage_piece(
         self, message: StoredMessage, body_offset: int, piece: bytes, on_complete: OnComplete

@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
 from broker_shim.store.local import LocalMessageStore
-from broker_shim.store.sink import MemorySink
+from broker_shim.store.sink import Completions, NoContent
 from sparkstore.core.fold import State
+from sparkstore.core.records import Record
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 
 def now_us() -> int:
     """The time, UTC µs."""
     return time.time_ns() // 1000
+
+
+class MemorySink(NoContent):
+    """Keeps nothing; the sink of tier 0."""
+
+    def __init__(self) -> None:
+        self._completions = Completions()
+        self._position = 1
+
+    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
+        """Complete at once."""
+        first = self._position
+        self._position += len(records)
+        self._completions.put(on_complete, None)
+        return first
+
+    def finish(self, on_complete: OnComplete, error: StoreError | None) -> None:
+        """Fire it in its turn."""
+        self._completions.put(on_complete, error)
+
+    def flush(self, on_complete: OnComplete) -> None:
+        """Nothing is anywhere."""
+        self._completions.put(on_complete, None)
+
+    def close(self) -> None:
+        """Fire what is open, then stop."""
+        self._completions.close()
 
 
 class MemoryMessageStore(LocalMessageStore):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from queue import SimpleQueue
 from typing import Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.completions import Completions
 from sparkstore.core.records import MessageHeader, Record
+from sparkstore.log.completions import fire_once
 
 
 class Sink(Protocol):
@@ -74,28 +76,23 @@ class NoContent:
         return [None] * len(message_ids)
 
 
-class MemorySink(NoContent):
-    """Keeps nothing; the sink of tier 0."""
+class Completions:
+    """Fires completions in order on a thread of its own, so that they may call the store."""
 
     def __init__(self) -> None:
-        self._completions = Completions()
-        self._position = 1
+        self._turns: SimpleQueue[tuple[OnComplete, StoreError | None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="completions", daemon=True)
+        self._thread.start()
 
-    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
-        """Complete at once."""
-        first = self._position
-        self._position += len(records)
-        self._completions.put(on_complete, None)
-        return first
-
-    def finish(self, on_complete: OnComplete, error: StoreError | None) -> None:
-        """Fire it in its turn."""
-        self._completions.put(on_complete, error)
-
-    def flush(self, on_complete: OnComplete) -> None:
-        """Nothing is anywhere."""
-        self._completions.put(on_complete, None)
+    def put(self, on_complete: OnComplete, error: StoreError | None) -> None:
+        """Fire one after those before it."""
+        self._turns.put((on_complete, error))
 
     def close(self) -> None:
         """Fire what is open, then stop."""
-        self._completions.close()
+        self._turns.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (turn := self._turns.get()) is not None:
+            fire_once(*turn)

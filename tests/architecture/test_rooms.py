@@ -62,7 +62,6 @@ ALLOWED_NAMES = {
     "broker_shim.selectors.matching": "a noun of the field: pattern matching (LIKE)",
     "broker_shim.serve.reporting": "a noun: the reporting of a process's figures",
     "broker_shim.store.remote.greeting": "a noun: what is said before the first call",
-    "sparkstore.core.state_machine.staging": "a noun of the field: content that is not whole yet",
     "sparkstore.core.state_machine.wiring": "a noun: exchanges, queues and bindings together",
     "broker_shim.transactions.standing": "a noun: what a transaction may still do",
     "sparkstore.cli.parsing": "a noun of the field: what parsers of commands have in common",

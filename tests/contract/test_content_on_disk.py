@@ -13,9 +13,9 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
-from broker_shim.store.prefetch import Loaded
+from broker_shim.store.reads import Loaded
 from sparkstore.core.records import content_staged
-from sparkstore.core.state_machine.transaction import RecordStep
+from sparkstore.core.state_machine.values import RecordStep
 from tests.support.stores.stores import DELTA_CONFIG, TIMEOUT_S, done
 
 HEADER = MessageHeader(

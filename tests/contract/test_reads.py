@@ -10,7 +10,7 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest
 from broker_shim.store.interface import MessageHeader, MessageStore, Queue, StoredMessage
-from broker_shim.store.prefetch import Loaded
+from broker_shim.store.reads import Loaded
 from tests.support.stores.stores import TIMEOUT_S, done
 
 HEADER = MessageHeader(

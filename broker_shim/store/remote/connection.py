@@ -24,7 +24,6 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
-from broker_shim.store.completions import Completions
 from broker_shim.store.remote.greeting import (
     FIRST_BACKOFF_S,
     LAST_BACKOFF_S,
@@ -43,6 +42,7 @@ from broker_shim.store.remote.pending_reads import (
     collect,
 )
 from broker_shim.store.remote.requests import Completed, PendingRequests, Waiting
+from broker_shim.store.sink import Completions
 
 _log = logging.getLogger(__name__)
 

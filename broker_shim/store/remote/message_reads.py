@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.store.interface import OnLoaded
-from broker_shim.store.prefetch import Loaded, Prefetcher
+from broker_shim.store.reads import Loaded, Prefetcher
 from broker_shim.store.remote.connection import RemoteConnection
 from broker_shim.store.remote.pending_reads import Answer, collect
 from sparkstore.core.records import MessageHeader

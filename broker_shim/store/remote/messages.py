@@ -13,13 +13,14 @@ from broker_shim.store.remote.connection import RemoteConnection
 from sparkstore.core import records
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.arguments import (
+    PIECE_BYTES,
     check_body,
     check_completion,
     check_header,
     check_message,
     check_pieces,
+    check_size,
 )
-from sparkstore.core.state_machine.staging import PIECE_BYTES, check_size
 
 _IDS = 1_000
 _MAX_BODY_BYTES = wire.MAX_FRAME_BYTES - (1 << 20)

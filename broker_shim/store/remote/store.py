@@ -31,7 +31,7 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
-from broker_shim.store.read_calls import ReadCalls
+from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import records as made
 from broker_shim.store.remote.calls import RemoteCalls
 from broker_shim.store.remote.connection import RemoteConnection

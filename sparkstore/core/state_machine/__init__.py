@@ -1,8 +1,8 @@
 """The store as a state machine: a call comes in; a refusal, or the records to keep, go out. Pure.
 
 `state_machine` decides calls about messages, `wiring` about queues and bindings, `links` about
-links; `transaction` and `transactions` collect what becomes true together; `arguments` is the one
-check of what callers give, for every store and the service; `definitions` is wiring as JSON. A
-store calls it under its lock and hands the records to its sink, in the order in which they were
-decided.
+links; `values` are what calls take and come to, alone or in a transaction, which `transactions`
+ends; `arguments` is the one check of what callers give, for every store and the service;
+`definitions` is wiring as JSON. A store calls it under its lock and hands the records to its sink,
+in the order in which they were decided.
 """

@@ -21,6 +21,8 @@ from sparkstore.errors import InvalidRequest
 MAX_NAME_CHARACTERS = 10_000
 MAX_HOLDER_CHARACTERS = 12 * MAX_NAME_CHARACTERS + 100
 """A link's text is a holder: two names as JSON, which writes a control character as six."""
+PIECE_BYTES = 1 << 20
+"""Largest piece of staged content in one record."""
 MAX_NUMBER = (1 << 63) - 1
 LEAST_AT_US, MOST_AT_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Years 1 to 9999: what a timestamp column can show."""
@@ -172,6 +174,13 @@ def check_pieces(pieces: object) -> None:
     """Raises InvalidRequest if content in pieces is nothing that gives them one by one."""
     if not isinstance(pieces, Iterable):
         raise _wrong("content in pieces", pieces, "an iterable of bytes")
+
+
+def check_size(body_bytes: int, limit_bytes: int) -> None:
+    """Raises InvalidRequest if content is longer than the limit."""
+    if body_bytes > limit_bytes:
+        message = f"message of {body_bytes} bytes: the limit is {limit_bytes}"
+        raise InvalidRequest(message)
 
 
 def check_definition(wiring: object) -> None:

@@ -1,18 +1,17 @@
-"""Definitions of queues and exchanges as the JSON that records carry."""
+"""Definitions of queues and exchanges as the JSON that records carry, and back; what is there."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sparkstore.core.durability import TerminusDurability
-from sparkstore.core.fold import LinkState, State
+from sparkstore.core.fold import Entry, LinkState, QueueState, State
 from sparkstore.core.link_records import link_key
 from sparkstore.core.queue_arguments import check_arguments
 from sparkstore.core.state_machine.arguments import check_definition
-from sparkstore.core.state_machine.entries import LiveEntries
 from sparkstore.core.state_machine.values import Exchange, Queue, Recovered
 from sparkstore.errors import InvalidRequest
 
@@ -101,11 +100,34 @@ def recovered_of(state: State) -> Recovered:
         [queue_of(name, queue.detail) for name, queue in state.queues.items()],
         [exchange_of(name, detail) for name, detail in state.exchanges.items()],
         {key: json.loads(detail)["arguments"] for key, detail in state.bindings.items()},
-        LiveEntries(state.queues),
+        _LiveEntries(state.queues),
         {key: json.loads(detail) for key, detail in state.configured.items()},
         {link_key(text): json.loads(link.detail) for text, link in state.links.items()},
         {link_key(text): states_of(link) for text, link in state.links.items() if link.unsettled},
     )
+
+
+class _LiveEntries(Mapping[str, Mapping[int, Entry]]):
+    """Entries by queue and message id, read from the fold when they are asked for.
+
+    Nothing is copied. Iterate it before the first call that changes something; a single entry may
+    be looked up at any time on the thread that makes the calls.
+    """
+
+    def __init__(self, queues: Mapping[str, QueueState]) -> None:
+        self._queues = queues
+
+    def __getitem__(self, queue: str) -> Mapping[int, Entry]:
+        """Entries of one queue, in its order."""
+        return self._queues[queue].entries
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of queues."""
+        return iter(self._queues)
+
+    def __len__(self) -> int:
+        """Queues."""
+        return len(self._queues)
 
 
 def states_of(link: LinkState) -> dict[bytes, Any]:

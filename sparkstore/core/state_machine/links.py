@@ -21,7 +21,7 @@ from sparkstore.core.state_machine.arguments import (
     check_tag,
     check_tags,
 )
-from sparkstore.core.state_machine.transaction import RecordStep
+from sparkstore.core.state_machine.values import RecordStep, Transaction, number_of
 from sparkstore.core.state_machine.wiring import WiringStateMachine
 from sparkstore.errors import InvalidRequest
 
@@ -77,34 +77,13 @@ class LinkStateMachine(WiringStateMachine):
         return [RecordStep(record, there.position > 0)]
 
     def unsettled(
-        self, key: LinkKey, tag: bytes, state: Mapping[str, Any] | None
-    ) -> list[RecordStep]:
-        """One record, also if the state is what it was."""
-        return [self._of_delivery(self.unsettled_record(key, tag, state))]
-
-    def settle(self, key: LinkKey, tags: Sequence[bytes]) -> list[RecordStep]:
-        """A record for each tag that is remembered."""
-        check_tags(tags)
-        link = text_of(key)
-        there = self._link(link).unsettled
-        return [
-            self._of_delivery(link_records.settled(self.now_us(), link, tag))
-            for tag in dict.fromkeys(tags)
-            if tag in there
-        ]
-
-    def unsettled_record(
         self,
         key: LinkKey,
         tag: bytes,
         state: Mapping[str, Any] | None,
-        transaction: int | None = None,
-    ) -> Record:
-        """What a link is to remember, checked.
-
-        Raises:
-            InvalidRequest: There is no such link; the tag is too long; JSON cannot hold the state.
-        """
+        transaction: Transaction | None = None,
+    ) -> list[RecordStep]:
+        """One record, also if the state is what it was."""
         check_tag(tag)
         if len(tag) > MAX_TAG_BYTES:
             message = f"a delivery tag of {len(tag)} bytes: the limit is {MAX_TAG_BYTES}"
@@ -112,21 +91,26 @@ class LinkStateMachine(WiringStateMachine):
         link = text_of(key)
         self._link(link)
         told = None if state is None else definitions.as_json(state)
-        return link_records.unsettled(self.now_us(), link, tag, told, transaction)
+        number = number_of(transaction)
+        made = link_records.unsettled(self.now_us(), link, tag, told, number)
+        return self._deliveries([made], transaction)
 
-    def settled_records(
-        self, key: LinkKey, tags: Sequence[bytes], transaction: int
-    ) -> list[Record]:
-        """What a link is to forget at the end of a transaction: also what that makes known.
+    def settle(
+        self, key: LinkKey, tags: Sequence[bytes], transaction: Transaction | None = None
+    ) -> list[RecordStep]:
+        """A record for each tag that is remembered; in a transaction, for each tag.
 
-        Raises:
-            InvalidRequest: There is no such link.
+        At the commit the link may remember what the same transaction made known.
         """
         check_tags(tags)
         link = text_of(key)
-        self._link(link)
-        now_us = self.now_us()
-        return [link_records.settled(now_us, link, tag, transaction) for tag in dict.fromkeys(tags)]
+        there, number = self._link(link).unsettled, number_of(transaction)
+        made = [
+            link_records.settled(self.now_us(), link, tag, number)
+            for tag in dict.fromkeys(tags)
+            if transaction is not None or tag in there
+        ]
+        return self._deliveries(made, transaction)
 
     def delivery_steps(self, record: Record) -> list[RecordStep]:
         """A step for a record that waited for its commit; none if its link is gone."""
@@ -150,6 +134,13 @@ class LinkStateMachine(WiringStateMachine):
         """A link that is gone is told no more."""
         if step.record.detail is not None:
             self._tiers.pop(step.record.holder or "", None)
+
+    def _deliveries(self, made: list[Record], transaction: Transaction | None) -> list[RecordStep]:
+        if transaction is None:
+            return [*map(self._of_delivery, made)]
+        transaction.check_open()
+        transaction.steps += made
+        return []
 
     def _of_delivery(self, record: Record) -> RecordStep:
         assert record.holder is not None

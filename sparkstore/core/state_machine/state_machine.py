@@ -17,7 +17,7 @@ from sparkstore.core import fold, records
 from sparkstore.core.annotations import Annotations, as_detail, given_back
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import Terms, terms_of
-from sparkstore.core.records import Kind, MessageHeader
+from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import definitions
 from sparkstore.core.state_machine.arguments import (
     check_body,
@@ -26,11 +26,9 @@ from sparkstore.core.state_machine.arguments import (
     check_switch,
     check_taken,
 )
-from sparkstore.core.state_machine.holders import check_holder, held
 from sparkstore.core.state_machine.links import LinkStateMachine
-from sparkstore.core.state_machine.transaction import RecordStep, Transaction
-from sparkstore.core.state_machine.values import StoredMessage
-from sparkstore.errors import InvalidRequest
+from sparkstore.core.state_machine.values import RecordStep, StoredMessage, Transaction, number_of
+from sparkstore.errors import InvalidRequest, NotAcquired
 
 ID_BLOCK = 100_000
 """Message ids are reserved in blocks; the reservation comes before every use of it in the log, so
@@ -42,8 +40,12 @@ _KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
 class StoreStateMachine(LinkStateMachine):
     """State of one store, and the rules of its calls. Methods that return steps change nothing.
 
+    A call that is given an open transaction has no steps yet: it claims its entry, and waits in the
+    transaction for the commit (`transactions`).
+
     Attributes:
         volatile: Messages on a queue whose content is not in the log.
+        claims: By (queue, message id), the transaction that nobody else gets an entry before.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class StoreStateMachine(LinkStateMachine):
         self._fresh[message.message_id] = True
         return []
 
-    def abort_staging(self, message_id: int) -> RecordStep:
+    def abort_staging(self, message_id: int) -> list[RecordStep]:
         """A message that was staged with its header will not be enqueued.
 
         Raises:
@@ -133,7 +135,7 @@ class StoreStateMachine(LinkStateMachine):
         if message_id not in self.state.staged:
             refusal = f"message {message_id} is not staged"
             raise InvalidRequest(refusal)
-        return RecordStep(records.staging_aborted(self.now_us(), message_id), is_kept=True)
+        return [RecordStep(records.staging_aborted(self.now_us(), message_id), is_kept=True)]
 
     def enqueue(
         self,
@@ -184,25 +186,38 @@ class StoreStateMachine(LinkStateMachine):
         return RecordStep(record, is_kept, message)
 
     def dequeue(
-        self, message_id: int, queue: str, holder: str | None, outcome: Mapping[str, Any] | None
-    ) -> RecordStep:
+        self,
+        message_id: int,
+        queue: str,
+        holder: str | None,
+        outcome: Mapping[str, Any] | None,
+        transaction: Transaction | None = None,
+    ) -> list[RecordStep]:
         """An entry that is available needs no acquire first."""
         check_taken(message_id, queue, holder)
-        entry = self._unclaimed(queue, message_id)
-        if entry.acquired_by is not None and entry.acquired_by != holder:
-            raise held(queue, message_id, entry.acquired_by)
+        entry, acquired_by = self._claimable(queue, message_id, transaction)
+        if acquired_by is not None and acquired_by != holder:
+            raise _held(queue, message_id, acquired_by)
         detail = None if outcome is None else definitions.as_json(outcome)
-        record = records.message_dequeued(self.now_us(), queue, message_id, holder, detail)
-        return RecordStep(record, entry.position > 0)
+        record = records.message_dequeued(
+            self.now_us(), queue, message_id, holder, detail, number_of(transaction)
+        )
+        if transaction is not None:
+            transaction.taken.add((queue, message_id))
+        return self._decided(record, entry, transaction, holder)
 
-    def acquire(self, message_id: int, queue: str, holder: str) -> RecordStep:
-        """Reserve an available entry."""
+    def acquire(
+        self, message_id: int, queue: str, holder: str, transaction: Transaction | None = None
+    ) -> list[RecordStep]:
+        """Reserve an available entry; if the transaction aborts, it is available again."""
         check_entry(message_id, queue, holder)
-        entry = self._unclaimed(queue, message_id)
-        if entry.acquired_by is not None:
-            raise held(queue, message_id, entry.acquired_by)
-        record = records.message_acquired(self.now_us(), queue, message_id, holder)
-        return RecordStep(record, entry.position > 0)
+        entry, acquired_by = self._claimable(queue, message_id, transaction)
+        if acquired_by is not None:
+            raise _held(queue, message_id, acquired_by)
+        record = records.message_acquired(
+            self.now_us(), queue, message_id, holder, number_of(transaction)
+        )
+        return self._decided(record, entry, transaction, holder)
 
     def release(
         self,
@@ -212,16 +227,25 @@ class StoreStateMachine(LinkStateMachine):
         *,
         delivery_failed: bool,
         annotations: Annotations | None = None,
-    ) -> RecordStep:
-        """Give an acquired entry back."""
+        transaction: Transaction | None = None,
+    ) -> list[RecordStep]:
+        """Give an acquired entry back; in a transaction, maybe not for the first time."""
         check_entry(message_id, queue, holder)
         check_switch("delivery_failed", delivery_failed)
-        entry = self._unclaimed(queue, message_id)
-        check_holder(queue, message_id, entry.acquired_by, holder)
-        count = entry.delivery_count + delivery_failed
-        detail = given_back(entry.detail, annotations)
-        record = records.message_released(self.now_us(), queue, message_id, count, detail=detail)
-        return RecordStep(record, entry.position > 0)
+        entry, acquired_by = self._claimable(queue, message_id, transaction)
+        _check_holder(queue, message_id, acquired_by, holder)
+        count, before = entry.delivery_count, entry.detail
+        if transaction is not None:
+            count, before = transaction.given_back.get((queue, message_id), (count, before))
+        count += delivery_failed
+        detail = given_back(before, annotations)
+        if transaction is not None:
+            told = before if detail is None else detail
+            transaction.given_back[queue, message_id] = count, told
+        record = records.message_released(
+            self.now_us(), queue, message_id, count, number_of(transaction), detail
+        )
+        return self._decided(record, entry, transaction, None)
 
     def apply(self, steps: Sequence[RecordStep], position: int) -> None:
         """Make steps true; `position` is that of the first that is kept."""
@@ -261,11 +285,37 @@ class StoreStateMachine(LinkStateMachine):
             raise InvalidRequest(message)
         return entry
 
-    def _unclaimed(self, queue: str, message_id: int) -> fold.Entry:
+    def _claimable(
+        self, queue: str, message_id: int, transaction: Transaction | None
+    ) -> tuple[fold.Entry, str | None]:
+        """An entry that nobody else has a claim on, and who holds it as the caller sees it."""
+        if transaction is not None:
+            transaction.check_open()
         entry = self.entry(queue, message_id)
-        if self.claims and (queue, message_id) in self.claims:
-            raise held(queue, message_id, "a transaction")
-        return entry
+        if transaction is not None and (queue, message_id) in transaction.taken:
+            message = f"message {message_id} on queue {queue!r} is dequeued by this transaction"
+            raise InvalidRequest(message)
+        claimant = self.claims.get((queue, message_id)) if self.claims else None
+        if claimant is None:
+            return entry, entry.acquired_by
+        if claimant is not transaction:
+            raise _held(queue, message_id, "a transaction")
+        return entry, claimant.claims[queue, message_id]
+
+    def _decided(
+        self, record: Record, entry: fold.Entry, transaction: Transaction | None, holder: str | None
+    ) -> list[RecordStep]:
+        """The step of a decided call; in a transaction, its claim, which `holder` has now."""
+        if transaction is None:
+            return [RecordStep(record, entry.position > 0)]
+        queue, message_id = record.queue, record.message_id
+        assert queue is not None
+        assert message_id is not None
+        self.claims[queue, message_id] = transaction
+        transaction.claims[queue, message_id] = holder
+        transaction.queues.setdefault(queue, self.state.queues[queue])
+        transaction.steps.append(record)
+        return []
 
     def _terms_of(self, detail: str) -> Terms:
         return terms_of(detail)._replace(keeps_messages=self.keeps(detail, _KEPT_MESSAGES))
@@ -308,3 +358,22 @@ def _check_new(message: StoredMessage) -> None:
     if header.protocol is None or header.body_bytes != body_bytes:
         refusal = f"message {message.message_id} is not as `message` made it: make a new one"
         raise InvalidRequest(refusal)
+
+
+def _held(queue: str, message_id: int, holder: str) -> NotAcquired:
+    """The refusal of what somebody else has."""
+    return NotAcquired(f"message {message_id} on queue {queue!r} is held by {holder}")
+
+
+def _check_holder(queue: str, message_id: int, acquired_by: str | None, holder: str) -> None:
+    """Only the one who holds an entry may give it back.
+
+    Raises:
+        InvalidRequest: Nobody holds it.
+        NotAcquired: Somebody else than `holder` holds it.
+    """
+    if acquired_by is None:
+        message = f"message {message_id} on queue {queue!r} is not acquired"
+        raise InvalidRequest(message)
+    if acquired_by != holder:
+        raise _held(queue, message_id, acquired_by)

@@ -1,4 +1,7 @@
-"""What the calls of a store take and give; `broker_shim.store.interface` has the calls."""
+"""What the calls of a store take and give, and what they come to: steps, alone or in a transaction.
+
+`broker_shim.store.interface` has the calls.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from sparkstore.core.annotations import Annotations
 from sparkstore.core.durability import TerminusDurability
-from sparkstore.core.fold import Entry
+from sparkstore.core.fold import Entry, QueueState
 from sparkstore.core.link_records import LinkKey
-from sparkstore.core.records import ExchangeBindingKey, MessageHeader
+from sparkstore.core.records import ExchangeBindingKey, MessageHeader, Record
+from sparkstore.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +101,64 @@ class TransactionContext(Protocol):
     @property
     def transaction(self) -> int:
         """The number that the rows of the transaction carry."""
+
+
+class RecordStep(NamedTuple):
+    """One record that a call makes true.
+
+    Attributes:
+        record: The record that `apply` folds into the state.
+        is_kept: It goes to the log; else it is true in memory only.
+        message: In `enqueued`: whose content it is.
+    """
+
+    record: Record
+    is_kept: bool
+    message: StoredMessage | None = None
+
+
+class PlannedEnqueue(NamedTuple):
+    """An enqueue that waits for the commit; only then it is known who brings the content."""
+
+    message: StoredMessage
+    queue: str
+    annotations: Annotations | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """A local transaction (`TransactionContext`).
+
+    Attributes:
+        transaction: The number of the transaction, which its records share.
+        owner: The state machine that it belongs to.
+        steps: In call order.
+        claims: Entries by (queue, message id) that nobody else gets until the end, and who holds
+            each as the transaction sees it.
+        taken: The claimed entries that it dequeues.
+        given_back: Delivery count and `detail` of the claimed entries that it released.
+        queues: Those it uses, as they were: one that was destroyed and created anew is another.
+        is_open: False after commit or abort.
+        is_refused: An operation in it was refused, so it cannot be committed.
+    """
+
+    transaction: int
+    owner: object
+    steps: list[PlannedEnqueue | Record] = field(default_factory=list)
+    claims: dict[tuple[str, int], str | None] = field(default_factory=dict)
+    taken: set[tuple[str, int]] = field(default_factory=set)
+    given_back: dict[tuple[str, int], tuple[int, str | None]] = field(default_factory=dict)
+    queues: dict[str, QueueState] = field(default_factory=dict)
+    is_open: bool = True
+    is_refused: bool = False
+
+    def check_open(self) -> None:
+        """Raises InvalidRequest if it has ended."""
+        if not self.is_open:
+            message = f"transaction {self.transaction} has ended: begin another"
+            raise InvalidRequest(message)
+
+
+def number_of(transaction: Transaction | None) -> int | None:
+    """What its records carry; None of a call by itself."""
+    return None if transaction is None else transaction.transaction

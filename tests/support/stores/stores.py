@@ -24,10 +24,9 @@ from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.json.store import JsonMessageStore
 from broker_shim.store.local import LocalMessageStore
-from broker_shim.store.memory import MemoryMessageStore
+from broker_shim.store.memory import MemoryMessageStore, MemorySink
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
-from broker_shim.store.sink import MemorySink
 from sparkstore.config import StoreConfig
 from sparkstore.core import fold
 from sparkstore.core.codec import packer, unpack_all

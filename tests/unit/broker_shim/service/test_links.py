@@ -8,15 +8,14 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.service.decisions.arrivals import check_record, record_of
-from broker_shim.service.decisions.links import holder_of, link_steps
+from broker_shim.service.arrivals import check_record
+from broker_shim.service.decisions import Decisions, holder_of
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.fold import State
 from sparkstore.core.link_records import LinkKey, link_text
 from sparkstore.core.records import Kind, Record
-from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.transaction import RecordStep, Transaction
+from sparkstore.core.state_machine.values import RecordStep, Transaction
 
 LINK = link_text(LinkKey("c", "l", "receiver"))
 DETAIL = '{"durability": 2, "source": null, "target": null, "version": 1}'
@@ -32,7 +31,8 @@ def machine() -> StoreStateMachine:
 
 def say(machine: StoreStateMachine, record: Record) -> list[RecordStep]:
     """What a member's record does, as it comes off the wire."""
-    steps = link_steps(machine, record_of(check_record((int(record.kind), *record[1:]))))
+    fields = check_record((int(record.kind), *record[1:]))
+    steps = Decisions(machine, "m", max_message_bytes=100).one(fields)
     machine.apply(steps, machine.state.position + 1)
     return steps
 
@@ -82,7 +82,7 @@ def test_a_link_has_what_it_acquired_under_its_own_name_until_the_end(
     acquire = Record(Kind.ACQUIRED, 0, "q", message.message_id, LINK)
     assert holder_of(machine, "m/", acquire._replace(holder="c/l")) == "m/c/l"
     assert holder_of(machine, "m/", acquire) == LINK
-    machine.apply([machine.acquire(message.message_id, "q", LINK)], 5)
+    machine.apply(machine.acquire(message.message_id, "q", LINK), 5)
     say(machine, Record(Kind.DETACHED, 0, holder=LINK, detail='{"closed": true}'))
     assert holder_of(machine, "m/", acquire._replace(kind=Kind.RELEASED)) == LINK
     other = acquire._replace(message_id=message.message_id + 1)
@@ -101,9 +101,9 @@ def test_what_was_acquired_before_the_link_was_kept_is_let_go_by_it(
     before = holder_of(machine, "m/", acquire)
     assert before == f"m/{LINK}"
     if is_claimed:
-        transactions.acquire(machine, Transaction(1, machine), message.message_id, "q", before)
+        machine.acquire(message.message_id, "q", before, Transaction(1, machine))
     else:
-        machine.apply([machine.acquire(message.message_id, "q", before)], 6)
+        machine.apply(machine.acquire(message.message_id, "q", before), 6)
     say(machine, Record(Kind.ATTACHED, 0, holder=LINK, detail=DETAIL))
     assert holder_of(machine, "m/", acquire._replace(kind=Kind.RELEASED)) == before
     assert holder_of(machine, "n/", acquire._replace(kind=Kind.RELEASED)) == LINK

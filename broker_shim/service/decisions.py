@@ -7,29 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service.decisions.arrivals import (
+from broker_shim.service.arrivals import (
     Fields,
     annotations_of,
     binding_of,
     check_record,
     definition_of,
+    link_key_of,
     message_of,
     object_of,
     record_of,
+    tag_of,
+    tags_of,
 )
-from broker_shim.service.decisions.configuration import configuration
-from broker_shim.service.decisions.links import holder_of, link_steps, settle_later, unsettled_later
-from broker_shim.service.decisions.staged_content import StagedContents, check_id
+from broker_shim.service.staged_content import StagedContents, check_id
 from broker_shim.store.interface import Queue, StoredMessage
-from sparkstore.core.link_records import LINK_KINDS
+from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import transactions
-from sparkstore.core.state_machine.staging import check_size
+from sparkstore.core.state_machine.arguments import check_name, check_size
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.transaction import RecordStep, Transaction
+from sparkstore.core.state_machine.values import RecordStep, Transaction
+
+OWN_CATEGORY = "sparkstore."
+"""Configured objects of categories that begin so are written by the service alone."""
 
 _WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
 _DETAIL = Record._fields.index("detail")
@@ -69,9 +72,11 @@ class Decisions:
             raise
 
     def one(self, fields: Fields) -> list[RecordStep]:
-        """A record by itself; each of `_ONE` says what it completes with in `MessageStore`."""
+        """A record by itself; each of `_ALONE` says what it completes with in `MessageStore`."""
         record = record_of(fields)
-        decide = _ONE.get(record.kind)
+        if record.kind in _IN_TRANSACTIONS:
+            return _IN_TRANSACTIONS[record.kind](self, record, None)
+        decide = _ALONE.get(record.kind)
         return self.staged.piece(fields) if decide is None else decide(self, record)
 
     def several(
@@ -114,7 +119,7 @@ class Decisions:
             if kind == Kind.CONTENT:
                 content += self.staged.piece(fields)
             elif kind in _CONFIGURATION:
-                others += configuration(self._machine, record_of(fields), there)
+                others += _configuration(self._machine, record_of(fields), there)
             elif kind in _WIRING:
                 others += self.one(fields)
             elif kind == Kind.STAGING_ABORTED:
@@ -143,13 +148,13 @@ class Decisions:
                 message = self._message(fields, opened.messages)
                 opened.messages.setdefault(message.message_id, message)
                 told = annotations_of(fields[_DETAIL])
-                transactions.enqueue(self._machine, opened.transaction, message, fields[2], told)
+                transactions.enqueue(self._machine, message, fields[2], told, opened.transaction)
                 return
             record = record_of(fields)
-            if record.kind not in _LATER:
+            if record.kind not in _IN_TRANSACTIONS:
                 message_ = f"a record of kind {record.kind.column} cannot be in a transaction"
                 raise InvalidRequest(message_)
-            _LATER[record.kind](self, opened.transaction, record)
+            _IN_TRANSACTIONS[record.kind](self, record, opened.transaction)
         except StoreError:
             opened.transaction.is_refused = True
             raise
@@ -173,8 +178,7 @@ class Decisions:
                 for message_id in opened.messages:
                     self._machine.admit(message_id)
                 return [*transactions.commit(self._machine, opened.transaction), *others]
-            transactions.end(self._machine, opened.transaction)
-            return []
+            return transactions.abort(self._machine, opened.transaction)
         finally:
             for message_id in opened.messages:
                 self._machine.dismiss(message_id)
@@ -187,7 +191,7 @@ class Decisions:
             if record.kind not in _CONFIGURATION:
                 message = f"a record of kind {record.kind.column} cannot come with END"
                 raise InvalidRequest(message)
-            steps += configuration(self._machine, record, there)
+            steps += _configuration(self._machine, record, there)
         return steps
 
     def _message(self, fields: Fields, brought: Mapping[int, StoredMessage]) -> StoredMessage:
@@ -209,9 +213,6 @@ class Decisions:
 
     def _holder(self, record: Record) -> str:
         return holder_of(self._machine, self._prefix, record)
-
-    def _taker(self, record: Record) -> str | None:
-        return None if record.holder is None else self._holder(record)
 
     def created(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.create`."""
@@ -239,41 +240,47 @@ class Decisions:
         """See `MessageStore.unbind`."""
         return self._machine.unbind(binding_of(record))
 
-    def dequeued(self, record: Record) -> list[RecordStep]:
+    def dequeued(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """See `MessageStore.dequeue`."""
         outcome = None if record.detail is None else object_of(record.detail)
+        taker = None if record.holder is None else self._holder(record)
         target = (record.message_id or 0, record.queue or "")
-        return [self._machine.dequeue(*target, self._taker(record), outcome)]
+        return self._machine.dequeue(*target, taker, outcome, transaction)
 
-    def acquired(self, record: Record) -> list[RecordStep]:
+    def acquired(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """See `MessageStore.acquire`."""
         target = (record.message_id or 0, record.queue or "")
-        return [self._machine.acquire(*target, self._holder(record))]
+        return self._machine.acquire(*target, self._holder(record), transaction)
 
-    def released(self, record: Record) -> list[RecordStep]:
+    def released(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """See `MessageStore.release`."""
-        target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
-        holder, told = self._holder(record), annotations_of(record.detail)
-        step = self._machine.release(*target, holder, delivery_failed=failed, annotations=told)
-        return [step]
+        return self._machine.release(
+            record.message_id or 0,
+            record.queue or "",
+            self._holder(record),
+            delivery_failed=bool(record.delivery_count),
+            annotations=annotations_of(record.detail),
+            transaction=transaction,
+        )
 
-    def dequeue_later(self, transaction: Transaction, record: Record) -> None:
-        """A dequeue in a transaction."""
-        outcome = None if record.detail is None else object_of(record.detail)
-        target = (record.message_id or 0, record.queue or "")
-        transactions.dequeue(self._machine, transaction, *target, self._taker(record), outcome)
+    def unsettled(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
+        """See `LinkCalls.unsettled`."""
+        state = None if record.detail is None else object_of(record.detail)
+        tag = tag_of(record.binding_key)
+        return self._machine.unsettled(link_key_of(record), tag, state, transaction)
 
-    def acquire_later(self, transaction: Transaction, record: Record) -> None:
-        """An acquire in a transaction."""
-        target = (record.message_id or 0, record.queue or "")
-        transactions.acquire(self._machine, transaction, *target, self._holder(record))
+    def settled(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
+        """See `LinkCalls.settle`."""
+        return self._machine.settle(link_key_of(record), tags_of(record), transaction)
 
-    def release_later(self, transaction: Transaction, record: Record) -> None:
-        """A release in a transaction."""
-        target, failed = (record.message_id or 0, record.queue or ""), bool(record.delivery_count)
-        holder, told = self._holder(record), annotations_of(record.detail)
-        release = partial(transactions.release, delivery_failed=failed, annotations=told)
-        release(self._machine, transaction, *target, holder)
+    def attached(self, record: Record) -> list[RecordStep]:
+        """See `LinkCalls.attach`."""
+        return self._machine.attach(link_key_of(record), object_of(record.detail or ""))
+
+    def detached(self, record: Record) -> list[RecordStep]:
+        """See `LinkCalls.detach`."""
+        is_closed = record.detail is not None and object_of(record.detail).get("closed") is True
+        return self._machine.detach(link_key_of(record), closed=is_closed)
 
     def staging_aborted(self, record: Record) -> list[RecordStep]:
         """Forget what was staged of a message with its header: it will not be enqueued."""
@@ -281,39 +288,74 @@ class Decisions:
 
     def configured(self, record: Record) -> list[RecordStep]:
         """Put or remove a configured object."""
-        return configuration(self._machine, record, {})
-
-    def linked(self, record: Record) -> list[RecordStep]:
-        """See `LinkCalls`."""
-        return link_steps(self._machine, record)
-
-    def unsettled_later(self, transaction: Transaction, record: Record) -> None:
-        """The state of a delivery, in a transaction."""
-        unsettled_later(self._machine, transaction, record)
-
-    def settle_later(self, transaction: Transaction, record: Record) -> None:
-        """Deliveries are forgotten, in a transaction."""
-        settle_later(self._machine, transaction, record)
+        return _configuration(self._machine, record, {})
 
 
-_ONE: Mapping[Kind, Callable[[Decisions, Record], list[RecordStep]]] = {
+def holder_of(machine: StoreStateMachine, prefix: str, record: Record) -> str:
+    """Who a holder is among all members: one of that member, so its name goes before.
+
+    But a link that is kept with its deliveries is one and the same wherever it comes back. To the
+    member both are one holder: what it acquired before the link was kept, or while it was, it still
+    has as what it was then.
+    """
+    holder = record.holder or ""
+    now = _held_by(machine, record)
+    if now == prefix + holder or (now == holder and holder.startswith("[")):
+        return now
+    return holder if machine.is_resumable(holder) else prefix + holder
+
+
+def _held_by(machine: StoreStateMachine, record: Record) -> str | None:
+    """Who holds the entry that a record is about, as an open transaction that claims it has it."""
+    place = (record.queue or "", record.message_id or 0)
+    if (claimant := machine.claims.get(place)) is not None:
+        return claimant.claims[place]
+    queue = machine.state.queues.get(place[0])
+    entry = None if queue is None else queue.entries.get(place[1])
+    return None if entry is None else entry.acquired_by
+
+
+def _configuration(
+    machine: StoreStateMachine, record: Record, there: dict[tuple[str, str], bool]
+) -> list[RecordStep]:
+    """Put or remove a configured object; `there` says what steps before it did to others."""
+    category, key = record.exchange or "", record.binding_key or ""
+    for name in (category, key):
+        check_name(name)
+    if category.startswith(OWN_CATEGORY):
+        message = f"category {category!r} is the service's own"
+        raise InvalidRequest(message)
+    was_there = there.get((category, key), (category, key) in machine.state.configured)
+    there[category, key] = record.kind is Kind.CONFIGURED
+    if record.kind is Kind.CONFIGURED:
+        object_of(record.detail or "")
+        made = records.configured(machine.now_us(), category, key, record.detail or "")
+    elif was_there:
+        made = records.unconfigured(machine.now_us(), category, key)
+    else:
+        return []
+    return [RecordStep(made, is_kept=True)]
+
+
+_ALONE: Mapping[Kind, Callable[[Decisions, Record], list[RecordStep]]] = {
     Kind.CREATED: Decisions.created,
     Kind.ALTERED: Decisions.altered,
     Kind.DESTROYED: Decisions.destroyed,
     Kind.BOUND: Decisions.bound,
     Kind.UNBOUND: Decisions.unbound,
-    Kind.DEQUEUED: Decisions.dequeued,
-    Kind.ACQUIRED: Decisions.acquired,
-    Kind.RELEASED: Decisions.released,
     Kind.CONFIGURED: Decisions.configured,
     Kind.UNCONFIGURED: Decisions.configured,
     Kind.STAGING_ABORTED: Decisions.staging_aborted,
-    **dict.fromkeys(LINK_KINDS, Decisions.linked),
+    Kind.ATTACHED: Decisions.attached,
+    Kind.DETACHED: Decisions.detached,
 }
-_LATER: Mapping[Kind, Callable[[Decisions, Transaction, Record], None]] = {
-    Kind.DEQUEUED: Decisions.dequeue_later,
-    Kind.ACQUIRED: Decisions.acquire_later,
-    Kind.RELEASED: Decisions.release_later,
-    Kind.UNSETTLED: Decisions.unsettled_later,
-    Kind.SETTLED: Decisions.settle_later,
+_IN_TRANSACTIONS: Mapping[
+    Kind, Callable[[Decisions, Record, Transaction | None], list[RecordStep]]
+] = {
+    Kind.DEQUEUED: Decisions.dequeued,
+    Kind.ACQUIRED: Decisions.acquired,
+    Kind.RELEASED: Decisions.released,
+    Kind.UNSETTLED: Decisions.unsettled,
+    Kind.SETTLED: Decisions.settled,
 }
+"""Of records that may be in a transaction, too."""

@@ -20,6 +20,7 @@ from broker_shim.store.interface import (
     Queue,
     StoredMessage,
 )
+from sparkstore.core.link_records import LinkKey, link_key
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.arguments import MAX_NUMBER, check_header_fields
 from sparkstore.core.state_machine.definitions import check_depth
@@ -159,6 +160,41 @@ def object_of(detail: str) -> dict[str, Any]:
         raise InvalidRequest("detail is not a JSON object")
     check_depth(detail)
     return content
+
+
+def link_key_of(record: Record) -> LinkKey:
+    """The link that a record is about.
+
+    Raises:
+        InvalidRequest: Its holder names none.
+    """
+    try:
+        return link_key(record.holder or "")
+    except (ValueError, RecursionError) as reason:
+        message = f"the holder of a record about a link is [container, name, role]: {reason}"
+        raise InvalidRequest(message) from reason
+
+
+def tag_of(text: object) -> bytes:
+    """Raises InvalidRequest if a delivery tag is no text in hexadecimal."""
+    try:
+        if isinstance(text, str):
+            return bytes.fromhex(text)
+    except ValueError:
+        pass
+    raise InvalidRequest("a delivery tag is text in hexadecimal")
+
+
+def tags_of(record: Record) -> list[bytes]:
+    """The tags of a `settled` record; raises InvalidRequest if they are no JSON array of tags."""
+    try:
+        told = json.loads(record.detail or "")
+    except (ValueError, RecursionError) as reason:
+        message = f"the tags of a settled record are a JSON array: {reason}"
+        raise InvalidRequest(message) from reason
+    if not isinstance(told, list):
+        raise InvalidRequest("the tags of a settled record are a JSON array")
+    return [tag_of(text) for text in told]
 
 
 def annotations_of(detail: str | None) -> dict[str, Any] | None:

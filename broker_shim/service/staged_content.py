@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.service.decisions.arrivals import Fields, check_record, message_of, record_of
+from broker_shim.service.arrivals import Fields, check_record, message_of, record_of
 from broker_shim.store.interface import StoredMessage
 from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
-from sparkstore.core.state_machine.staging import PIECE_BYTES, check_size
+from sparkstore.core.state_machine.arguments import PIECE_BYTES, check_size
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.transaction import RecordStep
+from sparkstore.core.state_machine.values import RecordStep
 
 _BODY = Record._fields.index("body")
 
@@ -78,9 +78,9 @@ class StagedContents:
         Raises:
             InvalidRequest: It is not staged.
         """
-        step = self._machine.abort_staging(message_id)
+        steps = self._machine.abort_staging(message_id)
         self.bytes_of.pop(message_id, None)
-        return [step]
+        return steps
 
 
 def check_id(machine: StoreStateMachine, message_id: int) -> None:

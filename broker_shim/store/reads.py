@@ -1,0 +1,228 @@
+"""How a store reads: the calls, checked; a thread that loads ahead; and the reads of a local store.
+
+Why nobody waits in vain for what is to be loaded: what was asked is in the line, or in the hand of
+the thread, until it was told; `close` lets the thread tell `Closed` to all that is left, and only
+then ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from queue import SimpleQueue
+from typing import Protocol
+
+from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
+from broker_shim.store.sink import Sink
+from sparkstore.core.records import MessageHeader
+from sparkstore.core.state_machine.arguments import (
+    check_completion,
+    check_message_id,
+    check_message_ids,
+    check_range,
+)
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.values import StoredMessage
+
+_log = logging.getLogger(__name__)
+
+Loaded = StoredMessage | StoreError
+OnLoaded = Callable[[int, Loaded], None]
+"""Gets a message id, and the message or why it cannot be had."""
+_Asked = tuple[Sequence[int], OnLoaded]
+
+
+class Reads(Protocol):
+    """What reads for a store, its arguments checked; see `MessageStore` for what each promises."""
+
+    def load(self, message_id: int) -> StoredMessage:
+        """See `MessageStore.load`."""
+
+    def at_hand(self, message_id: int) -> StoredMessage | None:
+        """See `MessageStore.at_hand`."""
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """See `MessageStore.read`."""
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """See `MessageStore.headers`."""
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """See `MessageStore.prefetch`."""
+
+    def close(self) -> None:
+        """Tell who waits for a message that the store is closed."""
+
+
+class ReadCalls:
+    """The part of a store that reads; it sets `_reads`."""
+
+    _reads: Reads
+
+    def load(self, message_id: int) -> StoredMessage:
+        """See `MessageStore.load`."""
+        check_message_id(message_id)
+        return self._reads.load(message_id)
+
+    def at_hand(self, message_id: int) -> StoredMessage | None:
+        """See `MessageStore.at_hand`."""
+        check_message_id(message_id)
+        return self._reads.at_hand(message_id)
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """See `MessageStore.read`."""
+        check_message_id(message_id)
+        check_range(offset, length)
+        return self._reads.read(message_id, offset, length)
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """See `MessageStore.headers`."""
+        check_message_ids(message_ids)
+        return self._reads.headers(message_ids)
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """See `MessageStore.prefetch`."""
+        check_message_ids(message_ids)
+        check_completion(on_loaded)
+        self._reads.prefetch(message_ids, on_loaded)
+
+
+class Prefetcher:
+    """Loads messages on a thread of its own, in the order asked, and tells each of them.
+
+    Any thread may call it; the thread starts with the first call.
+
+    Args:
+        load_all: Messages by id, in that order, one for each; it raises nothing.
+    """
+
+    def __init__(self, load_all: Callable[[Sequence[int]], Iterator[Loaded]]) -> None:
+        self._load_all = load_all
+        self._guard = threading.Lock()
+        self._line: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def ask(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """Load these after all that was asked before.
+
+        Raises:
+            Closed: `close` was called.
+        """
+        with self._guard:
+            if self._is_closed:
+                raise _closed()
+            self._line.put((message_ids, on_loaded))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Tell `Closed` to what is still to be loaded, then end the thread. May be called twice."""
+        with self._guard:
+            self._is_closed = True
+            self._line.put(None)
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while (asked := self._line.get()) is not None:
+            message_ids, on_loaded = asked
+            untold = iter(message_ids)
+            loaded = self._load_all(message_ids)
+            while not self._is_closed and (message_id := next(untold, None)) is not None:
+                _tell(on_loaded, message_id, next(loaded))
+            for message_id in untold:
+                _tell(on_loaded, message_id, _closed())
+
+
+class LocalReads:
+    """The `Reads` of a store that decides in this process.
+
+    Args:
+        machine: Says what is on a queue, and has what the sink has not.
+        sink: Has the rest.
+        holding: The store's lock for a moment; entering it raises Closed if the store is closed.
+    """
+
+    def __init__(
+        self,
+        machine: StoreStateMachine,
+        sink: Sink,
+        holding: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        self._machine, self._sink, self._holding = machine, sink, holding
+        self._prefetcher = Prefetcher(self._load_all)
+
+    def load(self, message_id: int) -> StoredMessage:
+        """See `MessageStore.load`."""
+        message = self._volatile(message_id)
+        return message or StoredMessage(message_id, *self._sink.load(message_id))
+
+    def at_hand(self, message_id: int) -> StoredMessage | None:
+        """See `MessageStore.at_hand`: two look-ups, each atomic, so without the lock."""
+        message = self._machine.volatile.get(message_id)
+        if message is not None:
+            return message
+        content = self._sink.at_hand(message_id)
+        return None if content is None else StoredMessage(message_id, *content)
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """See `MessageStore.read`."""
+        message = self._volatile(message_id)
+        if message is not None:
+            return message.body[offset : offset + length]
+        return self._sink.read(message_id, offset, length)
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """See `MessageStore.headers`."""
+        with self._holding():
+            volatile, there = self._machine.volatile, self._machine.state.messages
+            found: dict[int, MessageHeader | None]
+            found = {i: volatile[i].header for i in message_ids if i in volatile}
+            logged = [i for i in message_ids if i in there and i not in found]
+        if len(logged) == len(message_ids):
+            return self._sink.headers(logged)
+        found.update(zip(logged, self._sink.headers(logged), strict=True))
+        return [found.get(message_id) for message_id in message_ids]
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """See `MessageStore.prefetch`."""
+        self._prefetcher.ask(message_ids, on_loaded)
+
+    def close(self) -> None:
+        """Tell who waits for a message that the store is closed."""
+        self._prefetcher.close()
+
+    def _volatile(self, message_id: int) -> StoredMessage | None:
+        """A message that is on a queue, if its content is here."""
+        with self._holding():
+            message = self._machine.volatile.get(message_id)
+            if message is None and message_id not in self._machine.state.messages:
+                refusal = f"message {message_id} is on no queue"
+                raise InvalidRequest(refusal)
+            return message
+
+    def _load_all(self, message_ids: Sequence[int]) -> Iterator[Loaded]:
+        for message_id in message_ids:
+            try:
+                yield self.load(message_id)
+            except StoreError as error:
+                yield error
+            except Exception as error:  # noqa: BLE001 - else nobody would load the next one
+                _log.exception("message %d cannot be loaded", message_id)
+                yield Unavailable(f"message {message_id} cannot be loaded: {error!r}")
+
+
+def _tell(on_loaded: OnLoaded, message_id: int, loaded: Loaded) -> None:
+    try:
+        on_loaded(message_id, loaded)
+    except Exception:  # noqa: BLE001 - a caller's bug must not stop everybody's loads
+        _log.exception("a callback of prefetch failed")
+
+
+def _closed() -> Closed:
+    return Closed("the store is closed: open a new one")
