@@ -5,7 +5,7 @@
     queues/                  who gets which message next: pure
     storage/                 the store as the loop sees it
     settlement, dead_letters, last_value_queues, queue_deletion, bulk_operations, administration
-    queue_owner              whom it calls back about queues that are a link's own: a listener
+    queue_host               what its parts need of the whole, and what it asks of listeners
     header_scan, selector_compiler          selectors over what waits, in slices
 
 Links of a protocol call in, on the loop's thread; what they asked for is answered by a callback

@@ -11,10 +11,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from broker_shim.broker.bulk_operations import BulkOperations
+from broker_shim.broker.destinations import Destinations
+from broker_shim.broker.last_value_queues import LastValueQueues
+from broker_shim.broker.queue_host import QueueHost, QueueOwner
 from broker_shim.broker.queues.queue import Browser
 from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.broker.storage.loop import Later
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
@@ -31,64 +36,90 @@ from sparkstore.operations.administration import (
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
 from sparkstore.operations.queue_alteration import QueueUsage, definition
 
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
-
 OnTold = Callable[[StoreError | None, dict[str, Any]], None]
 OnPurged = Callable[[StoreError | None, Answer], None]
 
 _COMES_BACK = "the broker's settings make it so again at its next start: change them, too"
 
 
+class AdministeredHost(QueueHost, Protocol):
+    """The virtual host, as far as administrators go.
+
+    Attributes:
+        definitions: What each queue was created or altered to be.
+        destinations: Exchanges and their bindings.
+        queue_owners: The listeners whose links have queues of their own.
+        is_stopping: True from when a clean end was asked for.
+    """
+
+    definitions: dict[str, Queue]
+    destinations: Destinations
+    queue_owners: list[QueueOwner]
+    is_stopping: bool
+
+    def destroy_queue(self, name: str, on_done: OnComplete) -> None:
+        """Destroy a queue with its messages and bindings."""
+
+    def redefine(self, queue: Queue) -> None:
+        """A queue that is there is as this definition says from now on."""
+
+
 class BrokerFacts:
     """See `AdministrationFacts`."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, host: AdministeredHost, last_value_queues: LastValueQueues) -> None:
+        self._host, self._last_value_queues = host, last_value_queues
 
     @property
     def queues(self) -> Collection[str]:
         """Names of all queues."""
-        return self._broker.queues.keys()
+        return self._host.queues.keys()
 
     def detail(self, queue: str) -> str | None:
         """Definition of a queue; None: there is none."""
-        there = self._broker.definitions.get(queue)
+        there = self._host.definitions.get(queue)
         return None if there is None else definition(there.arguments, int(there.durability))
 
     def standing(self, queue: str) -> QueueUsage:
         """What a queue has; the store knows of messages that have not arrived yet."""
-        depth = len(self._broker.calls.message_ids(queue)) + self._broker.replacing.count(queue)
-        return QueueUsage(depth, self._broker.queues[queue].consumer_count)
+        depth = len(self._host.calls.message_ids(queue)) + self._last_value_queues.count(queue)
+        return QueueUsage(depth, self._host.queues[queue].consumer_count)
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Whose own queue it is; None: nobody's."""
-        links = (owner.own_link(queue) for owner in self._broker.queue_owners)
+        links = (owner.own_link(queue) for owner in self._host.queue_owners)
         return next((link for link in links if link is not None), None)
 
     def senders_of_dead_letters(self, queue: str) -> list[str]:
         """Other queues that have it as their dead-letter queue."""
         return [
             name
-            for name, other in self._broker.queues.items()
+            for name, other in self._host.queues.items()
             if name != queue and other.arguments.dead_letter_queue == queue
         ]
 
     def exchange_type(self, exchange: str) -> str | None:
         """Type of an exchange; None: there is none."""
-        return self._broker.router.type_of(exchange)
+        return self._host.destinations.router.type_of(exchange)
 
     def bindings(self) -> Collection[ExchangeBindingKey]:
         """All bindings."""
-        return self._broker.router.bindings()
+        return self._host.destinations.router.bindings()
 
 
-class Administering:
+class Administration:
     """Carries orders out. On the loop's thread only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._facts = BrokerFacts(broker)
+    def __init__(
+        self,
+        host: AdministeredHost,
+        bulk: BulkOperations,
+        last_value_queues: LastValueQueues,
+        later: Later,
+    ) -> None:
+        self._host, self._bulk, self._later = host, bulk, later
+        self._last_value_queues = last_value_queues
+        self._facts = BrokerFacts(host, last_value_queues)
         self._acts: dict[AdminAction, Callable[[OrderDecision, OnComplete], None]] = {
             AdminAction.CREATE_QUEUE: self._create_queue,
             AdminAction.ALTER_QUEUE: self._alter_queue,
@@ -130,19 +161,19 @@ class Administering:
         except InvalidRequest as refusal:
             on_purged(refusal, Answer())
             return
-        message_ids = array("q", self._broker.calls.message_ids(queue))
+        message_ids = array("q", self._host.calls.message_ids(queue))
         total = Answer()
 
         def go_on(first: int) -> None:
             part = tuple(message_ids[first : first + TURN_IDS])
             if not part or not show(total):
                 on_purged(None, total)
-            elif self._broker.is_stopping:
+            elif self._host.is_stopping:
                 text = f"the broker is stopping, {total.done} messages were purged: run it again"
                 on_purged(Unavailable(text), total)
             else:
                 done = partial(taken, first + len(part))
-                self._broker.bulk.run(Request(Action.PURGE, queue, part), done)
+                self._bulk.run(Request(Action.PURGE, queue, part), done)
 
         def taken(following: int, error: StoreError | None, answer: Answer) -> None:
             nonlocal total
@@ -150,7 +181,7 @@ class Administering:
             if error is not None:
                 on_purged(error, total)
             else:
-                self._broker.later(0.0, partial(go_on, following))
+                self._later(0.0, partial(go_on, following))
 
         go_on(0)
 
@@ -158,46 +189,46 @@ class Administering:
         order = decided.order
         durability = TerminusDurability(order.durability)
         queue = Queue(order.queue, durability, arguments_of(decided.detail))
-        self._broker.create_queue(queue, on_done)
+        self._host.create_queue(queue, on_done)
 
     def _alter_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
-        broker, name = self._broker, decided.order.queue
-        before = broker.definitions[name]
+        host, name = self._host, decided.order.queue
+        before = host.definitions[name]
         queue = Queue(name, before.durability, arguments_of(decided.detail))
 
         def altered(error: StoreError | None) -> None:
-            dispatch = broker.queues.get(name)
-            if broker.definitions.get(name) is queue and dispatch is not None:
+            dispatch = host.queues.get(name)
+            if host.definitions.get(name) is queue and dispatch is not None:
                 if error is not None:
-                    broker.redefine(before)
+                    host.redefine(before)
                 else:
-                    broker.bulk.end_failed(dispatch)
-                    broker.replacing.arrived(dispatch, [*broker.calls.message_ids(name)])
-                broker.wanted(name)
+                    self._bulk.end_failed(dispatch)
+                    self._last_value_queues.arrived(dispatch, [*host.calls.message_ids(name)])
+                host.wanted(name)
             on_done(error)
 
-        broker.redefine(queue)
-        broker.calls.alter(queue, altered)
+        host.redefine(queue)
+        host.calls.alter(queue, altered)
 
     def _delete_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         """Consumers go first, so that what they held is on the queue when that goes."""
         name = decided.order.queue
-        queue = self._broker.queues[name]
+        queue = self._host.queues[name]
         users: list[Consumer | Browser] = [*queue.consumers, *queue.browsers]
         for user in users:
             user.queue_deleted()
-        if not any(owner.end_own_link(name, on_done) for owner in self._broker.queue_owners):
-            self._broker.destroy_queue(name, on_done)
+        if not any(owner.end_own_link(name, on_done) for owner in self._host.queue_owners):
+            self._host.destroy_queue(name, on_done)
 
     def _create_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
         order = decided.order
 
         def created(error: StoreError | None) -> None:
             if error is None:
-                self._broker.router.add_exchange(order.exchange, order.type)
+                self._host.destinations.router.add_exchange(order.exchange, order.type)
             on_done(error)
 
-        self._broker.calls.create(Exchange(order.exchange, order.type), created)
+        self._host.calls.create(Exchange(order.exchange, order.type), created)
 
     def _delete_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
         exchange = decided.order.exchange
@@ -205,20 +236,20 @@ class Administering:
         def destroyed(error: StoreError | None) -> None:
             if error is None or isinstance(error, InvalidRequest):  # an earlier order was taken
                 error = None
-                self._broker.router.remove_exchange(exchange)
+                self._host.destinations.router.remove_exchange(exchange)
             on_done(error)
 
-        self._broker.calls.destroy(Exchange(exchange, ""), destroyed)
+        self._host.calls.destroy(Exchange(exchange, ""), destroyed)
 
     def _add_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key = _key(decided)
 
         def bound(error: StoreError | None) -> None:
             if error is None:
-                self._broker.router.bind(key.exchange, key.binding_key, key.queue)
+                self._host.destinations.router.bind(key.exchange, key.binding_key, key.queue)
             on_done(error)
 
-        self._broker.calls.bind(key, bound)
+        self._host.calls.bind(key, bound)
 
     def _remove_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key = _key(decided)
@@ -226,14 +257,14 @@ class Administering:
         def unbound(error: StoreError | None) -> None:
             if error is None or isinstance(error, InvalidRequest):  # as above
                 error = None
-                self._broker.router.unbind(key.exchange, key.binding_key, key.queue)
+                self._host.destinations.router.unbind(key.exchange, key.binding_key, key.queue)
             on_done(error)
 
-        self._broker.calls.unbind(key, unbound)
+        self._host.calls.unbind(key, unbound)
 
     def _is_in_settings(self, order: Order) -> bool:
         """True if the next start undoes an order that takes away or alters."""
-        settings = self._broker.settings
+        settings = self._host.settings
         match order.act:
             case AdminAction.DELETE_QUEUE:
                 return any(each.name == order.queue for each in settings.queues)
@@ -242,7 +273,7 @@ class Administering:
             case AdminAction.DELETE_EXCHANGE:
                 return any(each.name == order.exchange for each in settings.exchanges)
             case AdminAction.REMOVE_BINDING:
-                bound = map(self._broker.destinations.bound, settings.bindings)
+                bound = map(self._host.destinations.bound, settings.bindings)
                 return ExchangeBindingKey(order.exchange, order.queue, order.key) in bound
             case _:
                 return False

@@ -10,20 +10,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import Queue
 from sparkstore.core.annotations import Death
 from sparkstore.core.queue_arguments import EXPIRED, OVER_DELIVERED, REJECTED
 from sparkstore.operations.bulk import Dequeue, Enqueue, buried
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +75,18 @@ class Deaths:
         )
 
 
+class BurialHost(QueueHost, Protocol):
+    """The virtual host, as far as rejected messages go.
+
+    Attributes:
+        deaths: Told of each message that died.
+        settlement: Repeats what the store has not taken.
+    """
+
+    deaths: Deaths
+    settlement: Settlement
+
+
 class Rejection:
     """A rejected message on its way off its queue.
 
@@ -85,14 +96,14 @@ class Rejection:
 
     def __init__(
         self,
-        broker: Broker,
+        host: BurialHost,
         queue: QueueDispatch,
         message_id: int,
         holder: str,
         told: Mapping[str, str],
     ) -> None:
         """Say who rejected it, and what was told of why: condition, description."""
-        self._broker, self._queue, self._message_id = broker, queue, message_id
+        self._host, self._queue, self._message_id = host, queue, message_id
         self._holder, self._told = holder, told
         self._steps: Sequence[Enqueue | Dequeue] = ()
         self._priority = 0
@@ -100,7 +111,7 @@ class Rejection:
 
     def steps(self) -> list[tuple[int, Enqueue | Dequeue]]:
         """What the store is to do, decided on what is true now."""
-        calls, name = self._broker.calls, self._queue.name
+        calls, name = self._host.calls, self._queue.name
         entry = calls.entry(name, self._message_id)
         if entry is not None:
             told = (self._told.get("condition"), self._told.get("description"))
@@ -118,18 +129,18 @@ class Rejection:
 
     def make_target(self, on_done: OnComplete) -> None:
         """Have the dead-letter queue, if there is to be one."""
-        if self.target is None or self.target in self._broker.queues:
+        if self.target is None or self.target in self._host.queues:
             on_done(None)
         else:
-            self._broker.create_queue(Queue(self.target), on_done)
+            self._host.create_queue(Queue(self.target), on_done)
 
     def is_done(self) -> None:
         """It is durable: the message arrives at its target."""
         for step in self._steps:
             if isinstance(step, Dequeue):
-                self._broker.deaths.note(self._message_id, step)
+                self._host.deaths.note(self._message_id, step)
             else:
-                self._broker.arrived(step.queue, self._message_id, self._priority)
+                self._host.arrived(step.queue, self._message_id, self._priority)
 
     def run(self, consumer: Consumer, on_done: OnComplete) -> None:
         """Do it, repeated as all that consumers decide is; `on_done(None)` when it is durable.
@@ -141,18 +152,18 @@ class Rejection:
         def call(done: OnComplete) -> None:
             def made(error: StoreError | None) -> None:
                 if error is None:
-                    self._broker.calls.together(self.steps(), done)
+                    self._host.calls.together(self.steps(), done)
                 else:
                     done(error)
 
             self.make_target(made)
 
         def done(error: StoreError | None) -> None:
-            if self._broker.queues.get(queue.name) is queue:
-                entry = self._broker.calls.entry(queue.name, message_id)
+            if self._host.queues.get(queue.name) is queue:
+                entry = self._host.calls.entry(queue.name, message_id)
                 if error is not None and entry is not None and entry.acquired_by == self._holder:
                     queue.refuse(message_id, consumer)
-                    give_back = self._broker.settlement.give_back
+                    give_back = self._host.settlement.give_back
                     give_back(message_id, queue.name, self._holder, failed=True)
                 else:
                     queue.removed(message_id)
@@ -161,4 +172,4 @@ class Rejection:
             on_done(error)
 
         what = ("rejection of message %d on %r", message_id, queue.name)
-        self._broker.settlement.insist(call, done, what)
+        self._host.settlement.insist(call, done, what)

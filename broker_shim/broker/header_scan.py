@@ -18,16 +18,15 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.selective_cursor import Batch, Looker, Steps
+from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps
+from broker_shim.broker.storage.loop import Later
 from broker_shim.errors import StoreError
 from broker_shim.messages.header import CommonHeader, HeaderFactory
 from broker_shim.store.interface import MessageHeader
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -55,11 +54,18 @@ class BatchSize:
             self.count = min(MOST, 2 * self.count)
 
 
-class Scanning:
+class ScanHost(QueueHost, Protocol):
+    """The virtual host, as far as scanning goes."""
+
+    def dispatch(self) -> None:
+        """Hand out what waits to consumers with credit."""
+
+
+class HeaderScan:
     """Looks at queues for consumers that do not take whatever comes next."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, host: ScanHost, later: Later) -> None:
+        self._host, self._later = host, later
         self._size = BatchSize()
         self._asked: set[str] = set()
 
@@ -76,34 +82,34 @@ class Scanning:
     def _ask(self, queue: QueueDispatch) -> bool:
         """Have the next batch read; False if there was none: cursors are at the end, or at gaps."""
         batches = queue.to_look_at(self._size.count)
-        message_ids = sorted({each for _looker, batch in batches for _place, each in batch})
+        message_ids = sorted({each for _cursor, batch in batches for _place, each in batch})
         if message_ids:
             self._asked.add(queue.name)
             done = partial(self._read, queue, batches, message_ids)
-            self._broker.calls.read_headers(message_ids, done)
+            self._host.calls.read_headers(message_ids, done)
         return bool(message_ids)
 
     def _read(
         self,
         queue: QueueDispatch,
-        batches: list[tuple[Looker, Batch]],
+        batches: list[tuple[SelectiveCursor, Batch]],
         message_ids: Sequence[int],
         error: StoreError | None,
         found: Sequence[MessageHeader | None],
     ) -> None:
         if error is None:
-            self._judge(queue, batches, headers_of(self._broker.headers, message_ids, found), 0.0)
+            self._judge(queue, batches, headers_of(self._host.headers, message_ids, found), 0.0)
             return
         self._asked.discard(queue.name)
         _log.warning("%r is not looked at now: %s", queue.name, error)
-        for looker, batch in batches:
-            looker.put_off(batch)
-        self._broker.later(self._broker.settings.probe_interval_s, partial(self._again, queue.name))
+        for cursor, batch in batches:
+            cursor.put_off(batch)
+        self._later(self._host.settings.probe_interval_s, partial(self._again, queue.name))
 
     def _judge(
         self,
         queue: QueueDispatch,
-        batches: list[tuple[Looker, Batch]],
+        batches: list[tuple[SelectiveCursor, Batch]],
         headers: Headers,
         took_s: float,
     ) -> None:
@@ -112,15 +118,15 @@ class Scanning:
         rest = queue.judge(batches, headers, Steps(SLICE_STEPS))
         took_s += time.monotonic() - began_s
         if rest:
-            self._broker.later(0.0, partial(self._judge, queue, rest, headers, took_s))
+            self._later(0.0, partial(self._judge, queue, rest, headers, took_s))
             return
         self._asked.discard(queue.name)
         self._size.took(took_s, len(headers))
-        self._broker.wanted(queue.name)
+        self._host.wanted(queue.name)
 
     def _again(self, name: str) -> None:
-        self._broker.wanted(name)
-        self._broker.dispatch()
+        self._host.wanted(name)
+        self._host.dispatch()
 
 
 def headers_of(

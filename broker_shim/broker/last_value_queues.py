@@ -20,14 +20,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.settlement import Settlement
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -42,11 +40,11 @@ Value = tuple[str, str]
 """(queue, value of its key): of these one publish is under way at a time."""
 
 
-class Replacing:
+class LastValueQueues:
     """Keeps last-value queues at one message a value. On the loop's thread only."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, host: QueueHost, settlement: Settlement) -> None:
+        self._host, self._settlement = host, settlement
         self._waiting: dict[Value, list[Callable[[], None]]] = {}
 
     def count(self, queue: str) -> int:
@@ -57,9 +55,9 @@ class Replacing:
         """The value of a new message for each last-value queue among these."""
         found = []
         for name in names:
-            queue = self._broker.queues.get(name)
+            queue = self._host.queues.get(name)
             if queue is not None and queue.last_values is not None:
-                value = queue.last_values.value_of(self._broker.headers.of(header).common)
+                value = queue.last_values.value_of(self._host.headers.of(header).common)
                 if value is not None:
                     found.append((name, value))
         return found
@@ -76,7 +74,7 @@ class Replacing:
         replaced: Replaced = []
         for name, value in values:
             self._waiting[name, value] = []
-            queue = self._broker.queues.get(name)
+            queue = self._host.queues.get(name)
             if queue is not None and queue.last_values is not None:
                 older = queue.last_values.newest(value)
                 held = [] if older is None else queue.withdraw([older]).held
@@ -99,13 +97,13 @@ class Replacing:
             error: Of the store; then nothing came and nothing is gone.
         """
         for older, name in replaced:
-            queue = self._broker.queues.get(name)
+            queue = self._host.queues.get(name)
             if queue is not None and error is None:
-                self._broker.metrics.replaced += 1
+                self._host.metrics.replaced += 1
                 queue.removed(older)
             elif queue is not None:
                 queue.released(older, delivery_failed=False)
-                self._broker.wanted(name)
+                self._host.wanted(name)
         if error is None:
             gone = {message_id for message_id, _ in replaced}
             for message_id, (name, value) in came:
@@ -115,7 +113,7 @@ class Replacing:
                 call()
 
     def _came(self, name: str, message_id: int, value: str, gone: set[int]) -> None:
-        queue = self._broker.queues.get(name)
+        queue = self._host.queues.get(name)
         if queue is None or queue.last_values is None:
             return
         older = queue.last_values.note(message_id, value)
@@ -131,11 +129,11 @@ class Replacing:
         for first in range(0, len(unknown), _BATCH):
             part = unknown[first : first + _BATCH]
             try:
-                headers = self._broker.calls.headers(part)
+                headers = self._host.calls.headers(part)
             except StoreError as error:
                 _log.warning("%d messages of %r replace nothing: %s", len(part), queue.name, error)
                 continue
-            shown = self._broker.headers
+            shown = self._host.headers
             for message_id, header in zip(part, headers, strict=True):
                 value = None if header is None else values.value_of(shown.of(header).common)
                 older = None if value is None else values.note(message_id, value)
@@ -153,6 +151,6 @@ class Replacing:
 
     def _drop(self, name: str, message_id: int) -> None:
         def done(error: StoreError | None) -> None:
-            self._broker.metrics.replaced += error is None
+            self._host.metrics.replaced += error is None
 
-        self._broker.settlement.remove(message_id, name, None, done, OUTCOME)
+        self._settlement.remove(message_id, name, None, done, OUTCOME)

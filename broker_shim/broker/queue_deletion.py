@@ -11,24 +11,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from broker_shim.broker.settlement import Settlement
+from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import Queue
 
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
-
 _log = logging.getLogger(__name__)
 
 
-class Destroying:
+class QueueDeletions:
     """See above."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, calls: StoreCalls, settlement: Settlement) -> None:
+        self._calls, self._settlement = calls, settlement
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     def begin(self, name: str, on_done: OnComplete) -> None:
@@ -36,7 +34,7 @@ class Destroying:
 
         def destroy(done: OnComplete) -> None:
             answered = partial(_answered, name, done)
-            self._broker.calls.destroy(Queue(name, TerminusDurability.NONE), answered)
+            self._calls.destroy(Queue(name, TerminusDurability.NONE), answered)
 
         def gone(error: StoreError | None) -> None:
             waiting = self._waiting.pop(name)
@@ -45,7 +43,7 @@ class Destroying:
                 call()
 
         self._waiting[name] = []
-        self._broker.settlement.insist(destroy, gone, ("destroy of queue %r", name))
+        self._settlement.insist(destroy, gone, ("destroy of queue %r", name))
 
     def when_gone(self, name: str, call: Callable[[], None]) -> None:
         """Make a call when no queue of this name is being destroyed: at once if none is."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from broker_shim.broker.settlement import Later
+from broker_shim.broker.storage.loop import Later
 from broker_shim.selectors import InvalidSelector, Selector, compiling
 
 OnCompiled = Callable[[Selector | InvalidSelector], None]
@@ -27,7 +27,7 @@ class _Job(NamedTuple):
     spend: Callable[[int], None]
 
 
-class Compiling:
+class SelectorCompiler:
     """See above. On the loop's thread only."""
 
     def __init__(self, later: Later) -> None:

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from broker_shim.broker.queue_host import QueueHost
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.storage.loop import Later
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
 from broker_shim.store.interface import Annotations
 
-if TYPE_CHECKING:
-    from broker_shim.broker.queues.queue import QueueDispatch
-    from broker_shim.broker.virtual_host import Broker
-
 _log = logging.getLogger(__name__)
 
-Later = Callable[[float, Callable[[], None]], None]
-"""later(delay_s, call): make a call on the loop's thread after a while."""
 What = tuple[str | int, ...]
 """What is done, for the log: a format and its values, put together only when it is written."""
 
@@ -30,8 +27,21 @@ What = tuple[str | int, ...]
 class Settlement:
     """Ends what a consumer holds; `waiting_count` is how many wait to be tried again."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        host: QueueHost,
+        later: Later,
+        on_released: Callable[[QueueDispatch, int], None],
+    ) -> None:
+        """Begin.
+
+        Args:
+            host: Whose queues the messages are on.
+            later: The loop's.
+            on_released: Called with the queue and the id of each message that waits again.
+        """
+        self._host, self._later = host, later
+        self._on_released = on_released
         self.waiting_count = 0
 
     def remove(
@@ -48,10 +58,10 @@ class Settlement:
         """
 
         def call(done: OnComplete) -> None:
-            self._broker.calls.dequeue(message_id, queue, holder, done, outcome)
+            self._host.calls.dequeue(message_id, queue, holder, done, outcome)
 
         def done(error: StoreError | None) -> None:
-            dispatch = self._broker.queues.get(queue)
+            dispatch = self._host.queues.get(queue)
             if dispatch is not None:
                 dispatch.removed(message_id)
             on_done(error)
@@ -79,12 +89,12 @@ class Settlement:
         """
 
         def call(done: OnComplete) -> None:
-            self._broker.calls.release(
+            self._host.calls.release(
                 message_id, queue, holder, done, failed=failed, annotations=annotations
             )
 
         def done(error: StoreError | None) -> None:
-            dispatch = self._broker.queues.get(queue)
+            dispatch = self._host.queues.get(queue)
             if dispatch is not None:
                 if error is None:
                     self.released(message_id, dispatch, failed=failed)
@@ -93,7 +103,7 @@ class Settlement:
             if on_done is not None:
                 on_done(error)
 
-        self._broker.metrics.released += 1
+        self._host.metrics.released += 1
         what: What = ("release of message %d on %r", message_id, queue)
         if delay_s:
             self._insist_later(delay_s, call, done, what, 1)
@@ -103,8 +113,8 @@ class Settlement:
     def released(self, message_id: int, queue: QueueDispatch, *, failed: bool) -> None:
         """The store has given a held message back: it waits again, or may not stay."""
         queue.released(message_id, delivery_failed=failed)
-        self._broker.wanted(queue.name)
-        self._broker.bulk.end_if_due(queue, message_id)
+        self._host.wanted(queue.name)
+        self._on_released(queue, message_id)
 
     def insist(
         self, call: Callable[[OnComplete], None], on_done: OnComplete, what: What, turn: int = 0
@@ -120,7 +130,7 @@ class Settlement:
 
         def done(error: StoreError | None) -> None:
             if isinstance(error, Unavailable):
-                delay_s = self._broker.settings.probe_interval_s
+                delay_s = self._host.settings.probe_interval_s
                 self._insist_later(delay_s, call, on_done, what, turn + 1)
                 return
             if isinstance(error, InvalidRequest) and turn:
@@ -145,4 +155,4 @@ class Settlement:
             self.insist(call, on_done, what, turn)
 
         self.waiting_count += 1
-        self._broker.later(delay_s, again)
+        self._later(delay_s, again)

@@ -11,21 +11,22 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
-from broker_shim.broker.administration import Administering
+from broker_shim.broker.administration import Administration
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letters import Deaths
 from broker_shim.broker.destinations import Destinations
-from broker_shim.broker.header_scan import Scanning
-from broker_shim.broker.last_value_queues import Replaced, Replacing, Value
+from broker_shim.broker.header_scan import HeaderScan
+from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
 from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.queue_deletion import Destroying
-from broker_shim.broker.queue_owner import QueueOwner
+from broker_shim.broker.queue_deletion import QueueDeletions
+from broker_shim.broker.queue_host import QueueOwner
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.selector_compiler import Compiling
+from broker_shim.broker.selector_compiler import SelectorCompiler
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.settlement import Later, Settlement
-from broker_shim.broker.storage.store_calls import Operation, StoreCalls
-from broker_shim.broker.storage.store_puts import Staged
+from broker_shim.broker.settlement import Settlement
+from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.broker.unfinished_messages import Unfinished
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -77,14 +78,14 @@ class Broker:
         self._creating: dict[str, list[OnComplete]] = {}
         self.is_stopping = False
         self.unfinished = Unfinished()
-        self.settlement = Settlement(self)
         self.deaths = Deaths(metrics, self.queues)
-        self.destroying = Destroying(self)
-        self.bulk = BulkOperations(self)
-        self.compiling = Compiling(later)
-        self.scanning = Scanning(self)
-        self.replacing = Replacing(self)
-        self.administering = Administering(self)
+        self.bulk = BulkOperations(self, self.deaths)
+        self.settlement = Settlement(self, later, self.bulk.end_if_due)
+        self.deletions = QueueDeletions(calls, self.settlement)
+        self.selector_compiler = SelectorCompiler(later)
+        self.header_scan = HeaderScan(self, later)
+        self.last_value_queues = LastValueQueues(self, self.settlement)
+        self.administration = Administration(self, self.bulk, self.last_value_queues, later)
 
     @property
     def open_count(self) -> int:
@@ -136,10 +137,10 @@ class Broker:
         if not names:
             on_done(None)
             return
-        values = self.replacing.values(header, names)
+        values = self.last_value_queues.values(header, names)
         put = partial(self._put, header, content, names, values, on_done, along)
         if values:
-            self.replacing.begin(values, put)
+            self.last_value_queues.begin(values, put)
         else:
             put([])
 
@@ -160,7 +161,7 @@ class Broker:
                     self._waits(name, message_id, header.priority, durable=header.durable)
             if values:
                 came = [(message_id, value) for value in values]
-                self.replacing.end(values, replaced, came, error)
+                self.last_value_queues.end(values, replaced, came, error)
             on_done(error)
 
         self.calls.puts.put(
@@ -211,7 +212,7 @@ class Broker:
                 _log.info("queue %r created", queue.name)
             on_done(error)
 
-        self.destroying.when_gone(queue.name, partial(self.calls.create, queue, created))
+        self.deletions.when_gone(queue.name, partial(self.calls.create, queue, created))
 
     def serve(self, queue: Queue) -> QueueDispatch:
         """Use a queue that the store has."""
@@ -253,14 +254,14 @@ class Broker:
     def destroy_queue(self, name: str, on_done: OnComplete = lambda _error: None) -> None:
         """Destroy a queue with its messages and bindings (temporary queues, at the link's end)."""
         if self.queues.pop(name, None) is None:
-            self.destroying.when_gone(name, partial(on_done, None))
+            self.deletions.when_gone(name, partial(on_done, None))
             return
         del self.definitions[name]
         self.router.unbind_queue(name)
         self.destinations.addresses.remove(name)
         for owner in self.queue_owners:
             owner.queue_gone(name)
-        self.destroying.begin(name, on_done)
+        self.deletions.begin(name, on_done)
 
     def wanted(self, queue: str) -> None:
         """Something changed: dispatch this queue before the loop sleeps."""
@@ -285,8 +286,8 @@ class Broker:
             if queue is None:
                 continue
             try:
-                self.replacing.sweep(queue)
-                self.scanning.turn(queue)
+                self.last_value_queues.sweep(queue)
+                self.header_scan.turn(queue)
                 for message_id, consumer in queue.take():
                     consumer.assign(message_id)
                 for browser in queue.browsers:
@@ -306,7 +307,7 @@ class Broker:
         """A message that no publish brought is on a queue, durably: it may be dispatched."""
         self._waits(name, message_id, priority, durable=durable)
         if name in self.queues:
-            self.replacing.arrived(self.queues[name], [message_id])
+            self.last_value_queues.arrived(self.queues[name], [message_id])
 
     def _count_not_durable(self, queue: QueueDispatch) -> None:
         """Some client libraries send so unless they are told otherwise: say it once a queue."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from broker_shim.broker.settlement import Later
+from broker_shim.broker.storage.loop import Later
 from broker_shim.listener_1_0.access import Access
 from broker_shim.listener_1_0.conditions import RESOURCE_LIMIT_EXCEEDED, Refusal
 from broker_shim.protocol_1_0.events import Authenticated, AuthenticationFailed

@@ -71,7 +71,7 @@ class ControlOrders:
             audit_order(self._audit, asker.name, order, told, error)
             asker.answer(wire.told_line(told) if error is None else error_line(error))
 
-        self._broker.administering.order(order, told)
+        self._broker.administration.order(order, told)
 
     def _purge(self, queue: str, asker: Asker) -> None:
         def show(so_far: Answer) -> bool:
@@ -90,7 +90,7 @@ class ControlOrders:
             )
             asker.answer(answer_line(total) if error is None else error_line(error))
 
-        self._broker.administering.purge(queue, show, purged)
+        self._broker.administration.purge(queue, show, purged)
 
     def _tell_connections(self, asker: Asker) -> None:
         found = sorted(self._connections(), key=lambda each: each.number)

@@ -59,7 +59,7 @@ def recover(store: MessageStore, host: Host, *, timeout_s: float = 600.0) -> Non
     for queue in [*broker.queues.values()]:
         broker.bulk.end_failed(queue)
         if queue.last_values is not None:
-            broker.replacing.arrived(queue, list(recovered.entries.get(queue.name, {})))
+            broker.last_value_queues.arrived(queue, list(recovered.entries.get(queue.name, {})))
             broker.wanted(queue.name)
     links.expire()
     count = sum(len(queue) for queue in broker.queues.values())

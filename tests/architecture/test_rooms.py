@@ -15,7 +15,6 @@ MAX_MODULES = 16
 PRODUCT = {"sparkstore", "broker_shim"}
 
 PROTOCOL_1_0 = "broker_shim.protocol_1_0"
-BROKER = "broker_shim.broker"
 LISTENER_1_0 = "broker_shim.listener_1_0"
 
 
@@ -31,14 +30,6 @@ KNOTS = {
     | under(
         f"{PROTOCOL_1_0}.links",
         "deliveries link outgoing_delivery receiver sender unsettled unsettled_maps",
-    ),
-    # To be cut: a queue's contents and the calls that change them name each other.
-    under(f"{BROKER}.storage", "contents store_calls store_puts"),
-    # To be cut: parts of the virtual host name it as a whole.
-    under(
-        BROKER,
-        "administration bulk_operations dead_letters header_scan last_value_queues"
-        " queue_deletion selector_compiler settlement virtual_host",
     ),
     # To be cut: parts of a sending link name it as a whole.
     under(LISTENER_1_0, "connection outcomes")

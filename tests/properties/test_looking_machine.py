@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker_shim.broker.queues.message_groups import bucket_of
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.selective_cursor import Batch, Looker, Steps
+from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.selectors import parse
 from sparkstore.core.queue_arguments import QueueArguments
@@ -43,7 +43,7 @@ class LookingMachine(RuleBasedStateMachine):
         super().__init__()
         self.headers: dict[int, MessageHeader] = {}
         self.waiting: set[int] = set()
-        self.reading: list[tuple[Looker, Batch]] | None = None
+        self.reading: list[tuple[SelectiveCursor, Batch]] | None = None
         self.departed: list[Taker] = []
 
     @initialize(has_groups=st.booleans())
@@ -76,12 +76,12 @@ class LookingMachine(RuleBasedStateMachine):
 
     @rule(works=st.booleans(), steps=st.integers(1, 9))
     def answer(self, works: bool, steps: int) -> None:
-        for looker, batch in [] if self.reading is None or works else self.reading:
-            looker.put_off(batch)
+        for cursor, batch in [] if self.reading is None or works else self.reading:
+            cursor.put_off(batch)
         if self.reading is not None and works:
             headers: dict[int, AmqpCommonHeader | None] = {
                 message_id: AmqpCommonHeader(self.headers[message_id])
-                for _looker, batch in self.reading
+                for _cursor, batch in self.reading
                 for _place, message_id in batch
             }
             self.reading = self.queue.judge(self.reading, headers, Steps(steps))
@@ -153,8 +153,8 @@ class LookingMachine(RuleBasedStateMachine):
         if not (self.has_groups and header.group_id):
             return True
         assert self.queue._groups is not None
-        looker = next(each for each in self.queue._lookers if each.consumer is taker)
-        return self.queue._groups.may_have(bucket_of(header.group_id), looker)
+        cursor = next(each for each in self.queue._cursors if each.consumer is taker)
+        return self.queue._groups.may_have(bucket_of(header.group_id), cursor)
 
     @invariant()
     def a_group_is_with_one_consumer(self) -> None:

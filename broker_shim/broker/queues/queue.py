@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.message_groups import Groups
 from broker_shim.broker.queues.queue_index import Backlog, Cursor
-from broker_shim.broker.queues.selective_cursor import Batch, Consumer, Looker, Steps
+from broker_shim.broker.queues.selective_cursor import Batch, Consumer, SelectiveCursor, Steps
 from broker_shim.messages.header import CommonHeader
 from broker_shim.selectors import Selector
 from sparkstore.core.queue_arguments import QueueArguments
@@ -78,7 +78,7 @@ class QueueDispatch:
         self._delivery_counts: dict[int, int] = {}
         self._refused_by: dict[int, set[Consumer]] = {}
         self._consumers: deque[Consumer] = deque()
-        self._lookers: deque[Looker] = deque()
+        self._cursors: deque[SelectiveCursor] = deque()
         self._groups = Groups() if arguments.message_groups else None
         self.browsers: list[Browser] = []
         key = arguments.last_value_key
@@ -105,12 +105,12 @@ class QueueDispatch:
     @property
     def consumer_count(self) -> int:
         """Consumers attached."""
-        return len(self._consumers) + len(self._lookers)
+        return len(self._consumers) + len(self._cursors)
 
     @property
     def consumers(self) -> list[Consumer]:
         """Those that are attached."""
-        return [*self._consumers, *(looker.consumer for looker in self._lookers)]
+        return [*self._consumers, *(cursor.consumer for cursor in self._cursors)]
 
     def alter(self, arguments: QueueArguments) -> None:
         """The queue asks for other things from now on.
@@ -125,10 +125,10 @@ class QueueDispatch:
         if arguments.message_groups != there.message_groups:
             attached: list[tuple[Consumer, Selector | None]]
             attached = [(each, None) for each in self._consumers]
-            attached += [(looker.consumer, looker.selector) for looker in self._lookers]
+            attached += [(cursor.consumer, cursor.selector) for cursor in self._cursors]
             self._groups = Groups() if arguments.message_groups else None
             self._consumers.clear()
-            self._lookers.clear()
+            self._cursors.clear()
             for consumer, selector in attached:
                 self.add(consumer, selector)
 
@@ -158,8 +158,8 @@ class QueueDispatch:
         """A held message is available again."""
         place = self._held.pop(message_id)
         self._backlog.put_back(place)
-        for looker in self._lookers:
-            looker.given_back(place, message_id)
+        for cursor in self._cursors:
+            cursor.given_back(place, message_id)
         self._ended(message_id)
         if self.last_values is not None:
             self.last_values.released(message_id)
@@ -208,15 +208,15 @@ class QueueDispatch:
         if selector is None and self._groups is None:
             self._consumers.append(consumer)
         else:
-            self._lookers.append(Looker(consumer, selector, self._groups))
+            self._cursors.append(SelectiveCursor(consumer, selector, self._groups))
 
     def discard(self, consumer: Consumer) -> None:
         """A consumer is gone; what it holds is for the caller to release."""
         if consumer in self._consumers:
             self._consumers.remove(consumer)
-        for looker in [each for each in self._lookers if each.consumer is consumer]:
-            self._lookers.remove(looker)
-            if self._groups is not None and self._groups.left(looker):
+        for cursor in [each for each in self._cursors if each.consumer is consumer]:
+            self._cursors.remove(cursor)
+            if self._groups is not None and self._groups.left(cursor):
                 self._look_anew()
         for refusers in self._refused_by.values():
             refusers.discard(consumer)
@@ -243,29 +243,29 @@ class QueueDispatch:
             else:
                 return
 
-    def to_look_at(self, count: int) -> list[tuple[Looker, Batch]]:
+    def to_look_at(self, count: int) -> list[tuple[SelectiveCursor, Batch]]:
         """What consumers with credit look at next, `count` messages in all; end it by `judge`."""
-        wanting = [looker for looker in self._lookers if looker.consumer.credit > 0]
+        wanting = [cursor for cursor in self._cursors if cursor.consumer.credit > 0]
         each = max(1, count // max(1, len(wanting)))
-        batches = [(looker, looker.next_batch(self._backlog, each)) for looker in wanting]
-        return [(looker, batch) for looker, batch in batches if batch]
+        batches = [(cursor, cursor.next_batch(self._backlog, each)) for cursor in wanting]
+        return [(cursor, batch) for cursor, batch in batches if batch]
 
     def judge(
         self,
-        batches: Sequence[tuple[Looker, Batch]],
+        batches: Sequence[tuple[SelectiveCursor, Batch]],
         headers: Mapping[int, CommonHeader | None],
         steps: Steps,
-    ) -> list[tuple[Looker, Batch]]:
+    ) -> list[tuple[SelectiveCursor, Batch]]:
         """Have each consumer find what it wants among what it looked at.
 
         Returns:
             What there were no steps left for: judge that next.
         """
         rest = []
-        for looker, batch in batches:
-            left = looker.judge(batch, headers, steps)
+        for cursor, batch in batches:
+            left = cursor.judge(batch, headers, steps)
             if left:
-                rest.append((looker, left))
+                rest.append((cursor, left))
         return rest
 
     def take_found(self) -> Iterator[tuple[int, Consumer]]:
@@ -273,38 +273,38 @@ class QueueDispatch:
         is_going_on = True
         while is_going_on:
             is_going_on = False
-            for looker in list(self._lookers):
-                found = looker.take(self._backlog) if looker.consumer.credit > 0 else None
+            for cursor in list(self._cursors):
+                found = cursor.take(self._backlog) if cursor.consumer.credit > 0 else None
                 if found is None:
                     continue
                 is_going_on = True
-                if looker.consumer in self._refused_by.get(found.message_id, ()):
+                if cursor.consumer in self._refused_by.get(found.message_id, ()):
                     continue
                 self._hold(found.place, found.message_id)
                 if self._groups is not None:
-                    self._groups.handed_out(found.message_id, found.group, looker)
-                yield found.message_id, looker.consumer
-        self._lookers.rotate(-1)
+                    self._groups.handed_out(found.message_id, found.group, cursor)
+                yield found.message_id, cursor.consumer
+        self._cursors.rotate(-1)
 
     def unfinished(self) -> bool:
         """True if a consumer with credit has more to look at."""
         return any(
-            looker.consumer.credit > 0 and not looker.is_done(self._backlog)
-            for looker in self._lookers
+            cursor.consumer.credit > 0 and not cursor.is_done(self._backlog)
+            for cursor in self._cursors
         )
 
     def has_caught_up(self, consumer: Consumer) -> bool:
         """True if nothing that waits is left for this consumer to look at."""
         return all(
-            looker.is_done(self._backlog) for looker in self._lookers if looker.consumer is consumer
+            cursor.is_done(self._backlog) for cursor in self._cursors if cursor.consumer is consumer
         )
 
     def caught_up(self) -> list[Consumer]:
         """Consumers with credit who have looked at all that waits."""
         return [
-            looker.consumer
-            for looker in self._lookers
-            if looker.consumer.credit > 0 and looker.is_done(self._backlog)
+            cursor.consumer
+            for cursor in self._cursors
+            if cursor.consumer.credit > 0 and cursor.is_done(self._backlog)
         ]
 
     def browse(self, cursor: Cursor, count: int) -> Batch:
@@ -324,8 +324,8 @@ class QueueDispatch:
             self._look_anew()
 
     def _look_anew(self) -> None:
-        for looker in self._lookers:
-            looker.restart()
+        for cursor in self._cursors:
+            cursor.restart()
 
     def _next_consumer(self, message_id: int) -> Consumer | None:
         refusers = self._refused_by.get(message_id, ())

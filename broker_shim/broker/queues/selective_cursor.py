@@ -59,7 +59,7 @@ class Found(NamedTuple):
     group: int | None
 
 
-class Looker:
+class SelectiveCursor:
     """One consumer's look at one queue.
 
     Attributes:

@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 
 Call = Callable[[], None]
 
+Later = Callable[[float, Call], None]
+"""later(delay_s, call): make a call on the loop's thread after a while."""
+
 
 class Loop:
     """See above. `post` and `stop` may be called on other threads; the rest on the loop's.

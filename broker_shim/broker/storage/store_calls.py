@@ -9,7 +9,7 @@ from typing import Any
 from broker_shim.broker.storage.contents import StoreContents
 from broker_shim.broker.storage.header_reader import Found, HeaderReader, OnRead
 from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.store_puts import Puts
+from broker_shim.broker.storage.store_puts import Operation, Puts
 from broker_shim.completion import OnComplete
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.message import Messages
@@ -29,9 +29,6 @@ from sparkstore.core.entries import Entries
 from sparkstore.operations.bulk import Dequeue, Enqueue
 
 _Finished = tuple[OnComplete, StoreError | None]
-
-Operation = Callable[[MessageStore, OnComplete, TransactionContext], None]
-"""operation(store, on_complete, transaction): a call of the store within a transaction."""
 
 
 class StoreCalls:

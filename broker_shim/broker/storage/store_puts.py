@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import ContentWriter, MessageHeader, MessageStore, StoredMessage
+from broker_shim.store.interface import (
+    ContentWriter,
+    MessageHeader,
+    MessageStore,
+    StoredMessage,
+    TransactionContext,
+)
 from sparkstore.operations.bulk import MessageDraft
-
-if TYPE_CHECKING:
-    from broker_shim.broker.storage.store_calls import Operation, StoreCalls
 
 STAGED_BYTES = 1 << 20
 """A larger body is given to the store in pieces."""
+
+Operation = Callable[[MessageStore, OnComplete, TransactionContext], None]
+"""operation(store, on_complete, transaction): a call of the store within a transaction."""
 
 OnPut = Callable[[StoreError | None, int], None]
 """Gets the error, if any, and the message id."""
@@ -37,10 +43,31 @@ class Staged(NamedTuple):
     writer: ContentWriter
 
 
+class CompletionCounter(Protocol):
+    """Whoever has completions of the store called on the loop's thread, and counts them.
+
+    Attributes:
+        open_count: Calls that have not completed.
+    """
+
+    open_count: int
+
+    def call(
+        self, on_done: OnComplete, method: Callable[..., object], *args: Any, **named: Any
+    ) -> None:
+        """Call a method of the store, with a completion."""
+
+    def completion(self, on_done: OnComplete) -> OnComplete:
+        """What the store is given: it has `on_done` called on the loop's thread; count it."""
+
+    def answer(self, answer: tuple[OnComplete, StoreError | None]) -> None:
+        """Call back on the next turn of the loop, as if the store had completed."""
+
+
 class Puts:
     """See above. On the loop's thread only."""
 
-    def __init__(self, store: MessageStore, calls: StoreCalls) -> None:
+    def __init__(self, store: MessageStore, calls: CompletionCounter) -> None:
         self._store, self._calls = store, calls
 
     def put(

@@ -110,7 +110,7 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
 
     is_wanted = put_off(connection, link)
     connection.links.waits(connection, link)
-    connection.broker.compiling.compile(text, compiled, is_wanted, connection.spend)
+    connection.broker.selector_compiler.compile(text, compiled, is_wanted, connection.spend)
 
 
 def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:

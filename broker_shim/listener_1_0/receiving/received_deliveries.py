@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_shim.broker.storage.store_calls import Operation
+from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError

@@ -31,7 +31,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker_shim.broker.last_value_queues import Replaced, Value
-from broker_shim.broker.storage.store_calls import Operation
+from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.listener_1_0.transactions.retirement import Retirement
@@ -144,14 +144,14 @@ class LocalTransaction:
             self._refused(rolled_back(str(refused)))
             return
         values = [*dict.fromkeys(value for each in self._postings for value in each.values)]
-        self._broker.replacing.begin(values, partial(self._commit, values))
+        self._broker.last_value_queues.begin(values, partial(self._commit, values))
 
     def _commit(self, values: list[Value], replaced: Replaced) -> None:
         """Nothing else is under way with these values: hand everything to the store."""
 
         def decided(error: StoreError | None) -> None:
             came = [each for posting in self._postings for each in posting.came()]
-            self._broker.replacing.end(values, replaced, came, error)
+            self._broker.last_value_queues.end(values, replaced, came, error)
             self._decided(error)
 
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Accepted, Modified, Rejected, Released
 from broker_shim.broker.dead_letters import Rejection
-from broker_shim.broker.storage.store_calls import Operation
+from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.outcomes import kept_of, rejection

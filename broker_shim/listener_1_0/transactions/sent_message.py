@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from broker_shim.broker.last_value_queues import Value
-from broker_shim.broker.storage.store_calls import Operation
-from broker_shim.broker.storage.store_puts import Staged
+from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import (
@@ -57,7 +56,7 @@ class Posting:
         if not names:
             on_done(None)
             return
-        self.queues, self.values = names, self._broker.replacing.values(header, names)
+        self.queues, self.values = names, self._broker.last_value_queues.values(header, names)
 
         def ready(error: StoreError | None, message: StoredMessage | None) -> None:
             self.message = message
@@ -97,7 +96,7 @@ class Posting:
             self._broker.arrived(name, self.message.message_id, header.priority, durable=durable)
 
     def came(self) -> list[tuple[int, Value]]:
-        """The message with its values, as `Replacing.end` takes it."""
+        """The message with its values, as `LastValueQueues.end` takes it."""
         if self.message is None:
             return []
         return [(self.message.message_id, value) for value in self.values]

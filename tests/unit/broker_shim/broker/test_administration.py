@@ -53,7 +53,7 @@ def house(tmp_path: Path) -> House:
 def ask(house: House, order: Order) -> dict[str, Any]:
     """What an order came to; raises why it was not carried out."""
     answers: list[tuple[StoreError | None, dict[str, Any]]] = []
-    house.broker.administering.order(order, lambda error, told: answers.append((error, told)))
+    house.broker.administration.order(order, lambda error, told: answers.append((error, told)))
     house.run()
     [(error, told)] = answers
     if error is not None:
@@ -153,7 +153,7 @@ def test_a_consumer_that_attaches_while_groups_are_refused_still_gets_what_it_se
     selector = Described(Symbol("apache.org:selector-filter:string"), "colour = 'red'")
     with house.store_that_does_not_answer():
         house.store.sink.is_full = True
-        house.broker.administering.order(
+        house.broker.administration.order(
             alter("q", message_groups=True), lambda error, _told: told.append(error)
         )
         house.store.sink.is_full = False
@@ -172,7 +172,7 @@ def test_last_values_begin_on_an_empty_queue_and_hold_for_what_is_under_way(hous
     sender = Client(house, "sender")
     sender.attach("out", target=Target("q"), is_receiver=False)
     with house.store_that_does_not_answer():
-        house.broker.administering.order(
+        house.broker.administration.order(
             alter("q", last_value_key="amqp.subject"), lambda _error, _told: None
         )
         sender.deliver(b"1", "one")
@@ -232,7 +232,7 @@ def test_a_message_on_its_way_counts_so_that_nothing_acknowledged_is_lost(house:
     refusals: list[StoreError | None] = []
     with house.store_that_does_not_answer():
         sender.deliver(b"1", "one")
-        house.broker.administering.order(delete("q"), lambda error, _told: refusals.append(error))
+        house.broker.administration.order(delete("q"), lambda error, _told: refusals.append(error))
     assert "has 1 messages" in str(refusals[0])
     assert sender.take(Disposition).state == Accepted()
     assert len(entries(house)) == 1
@@ -309,7 +309,7 @@ def test_a_reply_queue_goes_with_its_link_and_not_before(house: House) -> None:
 def test_a_deleted_queue_stays_away_after_a_kill_in_the_middle(house: House) -> None:
     publish(house, "q", "a")
     with house.store_that_does_not_answer():
-        house.broker.administering.order(delete("q", force=True), lambda _error, _told: None)
+        house.broker.administration.order(delete("q", force=True), lambda _error, _told: None)
         again = House(house.place, SETTINGS)  # what the log has is whole: bindings and queue
         assert "q" not in again.broker.queues
         again.close()
@@ -343,7 +343,7 @@ def test_two_that_delete_and_create_the_same_queue_at_once_both_get_an_answer(
     ]
     with house.store_that_does_not_answer():
         for order in orders:
-            house.broker.administering.order(order, lambda error, _told: answers.append(error))
+            house.broker.administration.order(order, lambda error, _told: answers.append(error))
     house.run()
     kinds = [type(error) for error in answers]
     assert sorted(kinds, key=str) == sorted(
@@ -364,7 +364,7 @@ def test_a_purge_takes_turns_with_others_and_leaves_what_comes_meanwhile(house: 
         seen.append(so_far)
         return True
 
-    purge = house.broker.administering.purge
+    purge = house.broker.administration.purge
     purge("q", show, lambda error, total: ended.append((error, total)))
     house.run()
     assert not ended
@@ -387,7 +387,7 @@ def test_a_purge_ends_between_two_turns(house: House, why: str) -> None:
         house.broker.is_stopping = why == "the broker stops" and len(asks) == 2
         return why != "nobody waits" or len(asks) == 1
 
-    purge = house.broker.administering.purge
+    purge = house.broker.administration.purge
     purge("q", show, lambda error, total: ended.append((error, total)))
     house.run()
     while house.delayed:
