@@ -33,21 +33,52 @@ from broker_shim.store.remote.greeting import (
     greet,
     greet_patiently,
 )
-from broker_shim.store.remote.outbox import Sending, framed
-from broker_shim.store.remote.pending_reads import (
+from broker_shim.store.remote.requests import (
     Answer,
+    Completed,
     OnAnswer,
     PendingReads,
+    PendingRequests,
+    Waiting,
     answer_of,
     collect,
+    framed,
 )
-from broker_shim.store.remote.requests import Completed, PendingRequests, Waiting
 from broker_shim.store.sink import Completions
 
 _log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 18
+_SEND_BYTES = 1 << 18
 _MAX_WAITING_BYTES = 256 << 20
+
+
+class Sending:
+    """What a socket is taking, a chunk at a time; of one connection, one thread at a time."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.peer = peer
+        self._rest = memoryview(b"")
+
+    @property
+    def is_blocked(self) -> bool:
+        """True if the socket took a part and no more."""
+        return bool(self._rest)
+
+    def pump(self, requests: PendingRequests) -> bool:
+        """Send what may be sent, as far as the socket takes it now; True if it took all."""
+        while self._rest or (content := requests.take(_SEND_BYTES)):
+            if not self._rest:
+                self._rest = memoryview(content)
+            try:
+                sent = self.peer.send(self._rest, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                return False
+            except OSError:
+                self._rest = memoryview(b"")
+                return True  # whoever reads finds the end, and what was said before it
+            self._rest = self._rest[sent:]
+        return True
 
 
 class RemoteConnection:
@@ -244,12 +275,9 @@ class RemoteConnection:
         """Under the guard, by callers: if the socket takes no more, the reading thread goes on."""
         sending = self._sending
         if sending is not None and not sending.is_blocked:
-            sending.pump(self.requests)
-            self._notify_if_blocked(sending)
-
-    def _notify_if_blocked(self, sending: Sending) -> None:
-        if sending.is_blocked:
-            self._notify()
+            is_all = sending.pump(self.requests)
+            if not is_all:
+                self._wake_reader()
 
     def _lose(self, reason: str) -> None:
         with self.guard:
@@ -297,6 +325,6 @@ class RemoteConnection:
             self.requests.end_read(read)
             on_answer((True, (), error))
 
-    def _notify(self) -> None:
+    def _wake_reader(self) -> None:
         with suppress(OSError):
             os.eventfd_write(self._wake, 1)

@@ -1,4 +1,4 @@
-"""The requests of a remote store that wait for their answers, and what is to be sent. Pure.
+"""What a remote store asks of its service: requests and reads that wait for their answers. Pure.
 
 Kept in the order of their numbers: what is sent, sent again and completed is always a run of this
 order. A request leaves it once, by DONE, by WELCOME after a lost connection, or because it has
@@ -8,13 +8,18 @@ waited for a lost service too long.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
-from broker_shim.errors import StoreError
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.service import protocol as wire
 from broker_shim.service.protocol import MAX_WAITING_REQUESTS, Refusal, Welcome, error_of
 
+Answer = tuple[bool, tuple[Any, ...], StoreError | None]
+"""Of a read: if it is the last one, what it brings, or the error instead."""
+OnAnswer = Callable[[Answer], None]
 Completed = list[tuple[OnComplete, StoreError | None]]
 
 
@@ -37,7 +42,7 @@ class Waiting(NamedTuple):
 
 
 class PendingRequests:
-    """See above. One thread at a time.
+    """Requests in the order of their numbers, and what is to be sent. One thread at a time.
 
     Attributes:
         next_request: The number of the next one.
@@ -128,3 +133,71 @@ class PendingRequests:
             self.waiting_bytes -= len(one.frame)
             completed.append((one.on_complete, one.refusal or error))
         return completed
+
+
+def answer_of(frame: wire.Frame) -> Answer:
+    """What an ANSWER or FAILED frame says."""
+    kind, body = frame
+    if kind == wire.FAILED:
+        return True, (), wire.error_of(*body[1:])
+    return bool(body[1]), body[2:], None
+
+
+class PendingReads:
+    """Who waits for the answers of a read, by its number. One thread at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, OnAnswer] = {}
+        self._last = 0
+
+    def add(self, on_answer: OnAnswer) -> int:
+        """A new one; its number."""
+        self._last += 1
+        self._waiting[self._last] = on_answer
+        return self._last
+
+    def find(self, read: int, *, is_last: bool) -> OnAnswer | None:
+        """Who waits for an answer; the last one ends the wait."""
+        return self._waiting.pop(read, None) if is_last else self._waiting.get(read)
+
+    def end_all(self) -> dict[int, OnAnswer]:
+        """Nobody waits any more; who did."""
+        ended, self._waiting = self._waiting, {}
+        return ended
+
+
+def collect(answers: SimpleQueue[Answer]) -> list[tuple[Any, ...]]:
+    """Wait for all answers of a read.
+
+    Raises:
+        StoreError: What came instead.
+    """
+    found: list[tuple[Any, ...]] = []
+    while True:
+        is_last, answer, error = answers.get()
+        if error is not None:
+            raise error
+        found.append(answer)
+        if is_last:
+            return found
+
+
+def framed(
+    pack: Callable[[int, Sequence[Any]], bytes],
+    kind: int,
+    body: tuple[Any, ...],
+    on_unwritable: Callable[[], None] | None,
+) -> tuple[bytes, StoreError | None]:
+    """A request's frame; or the refusal of what cannot be one.
+
+    With `on_unwritable`, that is called for a record that cannot be written, and nothing is asked.
+    """
+    try:
+        return pack(kind, body), None
+    except InvalidRequest as too_large:
+        return b"", too_large
+    except (OverflowError, ValueError) as reason:
+        if on_unwritable is None:
+            return b"", InvalidRequest(f"a record cannot be written: {reason}")
+        on_unwritable()
+        return pack(wire.DO, (body[0], ())), None

@@ -10,7 +10,9 @@ moment, and the number of a transaction is not the one in its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,14 @@ from uuid import uuid4
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import Closed, StoreError
+from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.store.interface import (
     Annotations,
     ContentWriter,
     Exchange,
     ExchangeBindingKey,
+    LinkKey,
     MessageHeader,
     Queue,
     Recovered,
@@ -33,15 +36,10 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import records as made
-from broker_shim.store.remote.calls import RemoteCalls
 from broker_shim.store.remote.connection import RemoteConnection
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
-from broker_shim.store.remote.links import RemoteLinkCalls
-from broker_shim.store.remote.message_reads import RemoteReads
-from broker_shim.store.remote.messages import RemoteMessages
-from broker_shim.store.remote.pending_reads import Answer
-from broker_shim.store.remote.recovery import recovered_of
-from broker_shim.store.remote.transaction import RemoteTransaction
+from broker_shim.store.remote.messages import RemoteMessages, RemoteReads
+from broker_shim.store.remote.requests import Answer
 from sparkstore.core.annotations import as_detail
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.arguments import check_completion, check_message, check_queue
@@ -50,7 +48,43 @@ RETRY_S = 60.0
 """How long a request waits for a service that is gone."""
 
 
-class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
+@dataclass(slots=True, eq=False)
+class RemoteTransaction:
+    """See `TransactionContext`.
+
+    Attributes:
+        transaction: Its number, of this member.
+        owner: The store that it is of.
+        messages: Those that it enqueues.
+        is_open: False after commit or abort.
+        spoiled: An operation was refused on this side: the service does not know of it.
+    """
+
+    transaction: int
+    owner: object
+    messages: list[int] = field(default_factory=list)
+    is_open: bool = True
+    spoiled: bool = False
+
+    def spoil(self) -> None:
+        """It cannot be committed any more."""
+        self.spoiled = True
+
+    def note(self, error: StoreError | None) -> None:
+        """An operation came to this."""
+        self.spoiled = self.spoiled or error is not None
+
+    def noting(self, on_complete: OnComplete) -> OnComplete:
+        """The same completion, noted."""
+
+        def noted(error: StoreError | None) -> None:
+            self.note(error)
+            on_complete(error)
+
+        return noted
+
+
+class RemoteMessageStore(ReadCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
 
     def __init__(
@@ -77,7 +111,8 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
         self._messages = RemoteMessages(self._connection, max_message_bytes)
         self._reads = RemoteReads(self._connection)
-        self._calls = RemoteCalls(self._connection, self)
+        self._open: set[RemoteTransaction] = set()
+        self._last_transaction = 0
 
     @property
     def durability(self) -> TerminusDurability:
@@ -86,31 +121,31 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.create`."""
-        self._calls.make(on_complete, lambda: made.created(Kind.CREATED, wiring))
+        self._make(on_complete, lambda: made.created(Kind.CREATED, wiring))
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
         """See `MessageStore.alter`."""
-        self._calls.make(on_complete, lambda: made.altered(queue))
+        self._make(on_complete, lambda: made.altered(queue))
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `MessageStore.destroy`."""
-        self._calls.make(on_complete, lambda: made.destroyed(wiring))
+        self._make(on_complete, lambda: made.destroyed(wiring))
 
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
         """See `MessageStore.bind`."""
-        self._calls.make(on_complete, lambda: made.bound(key, arguments))
+        self._make(on_complete, lambda: made.bound(key, arguments))
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
         """See `MessageStore.unbind`."""
-        self._calls.make(on_complete, lambda: made.unbound(key))
+        self._make(on_complete, lambda: made.unbound(key))
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
         """See `MessageStore.configure`."""
-        self._calls.make(on_complete, lambda: made.configured(category, key, detail))
+        self._make(on_complete, lambda: made.configured(category, key, detail))
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """See `MessageStore.message`.
@@ -149,13 +184,13 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
         except Closed:
             raise
         except StoreError as refusal:
-            self._calls.refuse(on_complete, refusal, transaction)
+            self._refuse(on_complete, refusal, transaction)
             return
         if transaction is None:
             on_complete = self._messages.noting(message.message_id, on_complete)
         elif isinstance(transaction, RemoteTransaction):
             transaction.messages.append(message.message_id)
-        self._calls.do(record, on_complete, transaction)
+        self._do(record, on_complete, transaction)
 
     def dequeue(
         self,
@@ -168,7 +203,7 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
     ) -> None:
         """See `MessageStore.dequeue`."""
         make = partial(made.dequeued, message_id, queue, holder, outcome)
-        self._calls.make(on_complete, make, transaction)
+        self._make(on_complete, make, transaction)
 
     def acquire(
         self,
@@ -180,7 +215,7 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
     ) -> None:
         """See `MessageStore.acquire`."""
         make = partial(made.acquired, message_id, queue, holder)
-        self._calls.make(on_complete, make, transaction)
+        self._make(on_complete, make, transaction)
 
     def release(
         self,
@@ -200,11 +235,45 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
             failed = made.released(message_id, queue, holder, delivery_failed=delivery_failed)
             return failed._replace(detail=detail)
 
-        self._calls.make(on_complete, make, transaction)
+        self._make(on_complete, make, transaction)
+
+    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
+        """See `LinkCalls.attach`."""
+        self._make(on_complete, partial(made.attached, key, detail))
+
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+        """See `LinkCalls.detach`."""
+        self._make(on_complete, partial(made.detached, key, closed=closed))
+
+    def unsettled(
+        self,
+        key: LinkKey,
+        tag: bytes,
+        state: Mapping[str, Any] | None,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `LinkCalls.unsettled`."""
+        self._make(on_complete, partial(made.unsettled, key, tag, state), transaction)
+
+    def settle(
+        self,
+        key: LinkKey,
+        tags: Sequence[bytes],
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `LinkCalls.settle`."""
+        self._make(on_complete, partial(made.settled, key, tags), transaction)
 
     def begin(self) -> TransactionContext:
         """See `MessageStore.begin`."""
-        return self._calls.begin()
+        with self._connection.guard:
+            self._last_transaction += 1
+            opened = RemoteTransaction(self._last_transaction, self)
+            self._connection.ask(wire.OPEN, (opened.transaction,), opened.note)
+            self._open.add(opened)
+        return opened
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.commit`."""
@@ -216,11 +285,11 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
                     self._messages.note_enqueued(message_id)
             on_complete(error)
 
-        self._calls.end(transaction, committed, commit=True)
+        self._end(transaction, committed, commit=True)
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.abort`."""
-        self._calls.end(transaction, on_complete, commit=False)
+        self._end(transaction, on_complete, commit=False)
 
     def flush(self, on_complete: OnComplete) -> None:
         """See `MessageStore.flush`."""
@@ -233,10 +302,100 @@ class RemoteMessageStore(ReadCalls, RemoteLinkCalls):
 
     def recover(self) -> Recovered:
         """See `MessageStore.recover`; the entries are those of now, and stay so."""
-        return recovered_of(self._connection.read(wire.ENTRIES))
+        return made.recovered_of(self._connection.read(wire.ENTRIES))
 
     def close(self) -> None:
         """See `MessageStore.close`; what it holds it keeps for its next connection."""
-        self._calls.abort_all()
+        with self._connection.guard:
+            for opened in [*self._open]:
+                self._end(opened, _nothing, commit=False)
         self._reads.close()
         self._connection.close()
+
+    def _do(
+        self,
+        record: Record,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """Send a record, alone or in an open transaction; refused if that is not one of ours."""
+        with self._connection.guard:
+            self._connection.check_open()
+            if transaction is None:
+                self._connection.ask(wire.DO, ((record,),), on_complete)
+                return
+            try:
+                own = _usable(transaction, self)
+            except InvalidRequest as refusal:
+                self._refuse(on_complete, refusal)
+                return
+            body = (own.transaction, (record,))
+            noted = own.noting(on_complete)
+            self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
+
+    def _make(
+        self,
+        on_complete: OnComplete,
+        make: Callable[[], Record],
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """Send the record that a call means; what `make` raises refuses the call, in its turn."""
+        check_completion(on_complete)
+        try:
+            record = make()
+        except InvalidRequest as refusal:
+            self._refuse(on_complete, refusal, transaction)
+        else:
+            self._do(record, on_complete, transaction)
+
+    def _end(
+        self, transaction: TransactionContext, on_complete: OnComplete, *, commit: bool
+    ) -> None:
+        """Commit or abort a transaction; one with a refused operation is aborted either way."""
+        check_completion(on_complete)
+        with self._connection.guard:
+            self._connection.check_open()
+            try:
+                own = _usable(transaction, self)
+            except InvalidRequest as refusal:
+                self._refuse(on_complete, refusal)
+                return
+            own.is_open = False
+            self._open.discard(own)
+            if commit and own.spoiled:
+                self._connection.ask(wire.END, (own.transaction, False), _nothing)
+                message = f"transaction {own.transaction} is aborted: an operation was refused"
+                self._refuse(on_complete, InvalidRequest(message))
+                return
+            self._connection.ask(wire.END, (own.transaction, commit), on_complete)
+
+    def _refuse(
+        self,
+        on_complete: OnComplete,
+        refusal: StoreError,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """Complete with an error in its turn; the transaction that it was in is spoiled by it."""
+        if isinstance(transaction, RemoteTransaction):
+            transaction.spoiled = True
+        self._connection.ask(wire.DO, ((),), on_complete, refusal)
+
+
+def _usable(transaction: TransactionContext, owner: object) -> RemoteTransaction:
+    """The transaction, if it is an open one of this store.
+
+    Raises:
+        InvalidRequest: It is not.
+    """
+    if not isinstance(transaction, RemoteTransaction) or transaction.owner is not owner:
+        number = getattr(transaction, "transaction", transaction)
+        message = f"transaction {reprlib.repr(number)} is not one of this store"
+        raise InvalidRequest(message)
+    if not transaction.is_open:
+        message = f"transaction {transaction.transaction} has ended: begin another"
+        raise InvalidRequest(message)
+    return transaction
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """Nobody waits."""
