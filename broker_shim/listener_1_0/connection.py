@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
-from time import thread_time
 from typing import Any, cast
 
 from broker_shim.broker.virtual_host import Broker
@@ -31,6 +31,7 @@ from broker_shim.listener_1_0.links import Links
 from broker_shim.listener_1_0.login import Login
 from broker_shim.listener_1_0.owners import owned
 from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
+from broker_shim.listener_1_0.turns import Turn
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.budget import UNLIMITED
@@ -42,12 +43,6 @@ from broker_shim.protocol_1_0.links.sender import SenderLink
 
 _log = logging.getLogger(__name__)
 _numbers = count(1)
-
-_STEP_WORK = 4
-"""Of frames, before what they lead to is done: that may be all that a turn has time for."""
-_MOST_DEBT = 1_000
-_WORK_S = 25e-6
-"""A piece of work may take so much processor time; what takes longer ends the turn earlier."""
 
 _OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE)
 """A target without an address takes messages for every `to`; Qpid JMS asks for all of them."""
@@ -72,6 +67,7 @@ class Connection:
         began_at_us: When it came, UTC µs.
         login: Who it is.
         transactions: Of this peer.
+        turn: How much of what came may be acted on now; what a frame leads to may `spend` of it.
     """
 
     def __init__(
@@ -100,8 +96,8 @@ class Connection:
         self.began_at_us = now_us()
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
-        self._work_left = 0
-        self._turn_ends_s = 0.0
+        self._happened: deque[events.Event] = deque()
+        self.turn = Turn()
         self._unsent_bytes = 0
         self.peer_parts = False
         self._has_output = has_output
@@ -142,7 +138,8 @@ class Connection:
     @property
     def is_over(self) -> bool:
         """True once nothing is read any more: write what waits, then hang up."""
-        return (self._machine.is_over and not self.login.is_waiting) or self._hangs_up
+        is_over = self._machine.is_over and not self.login.is_waiting and not self._happened
+        return is_over or self._hangs_up
 
     def has_output(self) -> None:
         """Something is to be written."""
@@ -160,7 +157,7 @@ class Connection:
     @property
     def has_more(self) -> bool:
         """True if what came was too much for one turn: let it `go_on` in the next."""
-        return self._machine.has_more
+        return bool(self._happened) or self._machine.has_more
 
     def receive(self, received: bytes, most_work: int = UNLIMITED) -> None:
         """Bytes from the peer, for so much work at most; none means that it sends no more."""
@@ -168,45 +165,45 @@ class Connection:
             self.go_on(UNLIMITED)
         if self.login.is_waiting and not received:
             self._hangs_up = True  # the machine reads nothing any more: nobody else would see it
-        step = most_work if most_work == UNLIMITED else _STEP_WORK
-        self._begin_turn(most_work)
-        self._work_left -= step
+        self.turn.begin(most_work)
+        step = self.turn.step_work
         self._machine.receive_data(received, now_s=time.monotonic(), most_work=step)
-        self.handle_events()
+        self._handle_events(self.turn.goes_on)
+        self.turn.spend(step)
         self._take_turn()
 
     def go_on(self, most_work: int) -> None:
         """Take more of what came before."""
-        self._begin_turn(most_work)
+        self.turn.begin(most_work)
         self._take_turn()
-
-    def _begin_turn(self, most_work: int) -> None:
-        """Work is an estimate, the clock is not: the turn is over when either says so.
-
-        What the turn before took too much is taken off this one.
-        """
-        self._work_left = most_work + max(-_MOST_DEBT, min(0, self._work_left))
-        self._turn_ends_s = thread_time() + most_work * _WORK_S
 
     def _take_turn(self) -> None:
         """Take some frames, then do what they lead to, and so on."""
-        while self._work_left > 0 and self.has_more and thread_time() < self._turn_ends_s:
-            self._work_left -= _STEP_WORK
-            self._machine.go_on(_STEP_WORK)
-            self.handle_events()
+        while self.has_more and self.turn.goes_on():
+            step = 0 if self._happened else self.turn.step_work
+            if step:
+                self._machine.go_on(step)
+            self._handle_events(self.turn.goes_on)
+            self.turn.spend(step)
 
-    def spend(self, work: int) -> None:
-        """What a frame has led to takes longer than most: so much of the peer's turn."""
-        self._work_left -= work
+    def _handle_events(self, may_go_on: Callable[[], bool]) -> None:
+        """Act on one thing that happened, and on the others while that may go on.
 
-    def handle_events(self) -> None:
-        """Act on everything that happened; a fault of ours ends this connection only."""
+        What the frames of one step lead to may be far more than a turn has time for: the rest waits
+        for the next turn. A fault of ours ends this connection only.
+        """
+        happened = self._happened
+        happened += self._machine.events()
         try:
-            for event in self._machine.events():
+            while happened:
+                event = happened.popleft()
                 if self._machine.is_opened or type(event) in _BEFORE_OUR_OPEN:
                     _HANDLERS[type(event)](self, event)
+                if not may_go_on():
+                    break
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("connection %d: an event failed", self.number)
+            happened.clear()
             self.close(Refusal(INTERNAL_ERROR, "the broker failed on this connection: see its log"))
         self.has_output()
 
@@ -233,7 +230,8 @@ class Connection:
         """Heartbeats and timeouts; when to call again, at the latest."""
         next_s = self._machine.tick(now_s=now_s)
         self.transactions.tick(now_s)
-        self.handle_events()
+        if not self._happened:  # else a turn is due, which takes these, too
+            self._handle_events(lambda: True)
         return next_s
 
     def detach(self, link: Link, refusal: Refusal) -> None:

@@ -14,7 +14,8 @@ from broker_shim.listener_1_0.access import LOOPBACK, Access, identified
 from broker_shim.listener_1_0.conditions import UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.transport import Peer, Turns
+from broker_shim.listener_1_0.transport import Peer
+from broker_shim.listener_1_0.turns import Turns
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.limits import Newcomer
 from broker_shim.security.refusals import INTERVAL_S

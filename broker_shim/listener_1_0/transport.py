@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -12,61 +11,12 @@ from typing import cast
 
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.turns import Turns
 
 _log = logging.getLogger(__name__)
 
 _FAREWELL_S = 2.0
 """For a peer that is told that it is over, to take that and to hang up."""
-
-
-class Turns:
-    """How much work one peer may cause in its turn: the less, the more of them have more to do.
-
-    A read brings up to 128 KiB, which may be six thousand frames, and a frame may name all that is
-    unsettled: without turns one peer would hold up all others for as long.
-
-    The store's threads wait for the interpreter, too, some five times for a message, and each time
-    for as long as the interpreter's switch interval if the loop always has something to do: that
-    was three quarters of what an honest client waited for beside a flood. So the interval is short
-    while, and only while, any peer has more to do than a turn.
-
-    Attributes:
-        busy_count: Peers that have more to do.
-    """
-
-    def __init__(self) -> None:
-        self.busy_count = 0
-        self._interval_s = sys.getswitchinterval()
-        self._awaited_until_s = 0.0
-
-    @property
-    def work(self) -> int:
-        """In pieces of some 20 µs (`protocol_1_0.budget`)."""
-        is_awaited = time.monotonic() < self._awaited_until_s
-        most = _WORK_WHILE_AWAITED if is_awaited else _MOST_WORK
-        return max(_LEAST_WORK, most // max(1, self.busy_count))
-
-    def heard(self, byte_count: int) -> None:
-        """A peer said so much, and has no more to do: if that is little, it waits for its answer.
-
-        While somebody waits, the turns of those who have more to do are short. While nobody does,
-        they are long, as each ends with a group for the store, a wake-up of its threads and a
-        write: with short turns a fast sender has ten times as many of each.
-        """
-        if self.busy_count and byte_count < _LITTLE_BYTES:
-            self._awaited_until_s = time.monotonic() + _AWAITED_S
-
-    def count(self, change: int) -> None:
-        """So many more peers have more to do."""
-        was_busy, self.busy_count = self.busy_count > 0, self.busy_count + change
-        if was_busy is not (self.busy_count > 0):
-            sys.setswitchinterval(self._interval_s if was_busy else _BUSY_INTERVAL_S)
-
-
-_MOST_WORK, _WORK_WHILE_AWAITED, _LEAST_WORK = 160, 64, 16
-"""Some 4 ms, 1.6 ms and 0.4 ms."""
-_LITTLE_BYTES, _AWAITED_S = 4_096, 0.1
-_BUSY_INTERVAL_S = 1e-3
 
 
 class Peer(asyncio.BufferedProtocol):

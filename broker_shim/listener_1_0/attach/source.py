@@ -110,7 +110,8 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
 
     is_wanted = put_off(connection, link)
     connection.links.waits(connection, link)
-    connection.broker.selector_compiler.compile(text, compiled, is_wanted, connection.spend)
+    spend = connection.turn.spend
+    connection.broker.selector_compiler.compile(text, compiled, is_wanted, spend)
 
 
 def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:

@@ -210,7 +210,7 @@ class IncomingLink:
             self._refuse(delivery, routed, transaction)
             return
         queues, enqueue = routed
-        self._connection.spend(self._broker.work_of(header, queues))
+        self._connection.turn.spend(self._broker.work_of(header, queues))
         if transaction is None:
             self._store(delivery, queues, enqueue)
         else:

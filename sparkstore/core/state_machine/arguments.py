@@ -49,6 +49,12 @@ _ROLES = tuple(Role)
 _header_shapes: set[tuple[type, ...]] = set()
 
 
+class _LastHeader:
+    """The header that was found right last: `message` and the `enqueue` after it have the same."""
+
+    header: MessageHeader | None = None
+
+
 def check_name(name: object, what: str = "name") -> None:
     """A name may be any text that UTF-8 can spell: it never becomes a path or SQL.
 
@@ -137,8 +143,11 @@ def check_header_fields(header: MessageHeader) -> None:
     """The fields of a header, also of one that only names its message.
 
     What is checked first is its *shape*, the tuple of the types of its fields: there are a few in
-    all that anybody ever gives, and each is looked at closely once.
+    all that anybody ever gives, and each is looked at closely once. Nothing in a header that was
+    found right can change, so the same object is not looked at again.
     """
+    if header is _LastHeader.header:
+        return
     shape = tuple(map(type, header))
     if shape not in _header_shapes:
         _look_at(header)
@@ -162,6 +171,7 @@ def check_header_fields(header: MessageHeader) -> None:
     if header.properties:
         _check_properties(header.properties)
     _check_unicode(header.protocol or "", "protocol of a header")
+    _LastHeader.header = header
 
 
 def check_body(body: object) -> None:

@@ -18,6 +18,7 @@ from broker_shim.amqp_1_0.composites import (
     Accepted,
     Attach,
     Begin,
+    Close,
     Composite,
     Disposition,
     Flow,
@@ -31,8 +32,9 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
-from broker_shim.listener_1_0 import connection
-from broker_shim.listener_1_0.transport import Peer, Turns
+from broker_shim.listener_1_0 import turns
+from broker_shim.listener_1_0.transport import Peer
+from broker_shim.listener_1_0.turns import Turns
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
@@ -230,6 +232,8 @@ class Transport:
     def write(self, encoded: bytes) -> None:
         self.written += encoded
 
+    def abort(self) -> None: ...
+
 
 class Timers:
     """Of asyncio: nothing is due."""
@@ -413,15 +417,10 @@ def test_a_turn_is_as_long_as_its_frames_are_costly(
 
 @pytest.mark.parametrize("keys", [800, 1])
 def test_messages_with_much_around_their_bodies_are_few_in_a_turn(
-    peers: Peers, monkeypatch: pytest.MonkeyPatch, keys: int
+    peers: Peers, sender: Peer, monkeypatch: pytest.MonkeyPatch, keys: int
 ) -> None:
-    peer, _ = peers.connect()
-    target = encoded_frame(Attach("s", 0, False, None, None, Source(), Target("q"), None, False, 0))
-    peers.say(peer, target)
-    while peers.loop.due:
-        peers.loop.turn()
-    seen = taken(monkeypatch, peer)
-    monkeypatch.setattr(connection, "thread_time", lambda: 0.0)  # what it is counted as decides
+    metrics = sender.connection.broker.metrics
+    monkeypatch.setattr(turns, "thread_time", lambda: 0.0)  # what it is counted as decides
     entries = b"".join(b"\xa1\x03%03d\x40" % (n % keys) for n in range(800))
     head = struct.pack(">II", len(entries) + 4, 1_600)
     message = b"\x00\x53\x74\xd1" + head + entries + b"\x00\x53\x75\xa0\x01x"
@@ -429,12 +428,13 @@ def test_messages_with_much_around_their_bodies_are_few_in_a_turn(
     peers.turns._awaited_until_s = math.inf
     most = peers.turns.work // 16
     assert most < 10
-    peers.say(peer, b"".join(frame + message for frame in frames)[:READ_BYTES])
-    assert len(seen) <= most
+    peers.say(sender, b"".join(frame + message for frame in frames)[:READ_BYTES])
+    assert metrics.received <= most
     while peers.loop.due:
-        before = len(seen)
+        before = metrics.received
         peers.loop.turn()
-        assert len(seen) <= before + most
+        assert metrics.received <= before + most
+    assert metrics.received == 20
 
 
 def test_a_turn_is_over_when_its_time_is_whatever_its_work_was_thought_to_be(
@@ -443,14 +443,74 @@ def test_a_turn_is_over_when_its_time_is_whatever_its_work_was_thought_to_be(
     peer, _ = peers.connect()
     peers.turns._awaited_until_s = math.inf
     seen, clock_s = taken(monkeypatch, peer), count(step=0.001)
-    monkeypatch.setattr(connection, "thread_time", lambda: next(clock_s))
-    peers.say(peer, flooded(40))
-    turns = 1
+    monkeypatch.setattr(turns, "thread_time", lambda: next(clock_s))
+    peers.say(peer, flooded(400))
+    turn_count = 1
     while peers.loop.due:
-        assert len(seen) <= 12 * turns  # a step before the clock is asked, and two
+        assert len(seen) <= 128 * turn_count  # a step before the clock is asked, and one after
         peers.loop.turn()
-        turns += 1
-    assert len(seen) == 40
+        turn_count += 1
+    assert turn_count > 3
+    assert len(seen) == 400
+
+
+def messages(count: int, *, is_settled: bool) -> bytes:
+    message = b"\x00\x53\x75\xa0\x01x"
+    return b"".join(
+        transfer_frame(0, Transfer(0, n, b"%d" % n, 0, is_settled), len(message)) + message
+        for n in range(count)
+    )
+
+
+@pytest.fixture
+def sender(peers: Peers) -> Peer:
+    """A peer with a link that sends to q."""
+    peer, _ = peers.connect()
+    target = encoded_frame(Attach("s", 0, False, None, None, Source(), Target("q"), None, False, 0))
+    peers.say(peer, target)
+    while peers.loop.due:
+        peers.loop.turn()
+    return peer
+
+
+def test_what_the_frames_of_one_step_lead_to_is_acted_on_as_far_as_the_time_goes(
+    peers: Peers, sender: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers.turns._awaited_until_s = math.inf
+    metrics, clock_s = sender.connection.broker.metrics, count(step=0.001)
+    monkeypatch.setattr(turns, "thread_time", lambda: next(clock_s))
+    peers.say(sender, messages(30, is_settled=False))  # one step
+    while peers.loop.due:
+        before = metrics.received
+        sender.connection.tick(0.0)
+        assert metrics.received == before  # the clock hurries nothing that waits for its turn
+        peers.loop.turn()
+        assert 0 < metrics.received - before <= 2
+    assert metrics.received == 30
+
+
+@pytest.mark.parametrize(
+    "last", [encoded_frame(Close()), encoded_frame(Flow(0, 0, 0, 0), channel=9), b""]
+)
+def test_messages_before_the_end_of_a_connection_are_stored_in_however_many_turns(
+    peers: Peers, sender: Peer, monkeypatch: pytest.MonkeyPatch, last: bytes
+) -> None:
+    clock_s = count(step=0.001)
+    monkeypatch.setattr(turns, "thread_time", lambda: next(clock_s))
+    transport = cast("Any", sender._transport)
+    hung_up: list[int] = []
+    metrics = sender.connection.broker.metrics
+    transport.close = lambda: hung_up.append(metrics.received)
+    peers.say(sender, messages(30, is_settled=True) + last)
+    assert metrics.received < 30
+    if not last:
+        sender.eof_received()
+    sender.write()
+    while peers.loop.due:
+        peers.loop.turn()
+        sender.write()
+    assert metrics.received == 30
+    assert hung_up[0] == 30
 
 
 def test_what_a_turn_took_too_much_is_taken_off_the_next_ones(
@@ -459,7 +519,7 @@ def test_what_a_turn_took_too_much_is_taken_off_the_next_ones(
     peer, _ = peers.connect()
     seen = taken(monkeypatch, peer)
     peers.say(peer, flooded(1_000))
-    peer.connection.spend(3 * peers.turns.work)
+    peer.connection.turn.spend(3 * peers.turns.work)
     before = len(seen)
     for _ in range(2):
         peers.loop.turn()
