@@ -146,7 +146,7 @@ def test_each_slice_of_a_selector_is_part_of_its_peers_turn(
 ) -> None:
     client = Client(house)
     spent: list[int] = []
-    monkeypatch.setattr(client.ours, "spend", spent.append)
+    monkeypatch.setattr(client.ours.turn, "spend", spent.append)
     client.send(Attach("link", 0, True, source=selecting(LONG), target=Target()))
     while house.delayed:
         house.run_delayed()
