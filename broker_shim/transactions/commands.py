@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import broker_shim.protocol_1_0.codec.composites  # noqa: F401  # has `read` know declare and discharge
 from broker_shim.amqp_1_0.composites import Declare, Discharge
 from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION
 from broker_shim.protocol_1_0.codec.decoder import read
@@ -19,9 +18,9 @@ def read_command(encoded: bytes) -> Declare | Discharge:
     Raises:
         DecodeError: It is no message, or says something else than declare or discharge.
     """
-    values = [each for each in sections_of(encoded) if each.code == AMQP_VALUE_SECTION]
-    if len(values) == 1:
-        command, end = read(encoded, values[0].value)
-        if isinstance(command, Declare | Discharge) and end == values[0].end:
-            return command
+    for code, _start, value, end in sections_of(encoded):
+        if code == AMQP_VALUE_SECTION:  # of which a message has one at most
+            command, read_to = read(encoded, value)
+            if isinstance(command, Declare | Discharge) and read_to == end:
+                return command
     raise DecodeError("a message to a coordinator is an amqp-value: a declare or a discharge")

@@ -1,7 +1,9 @@
-"""An encoded AMQP 1.0 message, looked into but not decoded: bytes ↔ header and body. Pure.
+"""An AMQP 1.0 message as the broker keeps it: encoded bytes ↔ `MessageHeader` and body. Pure.
 
-`sections` finds where each section begins and ends, `fields` says what they may hold, `types` and
-`scan` read single values, `message` makes a `MessageHeader` and back, `annotations` adds those of
-an entry, and `common_header` shows a header to selectors. Receiving links call it once a message;
-sending links once a delivery.
+In come the bytes of a transfer, out goes what a store and a queue know of a message; in comes what
+a store kept, out goes what is written around its content on the way to a peer. Sections and values
+are found and read by `protocol_1_0.codec`, which knows AMQP and no broker; here they are mapped.
+`message` makes a `MessageHeader` and back, `limits` says how large one may be, `long_content` finds
+content that comes by itself, `annotations` adds those of an entry, and `common_header` shows a
+header to selectors. Receiving links call it once a message, sending links once a delivery.
 """

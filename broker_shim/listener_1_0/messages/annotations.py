@@ -12,11 +12,11 @@ from typing import Any
 from uuid import UUID
 
 from broker_shim.amqp_1_0 import primitives
+from broker_shim.amqp_1_0.definitions import MESSAGE_ANNOTATIONS_SECTION
 from broker_shim.amqp_1_0.primitives import Symbol, Timestamp
-from broker_shim.listener_1_0.messages.sections import MESSAGE_ANNOTATIONS
-from broker_shim.listener_1_0.messages.types import MalformedMessage, content_at, skip, value_at
-from broker_shim.protocol_1_0.codec.encoder import BY_KIND, UNWRITABLE, write
-from broker_shim.protocol_1_0.codec.errors import InvalidCommand
+from broker_shim.protocol_1_0.codec.encoder import BY_KIND, UNWRITABLE, described, mapped, write
+from broker_shim.protocol_1_0.codec.errors import DecodeError, InvalidCommand
+from broker_shim.protocol_1_0.codec.scanner import MAPS, items_at, scalar_at, skip
 from sparkstore.core.annotations import Annotations, annotations_of
 
 _RAW = "amqp"
@@ -64,10 +64,7 @@ def annotated(encoded: bytes, value: int | None, detail: str) -> bytes:
     items = dict(_given(encoded, value)) | dict(_added(detail))
     if not items:
         return b""
-    content = b"".join(items.values())
-    size, count = len(content) + 4, 2 * len(items)
-    lead = bytes((0, 0x53, MESSAGE_ANNOTATIONS, 0xD1))
-    return lead + size.to_bytes(4, "big") + count.to_bytes(4, "big") + content
+    return described(MESSAGE_ANNOTATIONS_SECTION, mapped(items.values()))
 
 
 def _kept(value: Any) -> tuple[str, str]:
@@ -83,10 +80,9 @@ def _given(encoded: bytes, value: int | None) -> Iterator[tuple[object, bytes]]:
     """Key and encoding of each annotation that the message came with."""
     if value is None or encoded[value] == 0x40:
         return
-    first, end = content_at(encoded, value)
-    at = first + (1 if encoded[value] == 0xC1 else 4)
+    _count, at, end = items_at(encoded, value, MAPS)
     while at < end:
-        key, behind = value_at(encoded, at)
+        key, behind = scalar_at(encoded, at)
         after = skip(encoded, behind)
         yield key, encoded[at:after]
         at = after
@@ -99,5 +95,5 @@ def _added(detail: str) -> Iterator[tuple[object, bytes]]:
             encoded = bytes.fromhex(text) if kind == _RAW else BY_KIND[kind](_READ[kind](text))
             if skip(encoded, 0) == len(encoded):
                 yield key, write(Symbol(key)) + encoded
-        except (ValueError, KeyError, MalformedMessage, InvalidCommand, *UNWRITABLE):
+        except (ValueError, KeyError, DecodeError, InvalidCommand, *UNWRITABLE):
             continue

@@ -24,33 +24,23 @@ from collections.abc import Callable
 from functools import lru_cache
 from uuid import UUID
 
-from broker_shim.listener_1_0.messages.fields import FIELDS
-from broker_shim.listener_1_0.messages.message import DEFAULT_PRIORITY, PROTOCOL, values_of
-from broker_shim.listener_1_0.messages.scan import entries_at, entry_at, item_at, sections_at
-from broker_shim.listener_1_0.messages.sections import APPLICATION_PROPERTIES
-from broker_shim.listener_1_0.messages.types import (
-    Encoded,
-    MalformedMessage,
-    Value,
-    text_of,
-    value_at,
-)
+from broker_shim.amqp_1_0.composites import Header, Properties
+from broker_shim.amqp_1_0.definitions import APPLICATION_PROPERTIES_SECTION
+from broker_shim.listener_1_0.messages.column_text import text_of
+from broker_shim.listener_1_0.messages.message import PROTOCOL, header_sections
+from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.codec.scanner import entries_at, entry_at, item_at, scalar_at
+from broker_shim.protocol_1_0.codec.values import Opaque, Scalar
 from broker_shim.selectors import Value as Known
 from sparkstore.core.records import MessageHeader
 
 _FIELDS = {
-    name.replace("-", "_"): (code, index)
-    for code, fields in FIELDS.items()
-    for index, (name, _constructors) in enumerate(fields)
+    name.replace("-", "_"): (section.CODE, index, default)
+    for section in (Header, Properties)
+    for index, (name, _kind, _is_mandatory, default) in enumerate(section.FIELDS)
 }
-"""Section and index of each field, by its name."""
+"""Section, index and AMQP's default of each field, by its name."""
 _COLUMNS = frozenset({*_FIELDS} & {*MessageHeader._fields})
-_DEFAULTS: dict[str, Value] = {
-    "durable": False,
-    "priority": DEFAULT_PRIORITY,
-    "first_acquirer": False,
-    "delivery_count": 0,
-}
 
 
 class AmqpCommonHeader:
@@ -90,40 +80,38 @@ class AmqpCommonHeader:
         if columns.protocol != PROTOCOL or columns.header is None:
             return next((v for key, v in reversed(columns.properties) if key == name), None)
         try:
-            start = self._places(columns.header).get(APPLICATION_PROPERTIES)
+            start = self._places().get(APPLICATION_PROPERTIES_SECTION)
             found = None if start is None else self._entry(columns.header, start, _utf8(name))
-        except MalformedMessage:  # it was read when it came: only a damaged root has one
+        except DecodeError:  # it was read when it came: only a damaged root has one
             return None
         return _known(found)
 
-    def field(self, name: str) -> Value:
+    def field(self, name: str) -> Scalar:
         """A field of AMQP's header or properties section."""
         columns = self._columns
         if columns.protocol != PROTOCOL or columns.header is None:
             return _column(columns, name)
-        code, index = _FIELDS.get(name, (-1, 0))
+        code, index, default = _FIELDS.get(name, (-1, 0, None))
         try:
-            start = self._places(columns.header).get(code)
+            start = self._places().get(code)
             value = None if start is None else item_at(columns.header, start, index)
-        except MalformedMessage:
+        except DecodeError:
             return None
-        return _DEFAULTS.get(name) if value is None else value
+        return default if value is None else value
 
-    def _entry(self, encoded: bytes, start: int, key: bytes) -> Value:
+    def _entry(self, encoded: bytes, start: int, key: bytes) -> Scalar:
         """A value of the map at `start`."""
         if self._entries is None and len(self._known) >= _ONE_BY_ONE:
             self._entries = entries_at(encoded, start)
         if self._entries is None:
             return entry_at(encoded, start, key)
         at = self._entries.get(key)
-        return None if at is None else value_at(encoded, at)[0]
+        return None if at is None else scalar_at(encoded, at)[0]
 
-    def _places(self, encoded: bytes) -> dict[int, int]:
+    def _places(self) -> dict[int, int]:
         """Where the value of each section begins."""
         if self._values is None:
-            self._values = sections_at(encoded)
-            if self._values is None:
-                self._values = values_of(self._columns)
+            self._values = {code: at for code, _, at, _ in header_sections(self._columns)}
         return self._values
 
 
@@ -132,26 +120,26 @@ _ONE_BY_ONE = 3
 """Names that are looked for in turn, before it pays to write all places down."""
 
 
-def _column(columns: MessageHeader, name: str) -> Value:
+def _column(columns: MessageHeader, name: str) -> Scalar:
     if name == "creation_time":
         return None if columns.created_at is None else columns.created_at // 1000
     if name == "message_id":
         return columns.amqp_message_id
-    value: Value = getattr(columns, name, None) if name in _COLUMNS else None
+    value: Scalar = getattr(columns, name, None) if name in _COLUMNS else None
     return value
 
 
-def _known(value: Value) -> Known:
+def _known(value: Scalar) -> Known:
     """A value as a selector knows it."""
     if isinstance(value, UUID):
         return str(value)
     return None if isinstance(value, bytes) else value
 
 
-def _jms_id(value: Value, *, is_message_id: bool) -> Known:
+def _jms_id(value: Scalar, *, is_message_id: bool) -> Known:
     """An id as Qpid JMS shows it to an application, which then selects by that."""
     match value:
-        case None | Encoded():
+        case None | Opaque():
             return None
         case UUID():
             return f"ID:AMQP_UUID:{value}"

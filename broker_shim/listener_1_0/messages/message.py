@@ -10,49 +10,45 @@
     text               UTF-8 of an amqp-value string     likewise
     amqp               the body sections as they came    everything else
 
-So header and body are the message cut in two pieces, and `restore` puts back the same bytes,
-whatever way of encoding the sender chose. SQL sees text and bytes as such where it can.
+So header and body are the message cut in two pieces, and nothing of its bytes is lost, whatever way
+of encoding the sender chose. SQL sees text and bytes as such where it can.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from broker_shim.amqp_1_0.composites import Header, Properties
+from broker_shim.amqp_1_0.definitions import (
+    AMQP_VALUE_SECTION,
+    APPLICATION_PROPERTIES_SECTION,
+    DATA_SECTION,
+    DELIVERY_ANNOTATIONS_SECTION,
+    FOOTER_SECTION,
+    MESSAGE_ANNOTATIONS_SECTION,
+)
 from broker_shim.listener_1_0.messages.annotations import annotated
-from broker_shim.listener_1_0.messages.fields import items_of
-from broker_shim.listener_1_0.messages.scan import ends_at
-from broker_shim.listener_1_0.messages.sections import (
-    APPLICATION_PROPERTIES,
+from broker_shim.listener_1_0.messages.column_text import text_of
+from broker_shim.listener_1_0.messages.limits import check_header
+from broker_shim.listener_1_0.messages.long_content import LongContent
+from broker_shim.messages.header import FramingHeader
+from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.codec.scanner import content_start, scalar_at
+from broker_shim.protocol_1_0.codec.sections import (
     BODY,
-    DATA,
-    DELIVERY_ANNOTATIONS,
-    FOOTER,
-    HEADER,
-    MESSAGE_ANNOTATIONS,
-    PROPERTIES,
-    VALUE,
-    LongContent,
-    Section,
-    check_header,
-    lead_in_end,
+    MessageSection,
+    check_annotations,
+    check_body,
+    entries_of,
+    fields_of,
     sections_of,
 )
-from broker_shim.listener_1_0.messages.types import (
-    MalformedMessage,
-    Timestamp,
-    Value,
-    content_at,
-    items_at,
-    text_of,
-    value_at,
-)
-from broker_shim.messages.header import FramingHeader
+from broker_shim.protocol_1_0.codec.values import Scalar
 from sparkstore.core.annotations import NONE
 from sparkstore.core.records import MessageHeader
 
 PROTOCOL = "amqp-1.0"
-DEFAULT_PRIORITY = 4
 MAX_PRIORITY = 9
 _ANY_SIZE = 1 << 62
 
@@ -71,6 +67,7 @@ _PROPERTY_COLUMNS = [
         *("content_type", "content_encoding"),
     )
 ]
+_ANNOTATIONS = frozenset({MESSAGE_ANNOTATIONS_SECTION, FOOTER_SECTION})
 _BINARY, _STRING = frozenset({0xA0, 0xB0}), frozenset({0xA1, 0xB1})
 _LEAST_AT_US, _MOST_AT_US = -62_135_596_800_000_000, 253_402_300_799_000_000
 """Years 1 to 9999: what a timestamp column can show."""
@@ -87,12 +84,12 @@ def parse(
         most_header_bytes: Of all sections but the body's.
 
     Raises:
-        MalformedMessage: It is not an AMQP 1.0 message, or strict readers would choke on it.
-        TooLarge: Its header is.
+        DecodeError: It is not an AMQP 1.0 message, or strict readers would choke on it; with the
+            condition resource-limit-exceeded, its header is too large.
     """
     sections = sections_of(encoded)
     if not sections:
-        raise MalformedMessage("a message has at least one section: this one has no byte")
+        raise DecodeError("a message has at least one section: this one has no byte")
     message_type, first, end = _body(encoded, sections)
     check_header(encoded, sections, most_header_bytes)
     rest = encoded[:first] + encoded[end:]
@@ -112,8 +109,7 @@ def parse_around(
         most_header_bytes: As for `parse`.
 
     Raises:
-        MalformedMessage: It is not an AMQP 1.0 message.
-        TooLarge: Its header is.
+        DecodeError: As `parse`.
     """
     sections = sections_of(rest, is_cut=True)
     check_header(rest, sections, most_header_bytes)
@@ -121,18 +117,20 @@ def parse_around(
     return _header(rest, content.message_type, content.length, columns)
 
 
-def _columns(encoded: bytes, sections: list[Section], now_us: int) -> list[object]:
+def _columns(encoded: bytes, sections: list[MessageSection], now_us: int) -> list[object]:
     """The columns of a `MessageHeader`, in their order: those that are read from sections."""
     columns = _DEFAULTS.copy()
-    for section in sections:
-        code = section.code
-        items = items_of(encoded, code, section.value)
-        if code == HEADER:
-            _read_header(items, columns, now_us)
-        elif code == PROPERTIES:
-            _read_properties(items, columns)
-        elif code == APPLICATION_PROPERTIES:
-            columns[_PROPERTIES] = _as_text(items)
+    for code, _start, value, _end in sections:
+        if code == Header.CODE:
+            _read_header(fields_of(Header, encoded, value), columns, now_us)
+        elif code == Properties.CODE:
+            _read_properties(fields_of(Properties, encoded, value), columns)
+        elif code == APPLICATION_PROPERTIES_SECTION:
+            columns[_PROPERTIES] = _as_text(entries_of(encoded, value))
+        elif code in _ANNOTATIONS:
+            check_annotations(encoded, value)
+        else:
+            check_body(code, encoded, value)
     return columns
 
 
@@ -144,19 +142,15 @@ def _header(
     return MessageHeader._make(columns)  # each was read by the rule of its own column
 
 
-def restore(header: MessageHeader, body: bytes) -> bytes:
-    """The message as it came from the wire."""
-    first, rest, _sections = _cut(header)
-    return rest[:first] + body + rest[first:]
+def header_sections(header: MessageHeader) -> list[MessageSection]:
+    """Where sections lie in the header column of a message.
 
-
-def values_of(header: MessageHeader) -> dict[int, int]:
-    """Where the value of each section begins in the header column, by the section's code.
+    That of the body, if the column has any of it, is cut off before its content.
 
     Raises:
-        MalformedMessage: The header column is not what `parse` made.
+        DecodeError: The column is not what `parse` made.
     """
-    return {section.code: section.value for section in _cut(header)[2]}
+    return sections_of(header.header or b"", is_cut=header.message_type != "amqp")
 
 
 def framing(
@@ -187,16 +181,17 @@ def framing(
     if header.protocol != PROTOCOL or header.header is None:
         lead = _wrapping(header, delivery_count, detail, is_first=is_first)
         return FramingHeader(lead, b"", header.body_bytes)
-    first, rest, sections = _places(header)
+    rest = header.header
+    sections = header_sections(header)
     kept, lead, ours = 0, b"", None
-    for code, value, end in sections:
-        if code == HEADER:
+    for code, _start, value, end in sections:
+        if code == Header.CODE:
             came = rest[:end]
             lead = _told(header, came, value, delivery_count, now_us, is_first=is_first)
             kept = end
-        elif code == DELIVERY_ANNOTATIONS:
+        elif code == DELIVERY_ANNOTATIONS_SECTION:
             kept = end
-        elif code == MESSAGE_ANNOTATIONS and detail is not None:
+        elif code == MESSAGE_ANNOTATIONS_SECTION and detail is not None:
             ours, kept = value, end
         else:
             break
@@ -204,73 +199,62 @@ def framing(
         lead = _header_section(header, _Said(), delivery_count, now_us, is_first=is_first)
     if detail is not None and (ours is not None or detail != NONE):
         lead += annotated(rest, ours, detail)
-    return FramingHeader(lead + rest[kept:first], rest[first:], header.body_bytes)
+    place = _content_place(sections, len(rest))
+    return FramingHeader(lead + rest[kept:place], rest[place:], header.body_bytes)
 
 
-def _body(encoded: bytes, sections: list[Section]) -> tuple[str, int, int]:
-    """What the body column holds, and where that begins and ends."""
-    body = [section for section in sections if section.code in BODY]
+def _body(encoded: bytes, sections: list[MessageSection]) -> tuple[str, int, int]:
+    """The type of the message, and where what its body column holds begins and ends."""
+    body = [each for each in sections if each[0] in BODY]
     if not body:
-        footer = [section.start for section in sections if section.code == FOOTER]
-        at = footer[0] if footer else len(encoded)
+        at = _content_place(sections, len(encoded))
         return "amqp", at, at
-    code, _start, value, _end = body[0]
-    if len(body) == 1 and code == DATA:
-        return "data", *content_at(encoded, value)
-    if code == VALUE and encoded[value] in _BINARY:
-        return "binary", *content_at(encoded, value)
-    if code == VALUE and encoded[value] in _STRING:
-        value_at(encoded, value)  # is UTF-8, or MalformedMessage
-        return "text", *content_at(encoded, value)
-    return "amqp", body[0].start, body[-1].end
+    code, start, value, end = body[0]
+    if len(body) == 1 and code == DATA_SECTION:
+        return "data", content_start(encoded, value), end
+    if code == AMQP_VALUE_SECTION and encoded[value] in _BINARY:
+        return "binary", content_start(encoded, value), end
+    if code == AMQP_VALUE_SECTION and encoded[value] in _STRING:
+        scalar_at(encoded, value)  # is UTF-8, or DecodeError
+        return "text", content_start(encoded, value), end
+    return "amqp", start, body[-1][3]
 
 
-def _cut(header: MessageHeader) -> tuple[int, bytes, list[Section]]:
-    """Where the body goes in the header column, that column, and its sections."""
-    rest = header.header or b""
-    if header.message_type == "amqp":
-        sections = sections_of(rest)
-        footer = [section.start for section in sections if section.code == FOOTER]
-        return (footer[0] if footer else len(rest)), rest, sections
-    sections = sections_of(rest, is_cut=True)
-    return next(s.end for s in sections if s.code in BODY), rest, sections
+def _content_place(sections: list[MessageSection], byte_count: int) -> int:
+    """Where the content goes: behind the lead-in of the body, or where a body would stand."""
+    for code, start, _value, end in sections:
+        if code in BODY:
+            return end
+        if code == FOOTER_SECTION:
+            return start
+    return byte_count
 
 
-def _places(header: MessageHeader) -> tuple[int, bytes, list[tuple[int, int, int]]]:
-    """As `_cut`, of each section only code, value and end: the short way, where it can be."""
-    rest = header.header or b""
-    if header.message_type != "amqp" and (found := ends_at(rest)) and found[-1][0] in BODY:
-        return lead_in_end(rest, found[-1][1]), rest, found
-    first, rest, sections = _cut(header)
-    return first, rest, [(each.code, each.value, each.end) for each in sections]
-
-
-def _read_header(items: list[Value], columns: list[object], now_us: int) -> None:
+def _read_header(items: list[Any], columns: list[object], now_us: int) -> None:
     """Fill in durable and priority, and when its time to live ends."""
     durable, priority, ttl = _three(items)
     columns[_DURABLE] = durable is True
-    if isinstance(priority, int):
-        columns[_PRIORITY] = min(int(priority), MAX_PRIORITY)
-    if isinstance(ttl, int):
-        columns[_EXPIRES_AT] = _in_range(now_us + int(ttl) * 1000)
+    if priority is not None:
+        columns[_PRIORITY] = min(priority, MAX_PRIORITY)
+    if ttl is not None:
+        columns[_EXPIRES_AT] = _in_range(now_us + ttl * 1000)
 
 
-def _read_properties(items: list[Value], columns: list[object]) -> None:
+def _read_properties(items: list[Any], columns: list[object]) -> None:
     """Fill in the columns of the properties section; the earlier of two ends of its life."""
     for column, value in zip(_PROPERTY_COLUMNS, items, strict=False):
         if value is not None:
             columns[column] = text_of(value)
     expiry, created, group = _three(items[8:])
-    if isinstance(created, Timestamp):
+    if created is not None:
         columns[_CREATED_AT] = _in_range(created * 1000)
-    if group is not None:
-        columns[_GROUP_ID] = text_of(group)
-    if isinstance(expiry, Timestamp):
+    columns[_GROUP_ID] = group
+    if expiry is not None:
         ends = (columns[_EXPIRES_AT], _in_range(expiry * 1000))
         columns[_EXPIRES_AT] = min((at for at in ends if isinstance(at, int)), default=None)
 
 
-def _three(items: list[Value]) -> tuple[Value, Value, Value]:
+def _three(items: list[Any]) -> tuple[Any, Any, Any]:
     """The first three fields of a list; those left out at its end are null."""
     if len(items) == 3:
         return items[0], items[1], items[2]
@@ -282,14 +266,12 @@ def _in_range(at_us: int) -> int | None:
     return int(at_us) if _LEAST_AT_US <= at_us <= _MOST_AT_US else None
 
 
-def _as_text(items: list[Value]) -> tuple[tuple[str, str], ...]:
+def _as_text(entries: list[tuple[str, Scalar]]) -> tuple[tuple[str, str], ...]:
     """Application properties as text: the last of equal keys, nulls left out."""
-    if len(items) % 2:
-        raise MalformedMessage("a map with a key and no value")
     found: dict[str, str] = {}
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        name, text = text_of(key), text_of(value)
-        if name is not None and text is not None:
+    for name, value in entries:
+        text = text_of(value)
+        if text is not None:
             found[name] = text
     return tuple(found.items())
 
@@ -306,14 +288,8 @@ class _Said(NamedTuple):
 @lru_cache(maxsize=1 << 10)
 def _said(value: bytes) -> _Said:
     """Of the value of a header section: most messages of a sender have the same."""
-    items = items_at(value, 0)[0]
-    _durable, priority, ttl, first, count = [*items, *[None] * 5][:5]
-    return _Said(
-        int(priority) if isinstance(priority, int) else None,
-        int(ttl) if isinstance(ttl, int) else None,
-        first if isinstance(first, bool) else None,
-        int(count) if isinstance(count, int) else 0,
-    )
+    _durable, priority, ttl, first, count = [*fields_of(Header, value, 0), *[None] * 5][:5]
+    return _Said(priority, ttl, first, count or 0)
 
 
 def _told(
@@ -347,7 +323,7 @@ def _header_section(
         content += _uint(min(said.ttl, max(0, (header.expires_at - now_us) // 1000)))
     content += b"\x41" if is_first else b"\x42"
     content += _uint(min(said.delivery_count + delivery_count, 0xFFFF_FFFF))
-    return bytes((0, 0x53, HEADER, 0xC0, len(content) + 1, 5)) + content
+    return bytes((0, 0x53, Header.CODE, 0xC0, len(content) + 1, 5)) + content
 
 
 def _uint(number: int) -> bytes:

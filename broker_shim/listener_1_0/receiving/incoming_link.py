@@ -12,20 +12,19 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.listener_1_0.authorization import may
 from broker_shim.listener_1_0.conditions import (
-    DECODE_ERROR,
     PRECONDITION_FAILED,
     RESOURCE_LIMIT_EXCEEDED,
     Refusal,
     error_of,
     refusal_of,
 )
-from broker_shim.listener_1_0.messages.types import MalformedMessage, TooLarge
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject, within
 from broker_shim.listener_1_0.receiving.credit import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish, Receiving
 from broker_shim.listener_1_0.receiving.link_route import Route
 from broker_shim.listener_1_0.receiving.received_deliveries import STORED, Answering
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
+from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.deliveries import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
@@ -116,7 +115,7 @@ class IncomingLink:
             self._partial = None if piece.delivery.is_settled else piece.delivery.tag
         try:
             receiving.add(piece.payload, self._read_on)
-        except MalformedMessage as reason:
+        except DecodeError as reason:
             self._end_link(_undecodable(reason))
             return
         except StoreError as error:
@@ -199,7 +198,7 @@ class IncomingLink:
             return
         try:
             header, enqueue = receiving.finish()
-        except MalformedMessage as reason:
+        except DecodeError as reason:
             self._refuse(delivery, _undecodable(reason), transaction)
             return
         if header.durable and self._takes_no_durable:
@@ -339,7 +338,6 @@ class IncomingLink:
             self._link.flow(credit + more)
 
 
-def _undecodable(reason: MalformedMessage) -> Refusal:
+def _undecodable(reason: DecodeError) -> Refusal:
     """Why a message is not taken."""
-    is_large = isinstance(reason, TooLarge)
-    return Refusal(RESOURCE_LIMIT_EXCEEDED if is_large else DECODE_ERROR, str(reason))
+    return Refusal(reason.condition, reason.description)

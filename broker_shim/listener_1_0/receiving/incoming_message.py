@@ -16,10 +16,11 @@ from broker_shim.broker.address import Node
 from broker_shim.broker.storage.store_puts import STAGED_BYTES, Staged
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
+from broker_shim.listener_1_0.messages.limits import check_begun
+from broker_shim.listener_1_0.messages.long_content import LongContent, long_content
 from broker_shim.listener_1_0.messages.message import parse, parse_around
-from broker_shim.listener_1_0.messages.sections import LongContent, check_begun, long_content
-from broker_shim.listener_1_0.messages.types import MalformedMessage
 from broker_shim.messages.new_message import NewMessage
+from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.store.interface import MessageHeader
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Receiving:
         """The next bytes of it.
 
         Raises:
-            MalformedMessage: They are not AMQP 1.0; too much comes before the body, or after large
+            DecodeError: They are not AMQP 1.0; too much comes before the body, or after large
                 content.
             StoreError: The store takes no content now.
         """
@@ -118,7 +119,7 @@ class Receiving:
         """All of it came: its header, and what puts it on queues.
 
         Raises:
-            MalformedMessage: It is not an AMQP 1.0 message.
+            DecodeError: It is not an AMQP 1.0 message.
         """
         if self._large is not None:
             return self._large.header(self._now_us()), self._large.enqueue
@@ -182,12 +183,12 @@ class _Large:
         self._tail += tail
         if len(self._tail) > MOST_TAIL_BYTES:
             message = f"more than {MOST_TAIL_BYTES} bytes after content of {self._shape.length}"
-            raise MalformedMessage(message)
+            raise DecodeError(message)
 
     def header(self, now_us: int) -> MessageHeader:
         if self.content.byte_count < self._shape.length:
             message = f"content of {self._shape.length} bytes ends at {self.content.byte_count}"
-            raise MalformedMessage(message)
+            raise DecodeError(message)
         self._check_text(b"", final=True)
         self._header = parse_around(
             self._lead + self._tail,
@@ -216,4 +217,4 @@ class _Large:
             self._text.decode(piece, final=final)
         except UnicodeDecodeError as reason:
             message = f"text that is not UTF-8: {reason.reason}"
-            raise MalformedMessage(message) from reason
+            raise DecodeError(message) from reason

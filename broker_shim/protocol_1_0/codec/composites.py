@@ -7,6 +7,7 @@ A default that is not at the end is said, too: not every peer assumes it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ from broker_shim.protocol_1_0.codec.transfers import quick_reader
 from broker_shim.protocol_1_0.codec.values import Array
 
 _BY_NAME = {each.NAME: each for each in COMPOSITES.values()}
+
+_FieldsReader = Callable[[bytes, int, int], tuple[list[Any], int]]
 
 
 class _Layout(NamedTuple):
@@ -110,15 +113,27 @@ def _written(value: Composite) -> bytes:
     return described(value.CODE, listed(items[:said]))
 
 
-def _reader(cls: type[Composite]) -> Reader:
-    """Reads what follows the descriptor: the list of the fields."""
-    readers, defaults, required, _ = _LAYOUTS[cls]
-    fields = tuple(zip(readers, defaults, strict=True))
-    most = len(fields)
+def said_fields(cls: type[Composite], encoded: bytes, at: int) -> list[Any]:
+    """The fields of the composite whose list is at `at`, as far as they are said; null is None.
 
-    def read(encoded: bytes, at: int, depth: int) -> tuple[Composite, int]:
+    Raises:
+        DecodeError: It is not a good one.
+    """
+    try:
+        return _SAID[cls](encoded, at, MAX_DEPTH)[0]
+    except UNREADABLE as reason:
+        raise unreadable(reason) from reason
+
+
+def _fields_reader(cls: type[Composite], defaults: tuple[Any, ...]) -> _FieldsReader:
+    """Reads what follows the descriptor: the list of the fields."""
+    layout = _LAYOUTS[cls]
+    fields = tuple(zip(layout.readers, defaults, strict=True))
+    least, most = layout.required, len(fields)
+
+    def read(encoded: bytes, at: int, depth: int) -> tuple[list[Any], int]:
         count, at, end = _list_at(cls, encoded, at, depth)
-        if not required <= count <= most:
+        if not least <= count <= most:
             message = f"{cls.NAME} with {count} fields"
             raise DecodeError(message)
         depth -= 1
@@ -126,7 +141,8 @@ def _reader(cls: type[Composite]) -> Reader:
         for readers, default in fields[:count]:
             reader = readers.get(encoded[at])
             if reader is None:
-                message = f"{cls.NAME}: {cls.FIELDS[len(values)][0]} as 0x{encoded[at]:02x}"
+                name = cls.FIELDS[len(values)][0]
+                message = f"{cls.NAME}: {name} has a value of the wrong type, 0x{encoded[at]:02x}"
                 raise DecodeError(message)
             value, at = reader(encoded, at + 1, depth)
             values.append(default if value is None else value)
@@ -135,6 +151,17 @@ def _reader(cls: type[Composite]) -> Reader:
             raise DecodeError(message)
         if cls.CHOICES:
             _check_choices(cls, values)
+        return values, end
+
+    return read
+
+
+def _reader(cls: type[Composite]) -> Reader:
+    """Reads a whole composite, fields that are not said by their defaults."""
+    read_fields = _fields_reader(cls, _LAYOUTS[cls].defaults)
+
+    def read(encoded: bytes, at: int, depth: int) -> tuple[Composite, int]:
+        values, end = read_fields(encoded, at, depth)
         return cls(*values), end
 
     return read
@@ -234,6 +261,9 @@ def _field_writer(kind: str) -> Writer:
 
 
 _LAYOUTS: dict[type[Composite], _Layout] = {cls: _layout(cls) for cls in COMPOSITES.values()}
+_SAID = {
+    cls: _fields_reader(cls, (None,) * len(_LAYOUTS[cls].defaults)) for cls in COMPOSITES.values()
+}
 for _cls in COMPOSITES.values():
     KNOWN[_cls.CODE] = KNOWN[_cls.DESCRIPTOR] = _reader(_cls)
     BY_CLASS[_cls] = _written

@@ -46,14 +46,11 @@ TYPED: dict[int, Reader] = {}
 KNOWN: dict[int | str, Reader] = {}
 """Descriptor → reader of what follows the constructor of the list; composites.py fills it."""
 
+SCALARS: dict[int, Reader] = {}
+"""Constructor → reader of a `Scalar`; without those of values that are `Opaque` to the scanner."""
+
 KIND_OF: dict[int, str] = {
     code: kind for kind, encodings in ENCODINGS.items() for code, _, _ in encodings
-}
-
-WIDTH_OF: dict[int, tuple[str, int]] = {
-    code: (category, width)
-    for encodings in ENCODINGS.values()
-    for code, category, width in encodings
 }
 
 
@@ -273,4 +270,8 @@ for _kind, _encodings in ENCODINGS.items():
     for _encoding in _encodings:
         RAW[_encoding[0]] = _raw(_kind, *_encoding)
         TYPED[_encoding[0]] = _typed(_kind, RAW[_encoding[0]])
+        if _kind in {"symbol", "timestamp"}:
+            SCALARS[_encoding[0]] = TYPED[_encoding[0]]
+        elif _kind not in _COMPOUND and not _kind.startswith("decimal"):
+            SCALARS[_encoding[0]] = RAW[_encoding[0]]
 TYPED[0] = _described

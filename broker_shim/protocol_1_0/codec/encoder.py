@@ -8,7 +8,7 @@ them are reached through `write` and `encoded_composite` (composites.py), which 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -52,6 +52,12 @@ def listed(items: Sequence[bytes]) -> bytes:
     if not items:
         return b"\x45"
     return _compound(0xC0, 0xD0, len(items), b"".join(items))
+
+
+def mapped(entries: Iterable[bytes]) -> bytes:
+    """A map of entries that are encoded already, key and value in one."""
+    content = list(entries)
+    return _compound(0xC1, 0xD1, 2 * len(content), b"".join(content))
 
 
 def described(code: int, encoded: bytes) -> bytes:

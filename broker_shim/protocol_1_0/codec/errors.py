@@ -38,7 +38,10 @@ class ProtocolViolation(Exception):
 
 
 class DecodeError(ProtocolViolation):
-    """The peer's bytes are not AMQP 1.0, or not what belongs there."""
+    """The peer's bytes are not AMQP 1.0, not what belongs there, or more of it than is taken.
+
+    The condition tells the last from the others: `amqp:resource-limit-exceeded`.
+    """
 
     def __init__(self, description: str, condition: str = AmqpError.DECODE_ERROR) -> None:
         super().__init__(condition, description)

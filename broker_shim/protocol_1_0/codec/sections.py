@@ -1,17 +1,23 @@
-"""A message looked into but not decoded: where its sections lie. Pure.
+"""A message looked into but not decoded: where its sections lie, and what those may hold. Pure.
 
     [header] [delivery-annotations] [message-annotations] [properties] [application-properties]
     body: data, data, ... | amqp-sequence, amqp-sequence, ... | amqp-value
     [footer]
 
-Each section is a described value. `read(encoded, section.start)` decodes one that somebody wants,
-as a `Header` or `Properties`; the body is never decoded here. Nothing recurses: a value is skipped
-by its length, whatever is in it.
+Each section is a described value (AMQP 1.0 part 3, 3.2). `sections_of` finds them; `fields_of` and
+`entries_of` read what the broker has columns for, `check_annotations` and `check_body` look at what
+holds the rest. What is within bodies, annotations and values of application properties is the
+application's own, and is skipped by its length.
+
+Why the types of fields are checked at all: a message goes out with the bytes it came with. Were a
+wrong type taken here, every consumer whose library reads strictly would lose its link over the
+message, and get it again: tried with go-amqp 1.7, which ends the link, and Qpid JMS 2.8, which
+never hands it out. So it is refused as it comes.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 from broker_shim.amqp_1_0.composites import Header, Properties
 from broker_shim.amqp_1_0.definitions import (
@@ -22,26 +28,22 @@ from broker_shim.amqp_1_0.definitions import (
     DELIVERY_ANNOTATIONS_SECTION,
     FOOTER_SECTION,
     MESSAGE_ANNOTATIONS_SECTION,
+    AmqpError,
 )
-from broker_shim.protocol_1_0.codec.decoder import MAX_DEPTH, WIDTH_OF, read
+from broker_shim.amqp_1_0.primitives import ENCODINGS
+from broker_shim.protocol_1_0.codec.composites import said_fields
+from broker_shim.protocol_1_0.codec.decoder import SCALARS, UNREADABLE, unreadable
 from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.codec.scanner import MAPS, content_start, items_at, scalar_at, skip
+from broker_shim.protocol_1_0.codec.values import Opaque, Scalar
 
 BODY = frozenset({DATA_SECTION, AMQP_SEQUENCE_SECTION, AMQP_VALUE_SECTION})
 
-_ORDER = {
-    Header.CODE: 0,
-    DELIVERY_ANNOTATIONS_SECTION: 1,
-    MESSAGE_ANNOTATIONS_SECTION: 2,
-    Properties.CODE: 3,
-    APPLICATION_PROPERTIES_SECTION: 4,
-    DATA_SECTION: 5,
-    AMQP_SEQUENCE_SECTION: 5,
-    AMQP_VALUE_SECTION: 5,
-    FOOTER_SECTION: 6,
-}
+MOST_SECTIONS = 4_096
+"""Of one message: a body may be of many, each of no bytes."""
 
+_FIRST, _LAST = Header.CODE, FOOTER_SECTION
 _REPEATED = frozenset({DATA_SECTION, AMQP_SEQUENCE_SECTION})
-
 _SYMBOLS = {
     "amqp:header:list": Header.CODE,
     "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS_SECTION,
@@ -53,88 +55,172 @@ _SYMBOLS = {
     "amqp:amqp-value:*": AMQP_VALUE_SECTION,
     "amqp:footer:map": FOOTER_SECTION,
 }
+_SMALL_ULONG = 0x53
 
 
-class MessageSection(NamedTuple):
-    """Where a section lies in the message.
-
-    Attributes:
-        code: The number that describes the section (AMQP 1.0 3.2).
-        start: Where it begins, with the descriptor.
-        value: Where what is described begins.
-        end: Where it ends.
-    """
-
-    code: int
-    start: int
-    value: int
-    end: int
+def _constructors(*kinds: str) -> frozenset[int]:
+    return frozenset(code for kind in kinds for code, _, _ in ENCODINGS[kind])
 
 
-def sections_of(encoded: bytes) -> list[MessageSection]:
-    """All sections of a message, in order.
+_KEYS = {code: SCALARS[code] for code in _constructors("string")}
+_ANNOTATION_KEYS = _constructors("symbol", "ulong")
+_BODIES = {DATA_SECTION: _constructors("binary"), AMQP_SEQUENCE_SECTION: _constructors("list")}
+_NULL = 0x40
+
+
+MessageSection = tuple[int, int, int, int]
+"""Where a section lies: the code that describes it (AMQP 1.0 3.2), where it starts, with its
+descriptor, where the value described begins, and where it ends.
+
+A plain tuple, as some are made of every message: one with names takes as long as finding it."""
+
+
+def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[MessageSection]:
+    """All sections of a message, in order; a message without a byte has none.
+
+    Args:
+        encoded: All bytes of the message, but for those of the body's content if it is cut.
+        is_cut: True if the first section of the body lacks its content, and ends where that begins.
 
     Raises:
-        DecodeError: It is no sequence of sections, they are out of order, or none is the body.
+        DecodeError: It is no sequence of sections, they are out of order, or too many.
     """
     found: list[MessageSection] = []
-    at = 0
-    while at < len(encoded):
-        section = _section_at(encoded, at)
-        if found:
-            _check_order(found[-1].code, section.code)
-        found.append(section)
-        at = section.end
-    if not any(each.code in BODY for each in found):
-        raise DecodeError("a message without a body")
+    at, size, last = 0, len(encoded), 0
+    while at < size:
+        code = encoded[at + 2] if at + 2 < size else 0
+        if encoded[at] == 0 and _FIRST <= code <= _LAST and encoded[at + 1] == _SMALL_ULONG:
+            value = at + 3  # as nearly all begin: described, by a small number
+        else:
+            code, value = _descriptor(encoded, at)
+        if code <= last or last in BODY:
+            _check_order(last, code, at)
+        if is_cut and code in BODY:
+            end, is_cut = content_start(encoded, value), False
+        else:
+            end = skip(encoded, value)
+        found.append((code, at, value, end))
+        at, last = end, code
+        if len(found) > MOST_SECTIONS:
+            message = f"a message of more than {MOST_SECTIONS} sections"
+            raise DecodeError(message, AmqpError.RESOURCE_LIMIT_EXCEEDED)
     return found
 
 
-def skip(encoded: bytes, at: int) -> int:
-    """Where the value that starts at `at` ends, described or not.
+def body_start(prefix: bytes) -> tuple[int, int]:
+    """The code of the first section of a body, and where its value begins.
+
+    Args:
+        prefix: A message from its beginning on, as much of it as has come.
 
     Raises:
-        DecodeError: It is cut short, unknown, or described more than `MAX_DEPTH` times.
+        DecodeError: The body does not begin within these bytes, or they are no message.
     """
-    missing = 1
-    for _ in range(2 * MAX_DEPTH):
-        if at < len(encoded) and encoded[at] == 0:
-            missing += 1
-            at += 1
-            continue
-        at = _skip_plain(encoded, at)
-        missing -= 1
-        if not missing:
-            return at
-    raise DecodeError("a value with too many descriptors")
+    code, value = _descriptor(prefix, 0)
+    while code not in BODY:
+        code, value = _descriptor(prefix, skip(prefix, value))
+    return code, value
 
 
-def _skip_plain(encoded: bytes, at: int) -> int:
-    """As `skip`, of a value that is not described."""
-    category, width = WIDTH_OF.get(encoded[at] if at < len(encoded) else -1, ("none", 0))
-    if category == "none":
-        raise DecodeError("a value is missing, or its constructor is unknown")
-    end = at + 1 + width
-    if category != "fixed":
-        end += int.from_bytes(encoded[at + 1 : end], "big")
-    if end > len(encoded) or at + 1 + width > len(encoded):
-        raise DecodeError("a value ends after its bytes do")
-    return end
+def fields_of(kind: type[Header | Properties], encoded: bytes, at: int) -> list[Any]:
+    """What a header or a properties section says, its value at `at`: the fields in order.
+
+    A field is None if it is null; fields at the end that are left out are not in the list.
+
+    Raises:
+        DecodeError: It is not what such a section may hold.
+    """
+    if encoded[at] == _NULL:
+        return []
+    return said_fields(kind, encoded, at)
 
 
-def _section_at(encoded: bytes, start: int) -> MessageSection:
-    if encoded[start] != 0:
-        raise DecodeError("a message with something that is no section")
-    descriptor, value = read(encoded, start + 1)
+def entries_of(encoded: bytes, at: int) -> list[tuple[str, Scalar]]:
+    """The application properties whose map is at `at`, as they were written.
+
+    Raises:
+        DecodeError: It is not what such a section may hold.
+    """
+    if encoded[at] == _NULL:
+        return []
+    count, at, end = items_at(encoded, at, MAPS)
+    found: list[tuple[str, Scalar]] = []
+    try:
+        while at < end:
+            key_reader = _KEYS.get(encoded[at])
+            if key_reader is None:
+                raise _wrong_key(encoded, at)
+            key, at = key_reader(encoded, at + 1, 0)
+            reader = SCALARS.get(encoded[at])
+            if reader is None:
+                begin, at = at, skip(encoded, at)
+                found.append((key, Opaque(encoded[begin:at])))
+            else:
+                value, at = reader(encoded, at + 1, 0)
+                found.append((key, value))
+    except UNREADABLE as reason:
+        message = f"{unreadable(reason).description}, at byte {at}"
+        raise DecodeError(message) from reason
+    _check_filled(at, end, count, 2 * len(found))
+    return found
+
+
+def check_annotations(encoded: bytes, at: int) -> None:
+    """See that the annotations or the footer at `at` are a map with the keys of one (3.2.10).
+
+    Raises:
+        DecodeError: They are not.
+    """
+    if encoded[at] == _NULL:
+        return
+    count, at, end = items_at(encoded, at, MAPS)
+    found = 0
+    while at < end:
+        if encoded[at] not in _ANNOTATION_KEYS:
+            raise _wrong_key(encoded, at)
+        at = skip(encoded, skip(encoded, at))
+        found += 2
+    _check_filled(at, end, count, found)
+
+
+def check_body(code: int, encoded: bytes, at: int) -> None:
+    """See that what a section of the body holds, at `at`, is of a type that it may hold.
+
+    Raises:
+        DecodeError: It is not.
+    """
+    if code in _BODIES and encoded[at] not in _BODIES[code]:
+        message = f"a body of the wrong type, 0x{encoded[at]:02x}"
+        raise DecodeError(message)
+
+
+def _descriptor(encoded: bytes, at: int) -> tuple[int, int]:
+    """The code of the section at `at`, and where its value begins."""
+    if at >= len(encoded) or encoded[at] != 0:
+        message = f"no section at byte {at}: a section was expected there"
+        raise DecodeError(message)
+    descriptor, value = scalar_at(encoded, at + 1)
     code = _SYMBOLS.get(descriptor, descriptor) if isinstance(descriptor, str) else descriptor
-    if not isinstance(code, int) or code not in _ORDER:
-        message = f"no section of a message: {descriptor!r:.60}"
+    if not isinstance(code, int) or code not in range(_FIRST, _LAST + 1):
+        message = f"no section of a message: {descriptor!r:.60}, at byte {at}"
         raise DecodeError(message)
-    return MessageSection(int(code), start, value, skip(encoded, value))
+    return int(code), value
 
 
-def _check_order(before: int, after: int) -> None:
-    is_repeated = before == after and after in _REPEATED
-    if not is_repeated and _ORDER[before] >= _ORDER[after]:
-        message = f"section 0x{after:02x} after 0x{before:02x}"
+def _check_order(last: int, code: int, at: int) -> None:
+    message = f"section 0x{code:02x} at byte {at} comes after 0x{last:02x}"
+    if last in BODY and code in BODY and code != last:
+        message = f"a body of two kinds: {message}"
+    elif code > last or (code == last and code in _REPEATED):
+        return
+    raise DecodeError(message)
+
+
+def _check_filled(at: int, end: int, count: int, found: int) -> None:
+    if at != end or found != count:
+        message = f"a map of {count} items holds {found}, or runs past its end"
         raise DecodeError(message)
+
+
+def _wrong_key(encoded: bytes, at: int) -> DecodeError:
+    return DecodeError(f"a key of the wrong type, 0x{encoded[at]:02x}, at byte {at}")

@@ -2,14 +2,28 @@
 
 A decoded value of open type (in a map, an address, a filter) is None, bool, int (long), float
 (double), str, bytes, UUID, list, dict, one of the classes of `amqp_1_0.primitives`, a composite,
-or one of the two here. Keys of a map that Python takes for equal (1 and 1.0, a string and a symbol
-of the same text) are one key.
+or one of the two dataclasses here. Keys of a map that Python takes for equal (1 and 1.0, a string
+and a symbol of the same text) are one key.
+
+The scanner, which looks for single values in a message and decodes nothing else, answers with a
+`Scalar`: all numbers are int and float, text keeps apart `Symbol` and str, times are `Timestamp`,
+and whatever is no scalar is `Opaque`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
+
+
+class Opaque(bytes):
+    """The encoding of a value that is not decoded: a compound, a decimal, a described one."""
+
+    __slots__ = ()
+
+
+Scalar = None | bool | int | float | str | bytes | UUID | Opaque
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,8 +230,10 @@ def test_a_message_with_too_much_around_its_body_is_not_read(
     house: House, sender: Client, monkeypatch: pytest.MonkeyPatch, message: bytes
 ) -> None:
     read: list[int] = []
-    items_of = amqp_message.items_of
-    monkeypatch.setattr(amqp_message, "items_of", lambda *told: read.append(1) or items_of(*told))
+    read_columns = amqp_message._columns
+    monkeypatch.setattr(
+        amqp_message, "_columns", lambda *told: read.append(1) or read_columns(*told)
+    )
     sender.deliver_encoded(b"1", message)
     sender.settle_down()
     (error,) = [

@@ -9,7 +9,7 @@ from typing import Any
 import proton
 import pytest
 
-from broker_shim.listener_1_0.messages.sections import long_content
+from broker_shim.listener_1_0.messages.long_content import long_content
 from broker_shim.listener_1_0.receiving.incoming_message import MOST_TAIL_BYTES
 from broker_shim.store.delta import DeltaMessageStore
 from tests.unit.broker_shim.listener_1_0.sending.test_sending import Bench, received

@@ -193,8 +193,8 @@ def test_a_selector_of_many_names_looks_through_a_header_once() -> None:
 
 def test_a_value_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
-    read = common_header.value_at
-    monkeypatch.setattr(common_header, "value_at", lambda *at: decoded.append(1) or read(*at))
+    read = common_header.scalar_at
+    monkeypatch.setattr(common_header, "scalar_at", lambda *at: decoded.append(1) or read(*at))
     common = header_of(proton.Message(properties={f"p{n}": "x" * 1_000 for n in range(9)}))
     for n in [*range(9)] * 50:
         assert common.get(f"p{n}") == "x" * 1_000
