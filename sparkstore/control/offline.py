@@ -1,8 +1,8 @@
-"""`AdminClient` over a root that nobody serves: the pure plan, written by the log under its lock.
+"""`AdminClient` over a root that nobody serves: the pure steps, written by the log under its lock.
 
 Why nothing is lost: the records of a request are one `append`, so one group of the write-ahead log
 and one Delta commit; the answer is given when the log says that they are durable; the state here
-is the fold of what was written, as a broker's is.
+is that of the state machine, the fold of what was written, as a broker's is.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from typing import Any
 
 from sparkstore.config import StoreConfig
 from sparkstore.control.audit import Audit, AuditEvent, audit_order, this_process, write_audit
-from sparkstore.core import fold
-from sparkstore.core.records import Record
+from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.values import Queue, RecordStep
 from sparkstore.errors import StoreError
 from sparkstore.log.start import open_log
 from sparkstore.operations.administration import Order, decide, existing
-from sparkstore.operations.administration_records import StateFacts, records_of
 from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
-from sparkstore.operations.bulk_records import plan, plan_put
+from sparkstore.operations.root_at_rest import (
+    StateFacts,
+    bulk_steps,
+    order_steps,
+    plan,
+    put_steps,
+)
 from sparkstore.tables.root import Root
 
 
@@ -39,7 +45,10 @@ class OfflineControl:
             StoreError: The root cannot be opened, for the reasons of `open_log`.
         """
         opened = open_log(root.path, config)
-        self._log, self._state = opened.log, opened.state
+        self._log = opened.log
+        self._machine = StoreStateMachine(
+            opened.state, TerminusDurability.UNSETTLED_STATE, lambda: time.time_ns() // 1000
+        )
         self._transaction = 0
         self._audit = audit
 
@@ -55,10 +64,7 @@ class OfflineControl:
         """See `AdminClient.put`."""
         with self._told("put", queue, len(messages)) as told:
             self._transaction += 1
-            now_us = time.time_ns() // 1000
-            for group in plan_put(
-                self._state, queue, messages, now_us=now_us, transaction=self._transaction
-            ):
+            for group in put_steps(self._machine, queue, messages, self._transaction):
                 self._append(group)
             told.append(answer := Answer(done=len(messages)))
         return answer
@@ -66,10 +72,8 @@ class OfflineControl:
     def order(self, order: Order) -> dict[str, Any]:
         """See `AdminClient.order`."""
         try:
-            decided = decide(order, StateFacts(self._state))
-            written = records_of(decided, self._state, time.time_ns() // 1000)
-            if written:
-                self._append(written)
+            decided = decide(order, StateFacts(self._machine.state))
+            self._append(order_steps(decided, self._machine))
         except StoreError as reason:
             audit_order(self._audit, this_process(), order, {}, reason)
             raise
@@ -80,8 +84,8 @@ class OfflineControl:
         """See `AdminClient.purge`."""
         total = Answer()
         with self._told("purge-queue", queue) as told:
-            name = existing(queue, StateFacts(self._state))
-            message_ids = [*self._state.queues[name].entries]
+            name = existing(queue, StateFacts(self._machine.state))
+            message_ids = [*self._machine.state.queues[name].entries]
             for first in range(0, len(message_ids), MAX_IDS):
                 part = tuple(message_ids[first : first + MAX_IDS])
                 total = total.plus(self._run(Request(Action.PURGE, name, part)))
@@ -94,11 +98,12 @@ class OfflineControl:
         self._log.close()
 
     def _run(self, request: Request) -> Answer:
+        machine = self._machine
+        found = plan(machine.state, request, now_us=machine.now_us())
+        if found.missing is not None:
+            self._append(machine.create(Queue(found.missing)))
         self._transaction += 1
-        now_us = time.time_ns() // 1000
-        found = plan(self._state, request, now_us=now_us, transaction=self._transaction)
-        if found.records:
-            self._append(found.records)
+        self._append(bulk_steps(machine, found.steps, self._transaction))
         return found.answer
 
     @contextmanager
@@ -125,11 +130,13 @@ class OfflineControl:
                 error=error,
             )
 
-    def _append(self, written: Sequence[Record]) -> None:
+    def _append(self, steps: Sequence[RecordStep]) -> None:
+        """Write steps and make them true; whatever a queue asks for, all that is here is kept."""
+        if not steps:
+            return
         done: SimpleQueue[StoreError | None] = SimpleQueue()
-        position = self._log.append(written, done.put)
-        for offset, record in enumerate(written):
-            fold.apply(self._state, position + offset, record)
+        position = self._log.append([step.record for step in steps], done.put)
+        self._machine.apply([step._replace(is_kept=True) for step in steps], position)
         error = done.get()
         if error is not None:
             raise error

@@ -2,9 +2,9 @@
 
     administration, queue_alteration     queues, exchanges and bindings: create, alter, delete
     bulk                                 move, copy, purge, expire many messages
-    administration_records, bulk_records the same over the fold of a root that nobody serves
+    root_at_rest                         the same for a root that nobody serves, as steps
 
-A running broker asks these modules before it calls its store; `control.offline` asks them before it
-writes records under the lock of a root that is at rest. So both answer alike. Nothing here reads a
-table, waits, or knows what time it is: the caller says.
+A running broker asks these modules before it calls its store; `control.offline` asks them, and the
+state machine that a store has, before it writes records under the lock of a root that is at rest.
+So both answer alike. Nothing here reads a table, waits, or knows what time it is: the caller says.
 """

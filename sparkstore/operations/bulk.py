@@ -4,7 +4,7 @@ A request names messages by id; somebody else (Spark) chose them, a moment ago. 
 anew here, on the state as it is now: one that is gone or acquired meanwhile is left alone, and a
 request that is made again does nothing twice. Both who carry requests out use this: the running
 broker (`broker_shim.broker.bulk_operations`) and, if none runs, `control.offline`, which has
-`bulk_records` made of it.
+the state machine make records of it.
 
 Decision: a message that is moved or requeued keeps its message id. Content is written once and
 found by its id (`records`), so a new id would mean a second copy of every body. `requeue` takes
@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from sparkstore.core.annotations import Annotations, Death, annotations_of, given_back, with_death
+from sparkstore.core.annotations import Annotations, Death, annotations_of, with_death
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments, Terms
 from sparkstore.core.records import MessageHeader
@@ -113,11 +113,10 @@ class Dequeue(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Release an acquired message; it counts as a failed delivery, since it may have been seen."""
+    """Release a message that `holder` has; a failed delivery, since it may have been seen."""
 
     queue: str
-    delivery_count: int
-    detail: str | None
+    holder: str
 
 
 BulkStep = Enqueue | Dequeue | Release
@@ -209,11 +208,8 @@ def _requeued(request: Request, _target: str | None, facts: MessageFacts) -> lis
 
 
 def _released(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
-    if facts.entry.acquired_by is None:
-        return []
-    entry = facts.entry
-    count, detail = entry.delivery_count + 1, given_back(entry.detail, None)
-    return [Release(request.queue, count, detail)]
+    holder = facts.entry.acquired_by
+    return [] if holder is None else [Release(request.queue, holder)]
 
 
 def _dead_lettered(request: Request, target: str | None, facts: MessageFacts) -> list[BulkStep]:

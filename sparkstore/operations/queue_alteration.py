@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from sparkstore.core.queue_arguments import arguments_of, terms_of
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.errors import InvalidRequest
 
 
@@ -42,12 +43,7 @@ def definition(arguments: Mapping[str, Any], durability: int) -> str:
         InvalidRequest: JSON cannot hold it.
     """
     kept = {name: value for name, value in arguments.items() if value is not None}
-    content = {"arguments": kept, "durability": durability}
-    try:
-        return json.dumps(content, sort_keys=True, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as reason:
-        message = f"arguments must be what JSON can hold: {reason}"
-        raise InvalidRequest(message) from reason
+    return as_json({"arguments": kept, "durability": durability})
 
 
 def durability_of(detail: str) -> int:

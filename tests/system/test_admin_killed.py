@@ -70,7 +70,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def state_of(root: Path) -> State:
     """What the next process finds, by a start as a store's: its log is replayed."""
     with closing(OfflineControl(open_root(root), StoreConfig())) as control:
-        return control._state
+        return control._machine.state
 
 
 @pytest.mark.parametrize(

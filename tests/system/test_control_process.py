@@ -154,7 +154,7 @@ def test_a_killed_broker_has_done_each_request_whole_or_not_and_a_rerun_ends_it(
 
 
 def ids_of_open(control: OfflineControl, queue: str) -> list[int]:
-    return [*control._state.queues[queue].entries]
+    return [*control._machine.state.queues[queue].entries]
 
 
 def test_what_a_killed_broker_had_acknowledged_is_there_for_a_root_at_rest(

@@ -1,0 +1,262 @@
+"""What an administrator asks of a root that nobody serves: steps of its state machine. Pure.
+
+A running broker decides by the same `administration.decide` and `bulk.decide`, and its store by the
+same state machine; a contract test holds both equal. The caller applies what comes back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from sparkstore.core import records
+from sparkstore.core.fold import State
+from sparkstore.core.link_records import link_key
+from sparkstore.core.queue_arguments import Terms, terms_of
+from sparkstore.core.queue_names import shown
+from sparkstore.core.records import ExchangeBindingKey
+from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine.arguments import PIECE_BYTES
+from sparkstore.core.state_machine.definitions import queue_of
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.values import (
+    Exchange,
+    Queue,
+    RecordStep,
+    StoredMessage,
+    Transaction,
+)
+from sparkstore.errors import InvalidRequest
+from sparkstore.operations.administration import AdminAction, OrderDecision, OwnLink
+from sparkstore.operations.bulk import (
+    Answer,
+    BulkStep,
+    Dequeue,
+    Enqueue,
+    MessageDraft,
+    MessageFacts,
+    Release,
+    Request,
+    check,
+    decide,
+)
+from sparkstore.operations.queue_alteration import QueueUsage
+
+Steps = list[RecordStep]
+
+
+class StateFacts:
+    """See `AdministrationFacts`: nobody is attached to anything."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @property
+    def queues(self) -> Collection[str]:
+        """Names of all queues."""
+        return self._state.queues.keys()
+
+    def detail(self, queue: str) -> str | None:
+        """Definition of a queue; None: there is none."""
+        there = self._state.queues.get(queue)
+        return None if there is None else there.detail
+
+    def standing(self, queue: str) -> QueueUsage:
+        """What a queue has."""
+        return QueueUsage(len(self._state.queues[queue].entries))
+
+    def link_of(self, queue: str) -> OwnLink | None:
+        """Whose own queue it is; None: nobody's."""
+        text = _link_of(self._state, queue)
+        if text is None:
+            return None
+        key = link_key(text)
+        name = f"link {shown(key.name)} of {shown(key.remote_container_id)}"
+        return OwnLink(name, is_attached=False)
+
+    def senders_of_dead_letters(self, queue: str) -> list[str]:
+        """Other queues that have it as their dead-letter queue."""
+        return [
+            name
+            for name, other in self._state.queues.items()
+            if name != queue and terms_of(other.detail).arguments.dead_letter_queue == queue
+        ]
+
+    def exchange_type(self, exchange: str) -> str | None:
+        """Type of an exchange; None: there is none."""
+        detail = self._state.exchanges.get(exchange)
+        return None if detail is None else str(json.loads(detail).get("type", ""))
+
+    def bindings(self) -> Collection[ExchangeBindingKey]:
+        """All bindings."""
+        return self._state.bindings.keys()
+
+
+def _link_of(state: State, queue: str) -> str | None:
+    """The link whose own queue this is, as records name it; None: there is none."""
+    for text, link in state.links.items():
+        if json.loads(link.detail).get("queue") == queue:
+            return text
+    return None
+
+
+def order_steps(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
+    """The steps of a decided order; they become true together.
+
+    Raises:
+        InvalidRequest: It makes a queue that would not outlive this.
+    """
+    return _STEPS[decided.order.act](decided, machine) if decided.is_change else []
+
+
+def _queue_created(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
+    order = decided.order
+    if not order.durability:
+        message = f"queue {shown(order.queue)} is to end with its broker, and none runs: start one,"
+        raise InvalidRequest(f"{message} or say another durability")
+    return machine.create(queue_of(order.queue, decided.detail))
+
+
+def _queue_altered(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
+    return machine.alter(queue_of(decided.order.queue, decided.detail))
+
+
+def _queue_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
+    queue = decided.order.queue
+    link = _link_of(machine.state, queue)
+    ended = [] if link is None else machine.detach(link_key(link), closed=True)
+    return [*ended, *machine.destroy(Queue(queue))]
+
+
+def _exchange_created(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
+    return machine.create(Exchange(decided.order.exchange, decided.order.type))
+
+
+def _exchange_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
+    return machine.destroy(Exchange(decided.order.exchange, ""))
+
+
+def _bound(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
+    return machine.bind(_key(decided), {})
+
+
+def _unbound(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
+    return machine.unbind(_key(decided))
+
+
+def _key(decided: OrderDecision) -> ExchangeBindingKey:
+    order = decided.order
+    return ExchangeBindingKey(order.exchange, order.queue, order.key)
+
+
+_STEPS: Mapping[AdminAction, Callable[[OrderDecision, StoreStateMachine], Steps]] = {
+    AdminAction.CREATE_QUEUE: _queue_created,
+    AdminAction.ALTER_QUEUE: _queue_altered,
+    AdminAction.DELETE_QUEUE: _queue_destroyed,
+    AdminAction.CREATE_EXCHANGE: _exchange_created,
+    AdminAction.DELETE_EXCHANGE: _exchange_destroyed,
+    AdminAction.ADD_BINDING: _bound,
+    AdminAction.REMOVE_BINDING: _unbound,
+}
+
+
+class Plan(NamedTuple):
+    """What a request comes to.
+
+    Attributes:
+        steps: What is done, by message, in order; all of it becomes true together.
+        missing: A dead-letter queue that is not there, and has to be created first.
+        answer: What is told of it once that is done.
+    """
+
+    steps: list[tuple[int, BulkStep]]
+    missing: str | None
+    answer: Answer
+
+
+def plan(state: State, request: Request, *, now_us: int) -> Plan:
+    """Decide a request; expiry is decided by `now_us`.
+
+    Raises:
+        InvalidRequest: Queue, target or number of messages is wrong (`bulk.check`).
+    """
+    target = check(request, lambda name: _terms(state, name))
+    arguments = (_terms(state, request.queue) or Terms()).arguments
+    entries = state.queues[request.queue].entries
+    on_target = state.queues[target].entries if target in state.queues else {}
+    found: list[tuple[int, BulkStep]] = []
+    answer = Answer()
+    for message_id in dict.fromkeys(request.message_ids):
+        entry = entries.get(message_id)
+        if entry is None:
+            answer = answer.plus(Answer(gone=1))
+            continue
+        facts = MessageFacts(entry, message_id in on_target, arguments, now_us)
+        steps = decide(request, target, facts)
+        answer = answer.plus(Answer(done=1) if steps else Answer(left=1))
+        found += [(message_id, step) for step in steps]
+    missing = target if found and target not in state.queues else None
+    return Plan(found, missing, answer)
+
+
+def bulk_steps(
+    machine: StoreStateMachine, planned: Sequence[tuple[int, BulkStep]], transaction: int
+) -> Steps:
+    """The steps of a plan, in one transaction; the queues that it needs are there."""
+    together = Transaction(transaction, machine)
+    try:
+        for message_id, step in planned:
+            _add(machine, together, message_id, step)
+    except InvalidRequest:
+        transactions.abort(machine, together)
+        raise
+    return transactions.commit(machine, together)
+
+
+def _add(
+    machine: StoreStateMachine, together: Transaction, message_id: int, step: BulkStep
+) -> None:
+    match step:
+        case Enqueue(queue, header, _, annotations):
+            message = StoredMessage(message_id, header, b"")
+            transactions.enqueue(machine, message, queue, annotations, together)
+        case Dequeue(queue, outcome, _):
+            machine.dequeue(message_id, queue, None, outcome, together)
+        case Release(queue, holder):
+            machine.release(message_id, queue, holder, delivery_failed=True, transaction=together)
+
+
+def put_steps(
+    machine: StoreStateMachine, queue: str, messages: Sequence[MessageDraft], transaction: int
+) -> list[Steps]:
+    """The steps that put new messages on a queue, in groups; the last makes it true.
+
+    What groups before it bring is content that a cut leaves on no queue.
+
+    Raises:
+        InvalidRequest: No such queue, or one that keeps no messages.
+    """
+    terms = _terms(machine.state, queue)
+    if terms is None or not terms.keeps_messages:
+        message = f"unknown queue {queue!r}, or one that keeps no messages: create it first"
+        raise InvalidRequest(message)
+    first_id, reserved = machine.reserve(len(messages))
+    groups, enqueued = [reserved], []
+    for message_id, (header, body) in enumerate(messages, first_id):
+        header_bytes = len(header.header or b"")
+        sized = header._replace(durable=True, header_bytes=header_bytes, body_bytes=len(body))
+        pieces = range(0, len(body), PIECE_BYTES) if len(body) > PIECE_BYTES else ()
+        for start in pieces:
+            piece = body[start : start + PIECE_BYTES]
+            staged = records.content_staged(machine.now_us(), message_id, start, piece)
+            groups.append([RecordStep(staged, is_kept=True)])
+        whole = StoredMessage(message_id, sized, b"" if pieces else body, is_staged=bool(pieces))
+        machine.admit(message_id)
+        enqueued.append(machine.enqueue(whole, queue, transaction))
+    return [*groups, enqueued]
+
+
+def _terms(state: State, name: str) -> Terms | None:
+    queue = state.queues.get(name)
+    return None if queue is None else terms_of(queue.detail)
