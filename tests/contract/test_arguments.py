@@ -19,7 +19,7 @@ from broker_shim.store.interface import (
     Queue,
     StoredMessage,
 )
-from tests.contract.test_message_store import HEADER, contents, ids, put
+from tests.support.stores.calls import HEADER, contents, ids, put
 from tests.support.stores.stores import Home, done
 
 HALF = "\ud800"

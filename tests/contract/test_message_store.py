@@ -13,7 +13,6 @@ from broker_shim.errors import Closed, InvalidRequest, NotAcquired, StoreError
 from broker_shim.store.interface import (
     Exchange,
     ExchangeBindingKey,
-    MessageHeader,
     MessageStore,
     Queue,
     StoredMessage,
@@ -21,12 +20,10 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, annotations_of
+from tests.support.stores.calls import HEADER, contents, ids, put
 from tests.support.stores.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
 
 NONE, CONFIGURATION, UNSETTLED_STATE = TerminusDurability
-HEADER = MessageHeader(
-    header=b"\x00p\xffh", priority=7, subject="späť 🦊", properties=(("a", "1"),)
-)
 KEY = ExchangeBindingKey("fan", "q", "a.#")
 STRANGE_NAMES = [
     "a/b",
@@ -48,39 +45,10 @@ def _short(name: object) -> str:
     return ascii(name)[:20]
 
 
-def put(store: MessageStore, queue: str = "q", body: bytes = b"body") -> int:
-    """Enqueue a new message; its id."""
-    message = store.message(HEADER, body)
-    done(store.enqueue, message, queue)
-    return message.message_id
-
-
 def refused(error: type[StoreError], call: Callable[..., Any], *args: Any, **named: Any) -> None:
     """Assert that a call completes with an error; it spoils the transaction that it was in."""
     with pytest.raises(error):
         done(call, *args, **named)
-
-
-def contents(store: MessageStore) -> tuple[Any, ...]:
-    """Everything that `recover` shows, comparable and copied."""
-    found = store.recover()
-    return (
-        sorted(found.queues, key=lambda queue: queue.name),
-        sorted(found.exchanges, key=lambda exchange: exchange.name),
-        dict(found.bindings),
-        {
-            queue: [
-                (message_id, entry.acquired_by, entry.delivery_count, entry.priority)
-                for message_id, entry in entries.items()
-            ]
-            for queue, entries in found.entries.items()
-        },
-    )
-
-
-def ids(store: MessageStore, queue: str = "q") -> list[int]:
-    """Message ids on a queue, in its order."""
-    return [*store.recover().entries[queue]]
 
 
 def acquired_by(store: MessageStore, message_id: int, queue: str = "q") -> str | None:

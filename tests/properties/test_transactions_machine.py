@@ -22,8 +22,8 @@ from proton import Delivery, Message, symbol
 from broker_shim.broker.storage import store_puts
 from broker_shim.listener_1_0.receiving import incoming_message
 from sparkstore.core.annotations import annotations_of
+from tests.support.amqp.transaction_clients import Client
 from tests.support.stores.stores import Home
-from tests.unit.broker_shim.listener_1_0.transactions.test_transactions import Client
 
 QUEUES = ("q", "r")
 NUMBERS = st.integers(0, 20)

@@ -16,10 +16,10 @@ from sparkstore.recovery.recovery import recover
 from sparkstore.tables.delta_files import log_file
 from sparkstore.tables.root import Root
 from sparkstore.views import views
-from tests.spark.test_reconcile import CONFIG, HISTORY, REPAIRED_TAIL, H, planted, rows_of
 from tests.support.histories.histories import fold_rows
 from tests.support.roots.damage import append, zeroed
 from tests.support.spark.killing import KILLS, Stopped, kill_a_job, stop_at
+from tests.support.spark.planted import CONFIG, HISTORY, REPAIRED_TAIL, H, planted, rows_of
 from tests.support.spark.tables import expected, stored, viewed
 
 CALL = """

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from sparkstore.replication import replicate
 from sparkstore.tables.root import is_root, open_or_create_root, open_root
-from tests.spark.test_replicate import assert_is_fold_of, history, positions
 from tests.support.histories.histories import Row, fold_rows
 from tests.support.spark.killing import KILLS, kill_a_job
+from tests.support.spark.replicated import assert_is_fold_of, history, positions
 from tests.support.spark.tables import expected, journal_rows, stored
 
 PLACES = ("append checked", "fold started", "created", "appended", "folded")

@@ -16,10 +16,10 @@ from broker_shim.store.interface import MessageHeader
 from sparkstore.core.records import Kind, Record
 from sparkstore.log import committer
 from tests.support.roots.logs import until
+from tests.support.roots.storage import Storage
 from tests.support.stores.raw_member import RawMember, create
 from tests.support.stores.services import served
 from tests.support.stores.stores import DELTA_CONFIG
-from tests.system.test_log_faults import Storage
 
 pytestmark = pytest.mark.system
 

@@ -23,7 +23,6 @@ from sparkstore.compaction import compact
 from sparkstore.reconcile import reconcile
 from sparkstore.replication import replicate
 
-from tests.support.checkout import CHECKOUT
 def at(boundary):
     print(boundary, flush=True)
 options = '-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m'

@@ -18,8 +18,8 @@ from broker_shim.serve.recovery import recover
 from broker_shim.store.interface import Queue
 from sparkstore.core.records import Kind
 from sparkstore.operations.bulk import Action, Answer, Request
+from tests.support.amqp.bench import Bench, received
 from tests.support.stores.stores import RecordedMessageStore, read
-from tests.unit.broker_shim.listener_1_0.sending.test_sending import Bench, received
 
 Answers = list[tuple[StoreError | None, Answer]]
 

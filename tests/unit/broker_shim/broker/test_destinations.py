@@ -28,7 +28,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
-from tests.unit.broker_shim.listener_1_0.sending.test_sending import Bench
+from tests.support.amqp.bench import Bench
 
 SETTINGS = (
     AddressSettings("prices.#", Routing.MULTICAST, arguments={"message_ttl_ms": 5}),

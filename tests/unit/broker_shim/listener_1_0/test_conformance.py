@@ -28,8 +28,8 @@ from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.protocol_1_0.codec.frames import transfer_frame
 from broker_shim.protocol_1_0.codec.values import Array
 from broker_shim.store.memory import MemoryMessageStore
-from tests.unit.broker_shim.listener_1_0.sending.test_sending import Bench
-from tests.unit.broker_shim.listener_1_0.test_connection import Raw, waiting
+from tests.support.amqp.bench import Bench
+from tests.support.amqp.raw_client import Raw, waiting
 
 MESSAGE = b"\0\x53\x77\xa1\x01a"
 LIFETIME, MODES = Symbol("lifetime-policy"), Symbol("supported-dist-modes")

@@ -12,7 +12,7 @@ import pytest
 from broker_shim.listener_1_0.messages.long_content import long_content
 from broker_shim.listener_1_0.receiving.incoming_message import MOST_TAIL_BYTES
 from broker_shim.store.delta import DeltaMessageStore
-from tests.unit.broker_shim.listener_1_0.sending.test_sending import Bench, received
+from tests.support.amqp.bench import Bench, received
 
 MIB = 1 << 20
 DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"

@@ -20,8 +20,8 @@ from broker_shim.store.interface import Exchange, MessageStore, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.records import Kind
 from sparkstore.operations.bulk import MessageDraft
+from tests.support.amqp.bench import Bench, Unreadable
 from tests.support.stores.stores import RecordedMessageStore, read
-from tests.unit.broker_shim.listener_1_0.sending.test_sending import Bench, Unreadable
 
 CLIENTS: list[Client] = []
 SELECTOR = "apache.org:selector-filter:string"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,44 +42,14 @@ from broker_shim.errors import (
     StoreError,
     Unavailable,
 )
-from broker_shim.links import LinkRegistry
 from broker_shim.protocol_1_0.codec.encoder import write
-from broker_shim.store.interface import MessageStore
-from broker_shim.store.links import link_stores_of
-from tests.support.amqp.link_clients import Client, House, Place
-from tests.support.stores.stores import HeldMessageStore
+from tests.support.amqp.held_broker import HeldHouse, HeldPlace
+from tests.support.amqp.link_clients import Client
 
 SETTINGS = BrokerSettings(addresses=(AddressSettings("news.#", Routing.MULTICAST),))
 VALUE = b"\0\x53\x77"
 MANY = 20
 """Completions that one request may need, at most."""
-
-
-class HeldPlace(Place):
-    """Where a broker is over a store whose completions are held back."""
-
-    def __init__(self) -> None:
-        super().__init__("held", Path())
-        self.log: list[bytes] = []
-
-    def open(self) -> tuple[MessageStore, LinkRegistry]:
-        """Its store, and its links."""
-        store = HeldMessageStore(self.log)
-        return store, LinkRegistry(*link_stores_of(store))
-
-
-class HeldHouse(House):
-    """A broker that is moved on until only what is held keeps it from going further."""
-
-    store: HeldMessageStore
-
-    def run(self) -> None:
-        """Until it waits for a completion that is held, or for nothing at all."""
-        self.broker.dispatch()
-        self.store.wait()
-        while self.inbox.drain():
-            self.broker.dispatch()
-            self.store.wait()
 
 
 @dataclass(frozen=True)

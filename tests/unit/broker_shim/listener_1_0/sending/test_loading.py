@@ -12,7 +12,7 @@ import pytest
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.store.interface import OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
-from tests.unit.broker_shim.listener_1_0.sending.test_sending import TIMEOUT_S, Bench, received
+from tests.support.amqp.bench import TIMEOUT_S, Bench, received
 
 
 class Slow(MemoryMessageStore):

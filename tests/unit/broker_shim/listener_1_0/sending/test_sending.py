@@ -3,172 +3,20 @@
 from __future__ import annotations
 
 import logging
-import select
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import proton
 import pytest
 
-from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.queues.queue_index import Cursor
-from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.virtual_host import Broker
-from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import CorruptData, Fenced, StoreError, Unavailable
-from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
-from broker_shim.listener_1_0.messages.message import parse
+from broker_shim.errors import CorruptData, Fenced, Unavailable
 from broker_shim.listener_1_0.sending import consumer_outcomes, outgoing_link
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, MessageStore, OnLoaded, Queue, StoredMessage
-from broker_shim.store.memory import MemoryMessageStore
-
-TIMEOUT_S = 20
-LIMIT_BYTES = 64 << 10
-
-
-class Unreadable(MemoryMessageStore):
-    """Messages that cannot be read, by id, until they are taken off this list."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.errors: dict[int, StoreError] = {}
-        self.acquired = 0
-        self.refusals: list[StoreError] = []
-
-    def load(self, message_id: int) -> StoredMessage:
-        if message_id in self.errors:
-            raise self.errors[message_id]
-        return super().load(message_id)
-
-    def at_hand(self, message_id: int) -> StoredMessage | None:
-        return None if message_id in self.errors else super().at_hand(message_id)
-
-    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        for message_id in message_ids:
-            if message_id in self.errors:
-                on_loaded(message_id, self.errors[message_id])
-            else:
-                super().prefetch([message_id], on_loaded)
-
-    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        for message_id in message_ids:
-            if message_id in self.errors:
-                raise self.errors[message_id]
-        return super().headers(message_ids)
-
-    def acquire(
-        self, message_id: int, queue: str, holder: str, on_complete: OnComplete, *more: Any
-    ) -> None:
-        self.acquired += 1
-        if self.refusals:
-            self._sink.finish(on_complete, self.refusals.pop())
-            return
-        super().acquire(message_id, queue, holder, on_complete, *more)
-
-
-class Bench:
-    """A broker and one client, moved step by step."""
-
-    def __init__(self, store: MessageStore) -> None:
-        self.inbox, self.fatal = Inbox(), list[StoreError]()
-        self.delayed: list[Callable[[], None]] = []
-        self.calls = StoreCalls(store, self.inbox, self.fatal.append)
-        settings = BrokerSettings(buffered_bytes=LIMIT_BYTES)
-        self.broker = Broker(
-            self.calls,
-            settings,
-            Metrics(),
-            lambda _delay_s, call: self.delayed.append(call),
-            HEADERS,
-        )
-        self.host = Host(self.broker)
-        self.on_the_way = b""
-        self.ours = self.host.connect(lambda: None)
-        self.theirs, self.transport = proton.Connection(), proton.Transport()
-        self.transport.bind(self.theirs)
-        self.theirs.open()
-        self.session = self.theirs.session()
-        self.session.open()
-
-    def run(self) -> None:
-        """Until the store has answered everything."""
-        self.broker.dispatch()
-        while self.calls.open_count:
-            assert select.select([self.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
-            self.inbox.drain()
-            self.broker.dispatch()
-
-    def run_delayed(self) -> None:
-        delayed, self.delayed[:] = self.delayed[:], []
-        for call in delayed:
-            call()
-        self.run()
-
-    def to_broker(self) -> None:
-        while self.transport.pending() > 0:
-            self.step_to_broker()
-            self.run()
-
-    def step_to_broker(self) -> None:
-        """All that the client has to say; nothing is handed out for it yet."""
-        waiting = self.transport.pending()
-        self.ours.receive(bytes(self.transport.peek(waiting) or b""))
-        self.transport.pop(waiting)
-
-    def to_client(self) -> None:
-        while self.step_to_client():
-            self.run()
-
-    def step_to_client(self) -> int:
-        """As much as the client takes at once; how many bytes."""
-        if not self.on_the_way:
-            self.on_the_way = self.ours.output()
-        some = self.on_the_way[: self.transport.capacity()]
-        self.on_the_way = self.on_the_way[len(some) :]
-        if some:
-            self.transport.push(some)
-            self.ours.unsent(len(self.on_the_way))
-        return len(some)
-
-    def exchange(self) -> None:
-        for _ in range(4):
-            self.to_broker()
-            self.to_client()
-
-    def receiver(self, *, credit: int = 0, **options: int) -> Any:
-        """Attach to q; what options say is set on the link."""
-        link = self.session.receiver("r")
-        link.source.address = "q"
-        link.source.distribution_mode = options.get("distribution_mode", 0)
-        link.snd_settle_mode = options.get("snd_settle_mode", proton.Link.SND_MIXED)
-        link.open()
-        self.exchange()
-        link.flow(credit)
-        return link
-
-    def publish(self, count: int, body_bytes: int, *queues: str) -> list[StoreError | None]:
-        answers: list[StoreError | None] = []
-        encoded = bytes(proton.Message(body=b"x" * body_bytes, durable=True).encode())
-        for _ in range(count):
-            header, body = parse(encoded, now_us=0)
-            self.broker.publish(header, body, queues or ("q",), answers.append)
-        self.run()
-        return answers
-
-
-def received(link: Any) -> list[proton.Delivery]:
-    """Deliveries that have come whole."""
-    deliveries = []
-    while link.current is not None and not link.current.partial:
-        deliveries.append(link.current)
-        link.advance()
-    return deliveries
+from broker_shim.store.interface import Queue
+from tests.support.amqp.bench import LIMIT_BYTES, Bench, Unreadable, received
 
 
 @pytest.fixture

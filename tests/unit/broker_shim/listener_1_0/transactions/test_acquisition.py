@@ -29,8 +29,8 @@ from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.store.interface import MessageStore
+from tests.support.amqp.held_broker import HeldHouse, HeldPlace
 from tests.support.amqp.link_clients import Client, House, Place
-from tests.unit.broker_shim.listener_1_0.test_told_when_durable import HeldHouse, HeldPlace
 
 VALUE = b"\0\x53\x77"
 TXN = Symbol("txn-id")

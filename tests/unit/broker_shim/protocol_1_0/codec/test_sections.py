@@ -13,7 +13,7 @@ from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.scanner import scalar_at, skip
 from broker_shim.protocol_1_0.codec.sections import MOST_SECTIONS, body_start, sections_of
-from tests.unit.broker_shim.protocol_1_0.codec.test_types import VECTORS
+from tests.support.amqp.vectors import VECTORS
 
 HEADER, DATA, VALUE, FOOTER = (
     b"\0\x53\x70\x45",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import struct
-from uuid import UUID
 
 import pytest
 
 from broker_shim.amqp_1_0.composites import (
     COMPOSITES,
-    Accepted,
     Attach,
     Begin,
     Coordinator,
@@ -23,18 +21,10 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.primitives import (
     ENCODINGS,
-    Byte,
     Char,
     Decimal32,
-    Float,
-    Int,
-    Short,
     Symbol,
-    Timestamp,
     UByte,
-    UInt,
-    ULong,
-    UShort,
 )
 from broker_shim.protocol_1_0 import generate
 from broker_shim.protocol_1_0.codec.composites import encoded_composite, read_performative
@@ -42,43 +32,8 @@ from broker_shim.protocol_1_0.codec.decoder import MAX_DEPTH, RAW, TYPED, read
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import DecodeError, InvalidCommand
 from broker_shim.protocol_1_0.codec.values import Array, Described
+from tests.support.amqp.vectors import VECTORS
 from tests.support.checkout import CHECKOUT
-
-VECTORS = [
-    (None, "40"),
-    (True, "41"),
-    (False, "42"),
-    (UByte(7), "5007"),
-    (UShort(258), "600102"),
-    (UInt(0), "43"),
-    (UInt(255), "52ff"),
-    (UInt(256), "7000000100"),
-    (ULong(0), "44"),
-    (ULong(1 << 63), "808000000000000000"),
-    (Byte(-1), "51ff"),
-    (Short(-2), "61fffe"),
-    (Int(-1), "54ff"),
-    (Int(128), "7100000080"),
-    (-128, "5580"),
-    (1 << 40, "810000010000000000"),
-    (Float(1.5), "723fc00000"),
-    (1.5, "823ff8000000000000"),
-    (Decimal32(b"abcd"), "7461626364"),
-    (Char("é"), "73000000e9"),
-    (Timestamp(-1), "83ffffffffffffffff"),
-    (UUID(int=1), "98" + "00" * 15 + "01"),
-    (b"ab", "a0026162"),
-    (b"x" * 256, "b000000100" + "78" * 256),
-    ("é", "a102c3a9"),
-    (Symbol("s"), "a30173"),
-    ([], "45"),
-    ([None, True], "c003024041"),
-    ({"k": True}, "c10502a1016b41"),
-    (Array("symbol", ("a", "b")), "e00c02b3" + "0000000161" + "0000000162"),
-    (Array("boolean", (True, False)), "e00402560100"),
-    (Described(Symbol("d"), "v"), "00a30164a10176"),
-    (Accepted(), "00532445"),
-]
 
 
 def identity(value: object) -> object:

@@ -1,0 +1,44 @@
+"""What tests of a message store put into it, and what they see of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_shim.store.interface import (
+    MessageHeader,
+    MessageStore,
+)
+from tests.support.stores.stores import done
+
+HEADER = MessageHeader(
+    header=b"\x00p\xffh", priority=7, subject="späť 🦊", properties=(("a", "1"),)
+)
+
+
+def put(store: MessageStore, queue: str = "q", body: bytes = b"body") -> int:
+    """Enqueue a new message; its id."""
+    message = store.message(HEADER, body)
+    done(store.enqueue, message, queue)
+    return message.message_id
+
+
+def contents(store: MessageStore) -> tuple[Any, ...]:
+    """Everything that `recover` shows, comparable and copied."""
+    found = store.recover()
+    return (
+        sorted(found.queues, key=lambda queue: queue.name),
+        sorted(found.exchanges, key=lambda exchange: exchange.name),
+        dict(found.bindings),
+        {
+            queue: [
+                (message_id, entry.acquired_by, entry.delivery_count, entry.priority)
+                for message_id, entry in entries.items()
+            ]
+            for queue, entries in found.entries.items()
+        },
+    )
+
+
+def ids(store: MessageStore, queue: str = "q") -> list[int]:
+    """Message ids on a queue, in its order."""
+    return [*store.recover().entries[queue]]
