@@ -35,12 +35,11 @@ demo: setup  ## real messages in, the broker killed, nothing lost, SQL answers (
 	@$(BIN)/python -m broker_shim.demo
 
 test: setup  ## everything CI needs: unit, contract, properties, system, spark, architecture
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not thorough" --durations=25 \
-	    tests/spark tests/system tests
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not thorough" --durations=25
 
 test-all: setup  ## every test, also those that only go further into what others show
 	@SPARKSTORE_SPARK=shipped \
-	    $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/spark tests/system tests
+	    $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-fast: $(SETUP)  ## tests without a JVM and without other processes
 	@$(BIN)/python -m pytest -m "not spark and not slow and not system"
