@@ -17,7 +17,7 @@ from typing import Any, cast
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.access import LOOPBACK, Access
 from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
-from broker_shim.listener_1_0.connection_links import Served
+from broker_shim.listener_1_0.connection_links import ConnectionLinks
 from broker_shim.listener_1_0.containers import (
     DETECTION,
     NOT_ESTABLISHED,
@@ -102,7 +102,7 @@ class Connection:
         self.peer_parts = False
         self._has_output = has_output
         self.transactions = Transactions(broker)
-        self._served = Served(self, links, self.has_output)
+        self._served = ConnectionLinks(self, links, self.has_output)
         self._waiting_for_room: dict[ServedEndpoint, None] = {}  # in the order in which they came
         self._hangs_up = False
         self._machine = protocol.ServerConnection(

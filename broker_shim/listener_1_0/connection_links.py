@@ -23,7 +23,7 @@ from broker_shim.protocol_1_0.session import Session
 _log = logging.getLogger(__name__)
 
 
-class Served:
+class ConnectionLinks:
     """See above."""
 
     def __init__(

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
     Modified,
     Rejected,
     Released,
-    TransactionalState,
 )
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.messages.annotations import told
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, Annotations, annotations_of, merged
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
-    from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
-    from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 
 _log = logging.getLogger(__name__)
 
@@ -63,10 +58,3 @@ def kept_of(broker: Broker, queue: str, message_id: int, outcome: Modified) -> A
         text = "message %d of %r: annotations over %d bytes are not kept"
         _log.debug(text, message_id, queue, MAX_ANNOTATIONS_BYTES)
     return None if together == annotations_of(entry.detail) else together
-
-
-def within(transaction: LocalTransaction | None, outcome: Any) -> Any:
-    """An outcome as it is told: within a transaction it holds when that is committed."""
-    if transaction is None:
-        return outcome
-    return TransactionalState(transaction.standing.txn_id, outcome)

@@ -15,7 +15,6 @@ MAX_MODULES = 16
 PRODUCT = {"sparkstore", "broker_shim"}
 
 PROTOCOL_1_0 = "broker_shim.protocol_1_0"
-LISTENER_1_0 = "broker_shim.listener_1_0"
 
 
 def under(package: str, names: str) -> frozenset[str]:
@@ -30,16 +29,6 @@ KNOTS = {
     | under(
         f"{PROTOCOL_1_0}.links",
         "deliveries link outgoing_delivery receiver sender unsettled unsettled_maps",
-    ),
-    # To be cut: parts of a sending link name it as a whole.
-    under(LISTENER_1_0, "connection outcomes")
-    | under(
-        f"{LISTENER_1_0}.sending",
-        "consumer_outcomes dispatch outgoing_link resumption transactional_outcomes",
-    )
-    | under(
-        f"{LISTENER_1_0}.transactions",
-        "acquisition connection_transactions local_transaction retirement",
     ),
 }
 

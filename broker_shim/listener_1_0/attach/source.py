@@ -33,6 +33,11 @@ from broker_shim.listener_1_0.attach.pending_attach import (
     refuse_node,
     temporary_name,
 )
+from broker_shim.listener_1_0.attach.resumption import (
+    ResumptionPlan,
+    give_back_lost,
+    resumed_sender,
+)
 from broker_shim.listener_1_0.attach.subscription_queue import subscribe
 from broker_shim.listener_1_0.attach.terminus_lookup import look_up
 from broker_shim.listener_1_0.authorization import refusal_of_consumer, refusal_of_link
@@ -44,7 +49,6 @@ from broker_shim.listener_1_0.conditions import (
 )
 from broker_shim.listener_1_0.sending.browsing_link import BrowsingLink
 from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
-from broker_shim.listener_1_0.sending.resumption import Resumed, give_back_lost, resumed_sender
 from broker_shim.listener_1_0.termini import as_target, granted_source, peers_target, served_source
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.permissions import Permission
@@ -241,7 +245,7 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
     )
 
 
-def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resumed | None:
+def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> ResumptionPlan | None:
     """What the link held before it was attached: for its new endpoint to end, once it starts."""
     held = connection.links.held.get(wanted.endpoint.terminus.key)
     return resumed_sender(link, held) if held else None

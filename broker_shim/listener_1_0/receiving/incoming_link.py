@@ -18,12 +18,12 @@ from broker_shim.listener_1_0.conditions import (
     error_of,
     refusal_of,
 )
-from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject, within
+from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.listener_1_0.receiving.credit import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish, Receiving
 from broker_shim.listener_1_0.receiving.link_route import Route
 from broker_shim.listener_1_0.receiving.received_deliveries import STORED, Answering
-from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
+from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction, within
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.deliveries import Delivery

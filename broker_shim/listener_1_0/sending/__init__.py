@@ -1,7 +1,7 @@
 """Links on which a client receives: queue → acquire → wire, and back: outcome → store → settled.
 
-`outgoing_link` is the link; `dispatch` acquires what the queue gave it and has content loaded,
-`outgoing_message` keeps the order, `wire` and `large_delivery` write. `consumer_outcomes` makes
-what the client decided durable, then confirms it; `transactional_outcomes` does so within a
-transaction; `resumption` goes on after the link was away; `browsing_link` looks and takes nothing.
+`outgoing_link` is the link: it makes what the client decided durable, then confirms it. `dispatch`
+acquires what the queue gave it and has it sent, also again after the link was away;
+`outgoing_message` is one message on that way, and keeps the order. `browsing_link` looks at a queue
+and takes nothing. What a client decides within a transaction is in `transactions`.
 """

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
 
 from broker_shim.broker.header_scan import BatchSize, headers_of
 from broker_shim.broker.queues.queue import QueueDispatch
@@ -16,15 +15,16 @@ from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.broker.storage.header_reader import Found
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.listener_1_0.conditions import queue_deleted
-from broker_shim.listener_1_0.sending.outgoing_message import InOrder, Taken
-from broker_shim.listener_1_0.sending.wire import Wire
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.sending.outgoing_message import (
+    ContentLine,
+    OutgoingMessage,
+    Wire,
+)
 from broker_shim.protocol_1_0.links.deliveries import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.selectors import Selector
 from broker_shim.store.interface import MessageHeader
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class BrowsingLink:
         self._to_send: deque[int] = deque()
         self._size = BatchSize()
         self._holder = f"browser {connection.container}/{link.name}"
-        self._line = InOrder(self._broker, self._is_here)
+        self._line = ContentLine(self._broker.calls.header, self._is_here)
         self._wire = Wire(link)
         self._tags = count(1)
         self._is_waiting = False
@@ -171,10 +171,10 @@ class BrowsingLink:
         entry = self._broker.calls.entry(self._queue.name, message_id)
         if entry is not None:
             message = self._broker.calls.messages.get(message_id)
-            self._line.add(Taken(message, self._holder, entry, whole=False))
+            self._line.add(OutgoingMessage(message, self._holder, entry, whole=False))
 
     def _is_here(
-        self, taken: Taken, header: MessageHeader | None, error: StoreError | None
+        self, taken: OutgoingMessage, header: MessageHeader | None, error: StoreError | None
     ) -> None:
         """Send a copy, or not: now, or never."""
         if self.is_gone:
@@ -192,12 +192,12 @@ class BrowsingLink:
         if not self.is_gone and not len(self._line):
             self._broker.wanted(self._queue.name)  # on with the look, when the loop comes round
 
-    def _again(self, taken: Taken) -> None:
+    def _again(self, taken: OutgoingMessage) -> None:
         self._line.again(taken)
         self._line.go()
         self.look()
 
-    def _copy(self, taken: Taken, header: MessageHeader) -> None:
+    def _copy(self, taken: OutgoingMessage, header: MessageHeader) -> None:
         if not self._wire.takes(taken, header):
             text = "message %d of %r is larger than a browser takes: it is not shown there"
             _log.info(text, taken.message_id, self._queue.name)

@@ -15,17 +15,24 @@ one of: a call of the store, the line for content, the large delivery.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.completion import OnComplete
 from broker_shim.errors import CorruptData, StoreError, Unavailable
-from broker_shim.listener_1_0.sending.outgoing_message import InOrder, Taken
-from broker_shim.listener_1_0.sending.wire import Wire
+from broker_shim.links import Terminus
+from broker_shim.listener_1_0.attach.resumption import ResumptionPlan, tag_of
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.links import Held
+from broker_shim.listener_1_0.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from broker_shim.listener_1_0.sending.outgoing_message import ContentLine, OutgoingMessage, Wire
+from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
 from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.resumption import ResumptionStep
+from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import MessageHeader
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +41,55 @@ _MOST_BYTES = 4 << 20
 pieces, however large."""
 
 
-class Delivering:
+_PLAIN: Mapping[type, Any] = {type(each): each for each in (ACCEPTED, REJECTED, RELEASED, MODIFIED)}
+"""Outcomes without what their receiver said of them."""
+
+
+class DispatchingLink(Protocol):
+    """The link that is dispatched to.
+
+    Attributes:
+        queue: What it consumes.
+        holder: What the store knows it by.
+    """
+
+    queue: QueueDispatch
+    holder: str
+
+    @property
+    def is_gone(self) -> bool:
+        """True once nothing can be sent on it any more."""
+
+    def wait_for_room(self) -> None:
+        """Have `on_flow` called when there is room to write again."""
+
+    def refresh(self) -> None:
+        """Less is under way: more may be taken, and a drain may be over."""
+
+    def sent(self, delivery: Delivery, taken: OutgoingMessage) -> None:
+        """A delivery is on its way to the peer, or begins to be."""
+
+    def drop(self, delivery: Delivery) -> None:
+        """A delivery was broken off: nothing is to be decided about it any more."""
+
+    def refuse(self, message_id: int) -> None:
+        """The link must not get a message again."""
+
+    def give_back(
+        self,
+        message_id: int,
+        *,
+        failed: bool,
+        delay_s: float = 0.0,
+        on_done: OnComplete | None = None,
+    ) -> None:
+        """Make a message that the link holds available again."""
+
+    def send_later(self, message_id: int, delay_s: float) -> None:
+        """A message that the link holds from before could not be sent again now."""
+
+
+class Dispatch:
     """See above.
 
     Attributes:
@@ -44,11 +99,30 @@ class Delivering:
             would overtake them, so what was assigned before them goes back, too.
     """
 
-    def __init__(self, owner: OutgoingLink, *, is_settled: bool) -> None:
-        self._owner, self._broker, self._queue = owner, owner.broker, owner.queue
+    def __init__(
+        self,
+        owner: DispatchingLink,
+        connection: Connection,
+        link: SenderLink,
+        acquisitions: Acquisitions,
+        *,
+        is_settled: bool,
+    ) -> None:
+        """Begin.
+
+        Args:
+            owner: The link's endpoint.
+            connection: The link's.
+            link: Of the protocol.
+            acquisitions: What the link acquires in transactions.
+            is_settled: The peer asked for settled deliveries.
+        """
+        self._owner, self._connection, self._link = owner, connection, link
+        self._broker, self._queue, self._holder = connection.broker, owner.queue, owner.holder
+        self._acquisitions = acquisitions
         self._is_settled = is_settled
-        self._line = InOrder(self._broker, self._is_here)
-        self._wire = Wire(owner.link)
+        self._line = ContentLine(self._broker.calls.header, self._is_here)
+        self._wire = Wire(link)
         self._resumed: set[int] = set()
         self._returning = 0
         self._byte_count = 0
@@ -66,22 +140,22 @@ class Delivering:
             self._line.add(taken)
         else:
             done = partial(self._acquired, taken)
-            self._broker.calls.acquire(message_id, self._queue.name, self._owner.holder, done)
+            self._broker.calls.acquire(message_id, self._queue.name, self._holder, done)
 
     def resume(self, message_id: int) -> None:
         """The link holds this message from an earlier attachment: send it again."""
         self._resumed.add(message_id)
         self._line.add(self._taken(message_id))
 
-    def _taken(self, message_id: int) -> Taken:
+    def _taken(self, message_id: int) -> OutgoingMessage:
         entry = self._broker.calls.entry(self._queue.name, message_id)
         message = self._broker.calls.messages.get(message_id)
-        taken = Taken(message, self._owner.holder, entry, whole=self._is_settled)
+        taken = OutgoingMessage(message, self._holder, entry, whole=self._is_settled)
         self.count += 1
         self._byte_count += taken.held_bytes
         return taken
 
-    def _is_through(self, taken: Taken) -> None:
+    def _is_through(self, taken: OutgoingMessage) -> None:
         """It is not under way any more."""
         self.count -= 1
         self._byte_count -= taken.held_bytes
@@ -100,7 +174,7 @@ class Delivering:
         if taken is None or self._owner.is_gone:
             return
         try:
-            is_written = self._wire.go_on(self._owner.room_bytes)
+            is_written = self._wire.go_on(self._connection.room_bytes(self._link))
         except StoreError as error:
             self._owner.drop(self._break_off())
             self._failed(taken, error)
@@ -111,7 +185,7 @@ class Delivering:
             self._line.go()
         else:
             self._owner.wait_for_room()
-        self._owner.has_output()
+        self._connection.has_output()
 
     def decided(self, delivery: Delivery) -> bool:
         """The peer decided about a delivery; True if it was not sent whole, and is broken off."""
@@ -126,7 +200,7 @@ class Delivering:
         self._broker.later(0.0, self._line.go)
         return self._wire.break_off()
 
-    def _acquired(self, taken: Taken, error: StoreError | None) -> None:
+    def _acquired(self, taken: OutgoingMessage, error: StoreError | None) -> None:
         if error is not None:
             self._failed(taken, error)
         elif self._owner.is_gone or self._broker.is_stopping:
@@ -136,7 +210,7 @@ class Delivering:
         self._owner.refresh()
 
     def _is_here(
-        self, taken: Taken, header: MessageHeader | None, error: StoreError | None
+        self, taken: OutgoingMessage, header: MessageHeader | None, error: StoreError | None
     ) -> None:
         """Its content is in memory, and it is first in line."""
         if header is None:
@@ -148,12 +222,12 @@ class Delivering:
             self._broker.metrics.expired += 1
             self._put_back(taken)  # from the queue it goes as the queue says
         elif not self._wire.takes(taken, header):
-            self._queue.refuse(taken.message_id, self._owner)
+            self._owner.refuse(taken.message_id)
             self._put_back(taken)
         elif self._is_settled:
             done = partial(self._dequeued, taken, header)
             calls, name = self._broker.calls, self._queue.name
-            calls.dequeue(taken.message_id, name, self._owner.holder, done)
+            calls.dequeue(taken.message_id, name, self._holder, done)
             return
         elif not self._has_credit(taken) or self._overtakes(taken):
             self._take_back(taken)
@@ -161,20 +235,22 @@ class Delivering:
             self._deliver_or_not(taken, header)
         self._owner.refresh()
 
-    def _has_expired(self, taken: Taken) -> bool:
+    def _has_expired(self, taken: OutgoingMessage) -> bool:
         """What the peer was sent before it gets again: it waits for it."""
         if taken.expires_at is None or taken.message_id in self._resumed:
             return False
-        return taken.expires_at <= self._owner.now_us()
+        return taken.expires_at <= self._connection.now_us()
 
-    def _has_credit(self, taken: Taken) -> bool:
-        link = self._owner.link
-        return bool(link.resume_credit if taken.message_id in self._resumed else link.credit)
+    def _has_credit(self, taken: OutgoingMessage) -> bool:
+        is_resumed = taken.message_id in self._resumed
+        return bool(self._link.resume_credit if is_resumed else self._link.credit)
 
-    def _overtakes(self, taken: Taken) -> bool:
+    def _overtakes(self, taken: OutgoingMessage) -> bool:
         return self._returning > 0 and taken.message_id not in self._resumed
 
-    def _dequeued(self, taken: Taken, header: MessageHeader, error: StoreError | None) -> None:
+    def _dequeued(
+        self, taken: OutgoingMessage, header: MessageHeader, error: StoreError | None
+    ) -> None:
         """It is off its queue: now it is sent, or nobody gets it."""
         if error is not None:
             self._failed(taken, error)
@@ -186,7 +262,7 @@ class Delivering:
                 self._done(taken)
         self._owner.refresh()
 
-    def _deliver_or_not(self, taken: Taken, header: MessageHeader) -> None:
+    def _deliver_or_not(self, taken: OutgoingMessage, header: MessageHeader) -> None:
         try:
             self._deliver(taken, header)
         except StoreError as error:
@@ -194,9 +270,9 @@ class Delivering:
         except Exception as error:  # noqa: BLE001  # one message must not stop the others
             self._left_held(taken, error)
 
-    def _deliver(self, taken: Taken, header: MessageHeader) -> None:
+    def _deliver(self, taken: OutgoingMessage, header: MessageHeader) -> None:
         tag = taken.message_id.to_bytes(8, "big")
-        failures, now_us = self._queue.delivery_count(taken.message_id), self._owner.now_us()
+        failures, now_us = self._queue.delivery_count(taken.message_id), self._connection.now_us()
         # What is off its queue already cannot be given back: it waits if there is no credit.
         waits = self._is_settled
         delivery = self._wire.begin(
@@ -207,7 +283,7 @@ class Delivering:
             now_us=now_us,
             is_first=taken.detail is None,
             waits=waits,
-            state=self._owner.acquiring.state,
+            state=self._acquisitions.state,
         )
         self._resumed.discard(taken.message_id)
         self._owner.sent(delivery, taken)
@@ -218,17 +294,16 @@ class Delivering:
             self._broker.metrics.delivered += 1
             self._is_through(taken)
 
-    def _done(self, taken: Taken) -> None:
+    def _done(self, taken: OutgoingMessage) -> None:
         self._is_through(taken)
         taken.release()
 
-    def _put_back(self, taken: Taken, *, delay_s: float = 0.0) -> None:
+    def _put_back(self, taken: OutgoingMessage, *, delay_s: float = 0.0) -> None:
         """It was not sent: it waits again. What was never acquired is only the queue's affair."""
         self._done(taken)
         if taken.message_id in self._resumed:
             self._resumed.discard(taken.message_id)
-            assert self._owner.resuming is not None
-            self._owner.resuming.send_later(taken.message_id, delay_s)
+            self._owner.send_later(taken.message_id, delay_s)
         elif self._is_settled:
 
             def back() -> None:
@@ -240,7 +315,7 @@ class Delivering:
         else:
             self._owner.give_back(taken.message_id, failed=False, delay_s=delay_s)
 
-    def _take_back(self, taken: Taken) -> None:
+    def _take_back(self, taken: OutgoingMessage) -> None:
         """The peer has taken the credit back that this one was meant for."""
         if taken.message_id in self._resumed:
             self._put_back(taken)
@@ -249,12 +324,12 @@ class Delivering:
         taken.release()
         self._owner.give_back(taken.message_id, failed=False, on_done=partial(self._is_back, taken))
 
-    def _is_back(self, taken: Taken, _error: StoreError | None) -> None:
+    def _is_back(self, taken: OutgoingMessage, _error: StoreError | None) -> None:
         self._returning -= 1
         self._is_through(taken)
         self._owner.refresh()
 
-    def _failed(self, taken: Taken, error: StoreError) -> None:
+    def _failed(self, taken: OutgoingMessage, error: StoreError) -> None:
         """The store refused, or the content cannot be read: now, for ever, or it is not ours."""
         if isinstance(error, Unavailable):
             _log.warning("message %d of %r: %s", taken.message_id, self._queue.name, error)
@@ -267,7 +342,114 @@ class Delivering:
             self._done(taken)
             self._queue.removed(taken.message_id)
 
-    def _left_held(self, taken: Taken, error: Exception) -> None:
+    def _left_held(self, taken: OutgoingMessage, error: Exception) -> None:
         text = "message %d of %r cannot be read, it is left held: %s"
         _log.error(text, taken.message_id, self._queue.name, error)
         self._done(taken)
+
+
+class ResumedLink(Protocol):
+    """The link that is resumed.
+
+    Attributes:
+        terminus: Our end of it.
+        has_ended: True once it is gone.
+    """
+
+    terminus: Terminus
+    has_ended: bool
+
+    def decided(self, delivery: Delivery, message_id: int) -> None:
+        """The receiver has decided about a delivery: `remote_state` says what."""
+
+    def on_flow(self) -> None:
+        """There may be credit for what waits to be sent again."""
+
+    def leave(self) -> None:
+        """Detach, for the peer to attach again."""
+
+
+class Resumption:
+    """Carries out what was decided when one link was attached again (`attach.resumption`).
+
+    Attributes:
+        to_send: Messages to send again as the same deliveries, when there is credit.
+        kept: What no map said anything of: for the next attach.
+    """
+
+    def __init__(
+        self,
+        owner: ResumedLink,
+        connection: Connection,
+        link: SenderLink,
+        plan: ResumptionPlan,
+    ) -> None:
+        """Begin.
+
+        Args:
+            owner: The link's endpoint.
+            connection: The link's.
+            link: Of the protocol.
+            plan: What was decided.
+        """
+        self._owner, self._connection, self._link = owner, connection, link
+        self._links, self._terminus, self._plan = connection.links, owner.terminus, plan
+        self.to_send: dict[bytes, Held] = {}
+        self.kept: dict[bytes, Held] = {}
+
+    def start(self) -> None:
+        """The link is attached on both sides.
+
+        What the receiver has an outcome of is told by a transfer without payload, unsettled: the
+        receiver forgets it when we settle, which is when its outcome is durable here. Which outcome
+        it is goes with it, not what else the receiver said, which need not fit a frame.
+
+        From here on this endpoint has what the link held; an attach that failed leaves it there.
+        """
+        self._links.held.pop(self._terminus.key, None)
+        for tag, held in self._plan.held.items():
+            step = self._plan.steps[tag]
+            if step is ResumptionStep.SETTLE:
+                outcome = (self._link.remote.unsettled or {})[tag]
+                delivery = self._link.resume(tag, state=_PLAIN[type(outcome)])
+                delivery.remote_state = outcome
+                self._owner.decided(delivery, held.message_id)
+            elif step is ResumptionStep.RESUME:
+                self.to_send[tag] = held
+            else:
+                self.kept[tag] = held
+        self.end_if_worked_off()
+
+    def go_on(self, dispatch: Dispatch, most: int) -> None:
+        """Send again what there is credit for; `most` messages may be under way."""
+        room = min(self._link.resume_credit, most) - dispatch.count
+        for tag in list(self.to_send)[: max(0, room)]:
+            dispatch.resume(self.to_send.pop(tag).message_id)
+
+    def send_later(self, held: Held, delay_s: float) -> None:
+        """One that was taken could not be sent: when there is credit, or after a delay."""
+        if delay_s:
+            self._connection.broker.later(delay_s, partial(self._send_after_all, held))
+        else:
+            self.to_send[tag_of(held.message_id)] = held
+
+    def _send_after_all(self, held: Held) -> None:
+        self.send_later(held, 0.0)
+        if self._owner.has_ended:
+            self._links.end_holding(self._terminus, self.left())
+        self._owner.on_flow()
+
+    def end_if_worked_off(self) -> None:
+        """After incomplete maps, detach when all that they named is settled.
+
+        The peer attaches again, with what its map had no room for (AMQP 2.7.3).
+        """
+        link = self._link
+        if link.is_incomplete and not (link.is_gone or link.unsettled or self.to_send):
+            self._owner.leave()
+
+    def left(self) -> dict[bytes, Held]:
+        """What is held still, and was not sent again; told once."""
+        left = {**self.to_send, **self.kept}
+        self.to_send, self.kept = {}, {}
+        return left

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
-from broker_shim.amqp_1_0.composites import Modified, TransactionalState
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from broker_shim.broker.dead_letters import Rejection
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
+from broker_shim.listener_1_0.attach.resumption import ResumptionPlan
 from broker_shim.listener_1_0.conditions import NOT_IMPLEMENTED, Refusal, queue_deleted, refusal_of
+from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
-from broker_shim.listener_1_0.sending.consumer_outcomes import DECISIONS, broken_off, released
-from broker_shim.listener_1_0.sending.dispatch import Delivering
-from broker_shim.listener_1_0.sending.outgoing_message import Taken
-from broker_shim.listener_1_0.sending.resumption import Resumed, Resuming
-from broker_shim.listener_1_0.sending.transactional_outcomes import Retiring
+from broker_shim.listener_1_0.outcomes import (
+    ACCEPTED,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+    kept_of,
+    rejection,
+)
+from broker_shim.listener_1_0.sending.dispatch import Dispatch, Resumption
+from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
 from broker_shim.listener_1_0.termini import default_outcome
-from broker_shim.listener_1_0.transactions.acquisition import Acquiring
+from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, Retirements
 from broker_shim.protocol_1_0.links.deliveries import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.selectors import Selector
+from broker_shim.store.interface import Annotations
 from broker_shim.transactions.refusals import TransactionRefused, rolled_back
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
-
-_log = logging.getLogger(__name__)
 
 _BATCH = 100
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
@@ -45,16 +56,15 @@ class OutgoingLink:
     """Our sending end: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one
-    of: on its way to the wire (`Delivering`), in `_unsettled`, in a transaction (`Retiring`), under
-    way to be settled; but for one that can never be read, which is left held and said so in the
-    log.
+    of: on its way to the wire (`Dispatch`), in `_unsettled`, in a transaction (`Retirements`),
+    under way to be settled; but for one that can never be read, which is left held and said so in
+    the log.
 
     Attributes:
         holder: What the store knows it by.
-        link: Of the protocol.
+        queue: What it consumes.
         terminus: Our end of it, which may outlive this.
-        resuming: What it held when it was attached; None if nothing.
-        acquiring: What it acquires in transactions.
+        credit: How many more messages it takes now.
         has_ended: True from `gone` on.
     """
 
@@ -67,22 +77,20 @@ class OutgoingLink:
         *,
         is_settled: bool,
         selector: Selector | None = None,
-        resumed: Resumed | None = None,
+        resumed: ResumptionPlan | None = None,
     ) -> None:
         self._connection = connection
-        self.broker, self.links = connection.broker, connection.links
-        self.link = link
+        self._broker, self._links, self._link = connection.broker, connection.links, link
         self.queue = queue
         self.terminus = endpoint.terminus
         self.holder = link_text(self.terminus.key)
-        self.now_us = connection.now_us
         self._is_settled = is_settled
         self._selector = selector
-        self._unsettled: dict[Delivery, Taken] = {}
-        self._delivering = Delivering(self, is_settled=is_settled)
-        self._retiring = Retiring(self)
-        self.acquiring = Acquiring(self)
-        self.resuming = None if resumed is None else Resuming(self, resumed)
+        self._unsettled: dict[Delivery, OutgoingMessage] = {}
+        self._acquisitions = Acquisitions(self._give_back_acquired)
+        self._retirements = Retirements(self, self._broker, self._links)
+        self._dispatch = Dispatch(self, connection, link, self._acquisitions, is_settled=is_settled)
+        self._resumption = None if resumed is None else Resumption(self, connection, link, resumed)
         self.credit = 0
         self.has_ended = False
         self._is_refresh_due = False
@@ -90,13 +98,13 @@ class OutgoingLink:
     @property
     def is_gone(self) -> bool:
         """True once nothing can be sent on it any more; `gone` follows."""
-        return self.has_ended or self.link.is_gone
+        return self.has_ended or self._link.is_gone
 
     def start(self) -> None:
         """Take a place at the queue."""
         self.queue.add(self, self._selector)
-        if self.resuming is not None:
-            self.resuming.start()
+        if self._resumption is not None:
+            self._resumption.start()
         self.on_flow()
 
     def gone(self) -> None:
@@ -104,19 +112,19 @@ class OutgoingLink:
         self.has_ended = True
         self.credit = 0
         self.queue.discard(self)
-        self._delivering.gone()
-        held = {} if self.resuming is None else self.resuming.left()
+        self._dispatch.gone()
+        held = {} if self._resumption is None else self._resumption.left()
         for delivery, taken in self._unsettled.items():
             taken.release()
             failed = self._has_failed(delivery)
             held[delivery.tag] = Held(taken.message_id, self.queue.name, failed)
         self._unsettled = {}
-        self.acquiring.gone()
-        self.links.end_holding(self.terminus, held, is_closed=self.link.is_closed_here)
+        self._acquisitions.gone()
+        self._links.end_holding(self.terminus, held, is_closed=self._link.is_closed_here)
 
     def queue_deleted(self) -> None:
         """End the link: what it held is given back, and goes with its queue."""
-        self._connection.lose(self.link, queue_deleted(self.queue.name))
+        self._connection.lose(self._link, queue_deleted(self.queue.name))
 
     def _has_failed(self, delivery: Delivery) -> bool:
         """Whether a delivery without an outcome, whose link is gone, was a failed one.
@@ -129,20 +137,15 @@ class OutgoingLink:
         """
         if not self._connection.has_left(delivery):
             return False
-        if not (self._connection.peer_parts or self.broker.is_stopping):
+        if not (self._connection.peer_parts or self._broker.is_stopping):
             return True
-        return isinstance(default_outcome(self.link.remote.source), Modified)
-
-    @property
-    def room_bytes(self) -> int:
-        """How much more may wait to be written to the peer."""
-        return self._connection.room_bytes(self.link)
+        return isinstance(default_outcome(self._link.remote.source), Modified)
 
     @property
     def _settled_room(self) -> int:
         """How many more the peer may leave unsettled: what it was sent has to be remembered."""
-        most = self.broker.settings.max_unsettled
-        return most if self._is_settled else most - self.link.port.unsettled_count
+        most = self._broker.settings.max_unsettled
+        return most if self._is_settled else most - self._link.port.unsettled_count
 
     def wait_for_room(self) -> None:
         """Have `on_flow` called when there is room again."""
@@ -152,24 +155,24 @@ class OutgoingLink:
         """The peer gave credit, or asks to drain it, or there is room to write again."""
         if self.is_gone:
             return
-        properties, self.link.flow_properties = self.link.flow_properties, None
+        properties, self._link.flow_properties = self._link.flow_properties, None
         if properties is not None and not self._acquires_in(properties[_TXN_ID]):
             return
-        if self.room_bytes < 0:
+        if self._connection.room_bytes(self._link) < 0:
             self.credit = 0
             self.wait_for_room()
             return
-        self._delivering.write()
-        if self.resuming is not None:
-            self.resuming.go_on(self._delivering, _BATCH)
+        self._dispatch.write()
+        if self._resumption is not None:
+            self._resumption.go_on(self._dispatch, _BATCH)
         settled_room = self._settled_room
         if settled_room <= 0:
             self.wait_for_room()
-        may_take = 0 if self._delivering.is_full else min(self.link.credit, _BATCH, settled_room)
-        self.credit = max(0, may_take - self._delivering.count)
-        self.broker.wanted(self.queue.name)
-        if self.link.is_draining:
-            self.broker.dispatch()
+        may_take = 0 if self._dispatch.is_full else min(self._link.credit, _BATCH, settled_room)
+        self.credit = max(0, may_take - self._dispatch.count)
+        self._broker.wanted(self.queue.name)
+        if self._link.is_draining:
+            self._broker.dispatch()
             self.caught_up()
 
     def _acquires_in(self, txn_id: Any) -> bool:
@@ -177,101 +180,154 @@ class OutgoingLink:
         try:
             transaction = None if txn_id is None else self._connection.transactions.find(txn_id)
         except TransactionRefused as refusal:
-            self._connection.detach(self.link, refusal_of(refusal))
+            self._connection.detach(self._link, refusal_of(refusal))
             return False
         if transaction is not None and self._is_settled:
-            self._connection.detach(self.link, _SETTLED_WITHIN)
+            self._connection.detach(self._link, _SETTLED_WITHIN)
             return False
-        self.acquiring.begin(transaction)
+        self._acquisitions.begin(transaction)
         return True
 
     def assign(self, message_id: int) -> None:
         """See `Consumer.assign`."""
         self.credit -= 1
-        self._delivering.assign(message_id)
-        if self._delivering.is_full:
+        self._dispatch.assign(message_id)
+        if self._dispatch.is_full:
             self.credit = 0
 
     def refresh(self) -> None:
         """Take more well before all that is under way has come; a drain may be over."""
-        is_due = self._delivering.count <= _BATCH // 2 or self.link.is_draining
+        is_due = self._dispatch.count <= _BATCH // 2 or self._link.is_draining
         if is_due and not self._is_refresh_due:
             self._is_refresh_due = True  # once, for all that comes in this turn
-            self.broker.before_dispatch(self._refresh)
+            self._broker.before_dispatch(self._refresh)
 
     def _refresh(self) -> None:
         self._is_refresh_due = False
         self.on_flow()
 
-    def sent(self, delivery: Delivery, taken: Taken) -> None:
+    def sent(self, delivery: Delivery, taken: OutgoingMessage) -> None:
         """A delivery is on its way to the peer, or begins to be."""
         if self._is_settled:
             taken.release()
         else:
             self._unsettled[delivery] = taken
             if isinstance(delivery.state, TransactionalState):
-                self.acquiring.sent(delivery)
-        self.has_output()
+                self._acquisitions.sent(delivery)
+        self._connection.has_output()
 
     def drop(self, delivery: Delivery) -> None:
         """A delivery was broken off: nothing is to be decided about it any more."""
         self._unsettled.pop(delivery, None)
-        self.acquiring.forget(delivery)
-
-    def has_output(self) -> None:
-        """Something is to be written."""
-        self._connection.has_output()
+        self._acquisitions.forget(delivery)
 
     def on_disposition(self, delivery: Delivery) -> None:
         """The peer decided, or settled without a decision, which releases."""
         taken = self._unsettled.get(delivery)
         if taken is None:
-            self._retiring.told(delivery)
+            self._retirements.told(delivery)
             return
         if isinstance(delivery.remote_state, TransactionalState):
             self._decided_within(delivery, taken)
             return
-        decide = DECISIONS.get(type(delivery.remote_state))
+        decide = _DECISIONS.get(type(delivery.remote_state))
         if decide is None and delivery.is_settled:
-            decide = released
+            decide = OutgoingLink._released
         if decide is not None:
-            if self._delivering.decided(delivery):
-                decide = broken_off
-            self.acquiring.forget(delivery)
+            if self._dispatch.decided(delivery):
+                decide = OutgoingLink._broken_off
+            self._acquisitions.forget(delivery)
             decide(self, delivery, taken.message_id)
             # Last: were it not known, a decision that failed would hold the message for ever.
             del self._unsettled[delivery]
             taken.release()
 
+    def decided(self, delivery: Delivery, message_id: int) -> None:
+        """The receiver has an outcome of a delivery that it was sent on an earlier attachment."""
+        _DECISIONS[type(delivery.remote_state)](self, delivery, message_id)
+
+    def _accepted(self, delivery: Delivery, message_id: int) -> None:
+        """It is the receiver's now."""
+
+        def done(error: StoreError | None) -> None:
+            self._broker.metrics.accepted += error is None
+            self._broker.calls.messages.forget(message_id)
+            self._confirm_durable(delivery, ACCEPTED, error)
+
+        tracked, remove = self._links.tracked, self._broker.settlement.remove
+        remove(message_id, self.queue.name, self.holder, tracked(self.terminus, done))
+
+    def _rejected(self, delivery: Delivery, message_id: int) -> None:
+        """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""
+
+        def done(error: StoreError | None) -> None:
+            self._broker.metrics.rejected += error is None
+            self._confirm_durable(delivery, REJECTED, error)
+
+        told = rejection(delivery.remote_state)
+        it = Rejection(self._broker, self.queue, message_id, self.holder, told)
+        it.run(self, self._links.tracked(self.terminus, done))
+
+    def _released(self, delivery: Delivery, message_id: int) -> None:
+        """It was not looked at."""
+        self.give_back(message_id, failed=False, on_done=self._settling(delivery, RELEASED))
+
+    def _modified(self, delivery: Delivery, message_id: int) -> None:
+        """Its message annotations are kept by the entry: stored messages are immutable."""
+        remote: Modified = delivery.remote_state
+        if remote.undeliverable_here:
+            self.refuse(message_id)
+        failed = remote.delivery_failed is True
+        kept = kept_of(self._broker, self.queue.name, message_id, remote)
+        done = self._settling(delivery, MODIFIED)
+        self.give_back(message_id, failed=failed, on_done=done, annotations=kept)
+
+    def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
+        """It decided before it had all of it: whatever it said, it cannot have used the message."""
+        self.give_back(message_id, failed=True)
+
+    def _settling(self, delivery: Delivery, state: object) -> OnComplete:
+        """Confirms what the peer decided, when it is durable; the next attach waits for that."""
+        return self._links.tracked(self.terminus, partial(self._confirm_durable, delivery, state))
+
+    def _confirm_durable(self, delivery: Delivery, state: object, error: StoreError | None) -> None:
+        """What the peer decided is durable: only then it is told so, and never after an error.
+
+        What a link of tier 2 has under way here is waited for before the link is attached again
+        (`Links.tracked`).
+        """
+        if error is None:
+            self.confirm(delivery, state)
+
     def leave(self) -> None:
         """Detach, for the peer to attach again."""
-        self._connection.leave(self.link)
+        self._connection.leave(self._link)
 
-    def _decided_within(self, delivery: Delivery, taken: Taken) -> None:
+    def _decided_within(self, delivery: Delivery, taken: OutgoingMessage) -> None:
         """It decided in a transaction: that has the delivery from now on."""
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
         except TransactionRefused as refusal:
-            self._connection.detach(self.link, refusal_of(refusal))
+            self._connection.detach(self._link, refusal_of(refusal))
             return
         if delivery.remote_state.outcome is None and not delivery.is_settled:
             return
         assert transaction is not None
         del self._unsettled[delivery]  # first: it may come back at once
-        if self._delivering.decided(delivery):
+        if self._dispatch.decided(delivery):
             transaction.spoil("it was decided about a message before all of it was sent")
-            broken_off(self, delivery, taken.message_id)
+            self._broken_off(delivery, taken.message_id)
             taken.release()
         else:
-            self._retiring.retire(transaction, delivery, taken)
-        if self.acquiring.is_of_another(delivery, transaction):
+            self._retirements.retire(transaction, delivery, taken)
+        if self._acquisitions.is_of_another(delivery, transaction):
             transaction.owner.end(rolled_back("it decides about a delivery of another transaction"))
 
-    def unsettle(self, delivery: Delivery, taken: Taken) -> None:
+    def unsettle(self, delivery: Delivery, taken: OutgoingMessage) -> None:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
         self._unsettled[delivery] = taken
 
-    def give_back_acquired(self, delivery: Delivery, on_done: OnComplete) -> None:
+    def _give_back_acquired(self, delivery: Delivery, on_done: OnComplete) -> None:
         """The transaction is undone that a delivery was acquired in."""
         taken = self._unsettled.pop(delivery, None)
         if taken is None:
@@ -283,9 +339,9 @@ class OutgoingLink:
                 self.confirm(delivery, _FAILED)
             on_done(error)
 
-        self._delivering.decided(delivery)  # what was not sent whole is broken off
+        self._dispatch.decided(delivery)  # what was not sent whole is broken off
         taken.release()
-        done = self.links.tracked(self.terminus, given_back)
+        done = self._links.tracked(self.terminus, given_back)
         self.give_back(taken.message_id, failed=True, on_done=done)
 
     def give_back(
@@ -295,30 +351,49 @@ class OutgoingLink:
         failed: bool,
         delay_s: float = 0.0,
         on_done: OnComplete | None = None,
+        annotations: Annotations | None = None,
     ) -> None:
-        """Make a message that this link holds available again."""
-        self.broker.settlement.give_back(
+        """Make a message that this link holds available again; see `Settlement.give_back`."""
+        self._broker.settlement.give_back(
             message_id,
             self.queue.name,
             self.holder,
             failed=failed,
             delay_s=delay_s,
             on_done=on_done,
+            annotations=annotations,
         )
+
+    def refuse(self, message_id: int) -> None:
+        """Never get this message again."""
+        self.queue.refuse(message_id, self)
+
+    def send_later(self, message_id: int, delay_s: float) -> None:
+        """A message that it holds from before could not be sent again now."""
+        assert self._resumption is not None
+        self._resumption.send_later(Held(message_id, self.queue.name), delay_s)
 
     def confirm(self, delivery: Delivery, state: object) -> None:
         """Settle a delivery with the outcome that the peer chose, now that it is durable."""
         if not self.is_gone:
             delivery.dispose(state)
             self._connection.has_output()
-            if self.resuming is not None:
-                self.resuming.end_if_worked_off()
+            if self._resumption is not None:
+                self._resumption.end_if_worked_off()
 
     def caught_up(self) -> None:
         """See `Consumer.caught_up`: a drain is over, unless something is under way."""
         has_caught_up = self._settled_room <= 0 or self.queue.has_caught_up(self)
-        is_over = self._delivering.count == 0 and has_caught_up
-        if is_over and not self.is_gone and self.link.is_draining and self.link.credit > 0:
-            self.link.drained()
+        is_over = self._dispatch.count == 0 and has_caught_up
+        if is_over and not self.is_gone and self._link.is_draining and self._link.credit > 0:
+            self._link.drained()
             self.credit = 0
             self._connection.has_output()
+
+
+_DECISIONS: Mapping[type, Callable[[OutgoingLink, Delivery, int], None]] = {
+    Accepted: OutgoingLink._accepted,  # noqa: SLF001  # a table of its own methods
+    Rejected: OutgoingLink._rejected,  # noqa: SLF001
+    Released: OutgoingLink._released,  # noqa: SLF001
+    Modified: OutgoingLink._modified,  # noqa: SLF001
+}

@@ -1,23 +1,34 @@
-"""Messages on their way from a queue to one consumer: held by name, content coming, in order."""
+"""Messages on their way from a queue to one peer: their content comes, and they are sent in order.
+
+`OutgoingMessage` is one of them, held by name; `ContentLine` calls for each when its content is
+here; `Wire` sends it: a small one at once, a large one in pieces, one at a time, as much as there
+is room for at the peer.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from broker_shim.amqp_1_0.composites import TransactionalState
+from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
-from broker_shim.errors import StoreError
+from broker_shim.errors import CorruptData, StoreError
+from broker_shim.listener_1_0.messages.headers import Amqp10Session
+from broker_shim.messages.header import FramingHeader
 from broker_shim.messages.message import Message
 from broker_shim.messages.residency import LoadedMessage
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import Entry, MessageHeader
 
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
+_AROUND_BYTES = 64
+"""What framing adds to a message as it came, beside annotations, at most: a header section."""
+_PIECE_BYTES = 1 << 18
 
 
-class Taken:
+class OutgoingMessage:
     """A message that a consumer took up: the link's reference, and its interest in the content.
 
     Attributes:
@@ -61,20 +72,26 @@ class Taken:
         self._reference.release()
 
 
-Then = Callable[[Taken, MessageHeader | None, StoreError | None], None]
+Then = Callable[[OutgoingMessage, MessageHeader | None, StoreError | None], None]
 """then(taken, header, error): the header, and the content is here; or why not."""
 
 
-class InOrder:
+class ContentLine:
     """Calls `then` for each message when its content is here, in the order in which they came.
 
     Content of several messages is on its way at once, and may come in any order; who is first in
     line holds up the others, as a consumer gets messages in the order of the queue.
     """
 
-    def __init__(self, broker: Broker, then: Then) -> None:
-        self._broker, self._then = broker, then
-        self._line: deque[Taken] = deque()
+    def __init__(self, header_of: Callable[[int], MessageHeader], then: Then) -> None:
+        """Begin.
+
+        Args:
+            header_of: Tells the header of a large message by its id; raises StoreError.
+            then: Called for each.
+        """
+        self._header_of, self._then = header_of, then
+        self._line: deque[OutgoingMessage] = deque()
         self._came: dict[int, LoadedMessage | StoreError] = {}
         self._is_held = False
         self._is_going = False
@@ -83,12 +100,12 @@ class InOrder:
         """How many wait."""
         return len(self._line)
 
-    def add(self, taken: Taken) -> None:
+    def add(self, taken: OutgoingMessage) -> None:
         """Wait for this one, after all that came before."""
         self._line.append(taken)
         self._ask(taken)
 
-    def again(self, taken: Taken) -> None:
+    def again(self, taken: OutgoingMessage) -> None:
         """Ask for the content of the one that came last once more, before all the others."""
         self._line.appendleft(taken)
         self._ask(taken)
@@ -102,20 +119,20 @@ class InOrder:
         self._is_held = False
         self._go()
 
-    def clear(self) -> list[Taken]:
+    def clear(self) -> list[OutgoingMessage]:
         """Forget and return all that wait."""
         line = list(self._line)
         self._line.clear()
         self._came.clear()
         return line
 
-    def _ask(self, taken: Taken) -> None:
+    def _ask(self, taken: OutgoingMessage) -> None:
         if taken.is_large:
             self._go()
         else:
             taken.message.when_here(partial(self._is_here, taken))
 
-    def _is_here(self, taken: Taken, result: LoadedMessage | StoreError) -> None:
+    def _is_here(self, taken: OutgoingMessage, result: LoadedMessage | StoreError) -> None:
         if taken in self._line:
             self._came[taken.message_id] = result
             self._go()
@@ -134,7 +151,7 @@ class InOrder:
         finally:
             self._is_going = False
 
-    def _call(self, taken: Taken) -> None:
+    def _call(self, taken: OutgoingMessage) -> None:
         result = self._large_header(taken) if taken.is_large else self._came.pop(taken.message_id)
         if isinstance(result, LoadedMessage):
             self._then(taken, result.header, None)
@@ -143,8 +160,150 @@ class InOrder:
         else:
             self._then(taken, result, None)
 
-    def _large_header(self, taken: Taken) -> MessageHeader | StoreError:
+    def _large_header(self, taken: OutgoingMessage) -> MessageHeader | StoreError:
         try:
-            return self._broker.calls.header(taken.message_id)
+            return self._header_of(taken.message_id)
         except StoreError as error:
             return error
+
+
+class LargeDelivery:
+    """A delivery whose content is read from where it is while it is sent.
+
+    Attributes:
+        delivery: Of the protocol.
+    """
+
+    def __init__(
+        self, link: SenderLink, delivery: Delivery, message: Message, framing: FramingHeader
+    ) -> None:
+        """Go on with a delivery whose lead was sent."""
+        self._link, self._message, self._framing = link, message, framing
+        self._buffer = memoryview(bytearray(_PIECE_BYTES))
+        self._offset = 0
+        self.delivery = delivery
+
+    def write(self, room_bytes: int) -> bool:
+        """Write about as much as there is room for; True when all of it is written.
+
+        Raises:
+            StoreError: Content cannot be read, or ends too early: `abort` it.
+        """
+        written = 0
+        while self._offset < self._framing.body_bytes:
+            if written >= room_bytes:
+                return False
+            count = self._message.read_content(self._offset, self._buffer)
+            if count == 0:
+                message = f"content of {self._framing.body_bytes} bytes ends at {self._offset}"
+                raise CorruptData(message)
+            # A copy: the buffer is used again before this is written.
+            self._link.transfer_more((bytes(self._buffer[:count]),), more=True)
+            self._offset += count
+            written += count
+        self._link.transfer_more((self._framing.tail,))
+        return True
+
+    def abort(self) -> None:
+        """Tell the peer that the rest will not come."""
+        if not self._link.is_gone:
+            self._link.abort()
+
+
+class Wire:
+    """Messages of one link as they go out: nothing else is begun while a large one is sent.
+
+    Attributes:
+        large: What is being sent in pieces: nothing else may be begun meanwhile.
+    """
+
+    def __init__(self, link: SenderLink) -> None:
+        self._link = link
+        self._delivery: LargeDelivery | None = None
+        self.large: OutgoingMessage | None = None
+
+    def takes(self, taken: OutgoingMessage, header: MessageHeader) -> bool:
+        """Whether the peer takes a message so large."""
+        most = self._link.remote.max_message_size
+        if not most:
+            return True
+        around = _AROUND_BYTES + len((taken.detail or "").encode())
+        return header.header_bytes + header.body_bytes + around <= most
+
+    def begin(
+        self,
+        tag: bytes,
+        taken: OutgoingMessage,
+        header: MessageHeader,
+        *,
+        failures: int,
+        now_us: int,
+        is_first: bool = False,
+        waits: bool = False,
+        state: TransactionalState | None = None,
+    ) -> Delivery:
+        """Send a message whose content is here, or begin a large one; `state`: of a new delivery.
+
+        Raises:
+            InvalidCommand: The link has ended; or there is no credit, unless it `waits` for more.
+        """
+        if taken.expires_at != header.expires_at:
+            header = header._replace(expires_at=taken.expires_at)
+        around = Amqp10Session(failures, now_us, is_first, taken.detail).framing(header)
+        settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
+        if taken.is_large:
+            first = self._start(tag, (around.lead,), state, settled=settled, more=True, waits=waits)
+            self._delivery = LargeDelivery(self._link, first, taken.message, around)
+            self.large = taken
+            return first
+        content = taken.message.content_now()
+        assert content is not None
+        pieces = (around.lead, content.body, around.tail)
+        delivery = self._start(tag, pieces, state, settled=settled, more=False, waits=waits)
+        taken.sent()
+        return delivery
+
+    def _start(
+        self,
+        tag: bytes,
+        pieces: tuple[bytes, ...],
+        state: TransactionalState | None,
+        *,
+        settled: bool,
+        more: bool,
+        waits: bool,
+    ) -> Delivery:
+        """A new delivery, or the same one again if the link brought it from before."""
+        if tag in self._link.earlier:
+            return self._link.resume(tag, pieces, settled=settled, more=more, waits=waits)
+        return self._link.transfer(
+            tag, pieces, settled=settled, more=more, waits=waits, state=state
+        )
+
+    def go_on(self, room_bytes: int) -> bool:
+        """Write about so much of the large one; True when all of it is written.
+
+        Raises:
+            StoreError: Its content cannot be read: `break_off`.
+        """
+        assert self._delivery is not None
+        if not self._delivery.write(room_bytes):
+            return False
+        self.large = self._delivery = None
+        return True
+
+    def is_sending(self, delivery: Delivery) -> bool:
+        """True if this delivery is begun and not written whole."""
+        return self._delivery is not None and self._delivery.delivery is delivery
+
+    def break_off(self) -> Delivery:
+        """Tell the peer that the rest of the large one will not come; its delivery."""
+        assert self._delivery is not None
+        broken = self._delivery
+        self.large = self._delivery = None
+        broken.abort()
+        return broken.delivery
+
+    def drop(self) -> None:
+        """The link ended: forget what was begun."""
+        self.large = self._delivery = None

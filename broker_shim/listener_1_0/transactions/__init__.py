@@ -1,7 +1,7 @@
 """Local transactions of AMQP 1.0 (part 4): declared on a coordinator's link, discharged as a whole.
 
 `coordinator` is that link, `connection_transactions` knows those of a connection, and
-`local_transaction` is one of them: what its client sent (`sent_message`) and settled (`retirement`)
-reaches the store as one transaction when it is discharged, or is undone. The rules that need no
-broker are in `broker_shim.transactions`.
+`local_transaction` is one of them: what its client sent and settled reaches the store as one
+transaction when it is discharged, or is undone. `link_deliveries` are those that a sending link has
+in transactions. The rules that need no broker are in `broker_shim.transactions`.
 """

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from broker_shim.amqp_1_0.composites import TransactionalState
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.transactions.local_transaction import Controller, LocalTransaction
 from broker_shim.transactions.refusals import TransactionRefused, too_many, unknown
 from broker_shim.transactions.standing import Memory, TransactionLimits, TransactionStanding
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
 
 
 class Transactions:

@@ -19,30 +19,45 @@ Why nobody else gets what is settled in it: the message stays held by the link f
 acquired by it for the store, until the transaction ends: a purge, a move or another consumer take
 what waits only. If the transaction is undone, what the client has forgotten is given back as a
 failed delivery; what it has not is the client's to decide again, unless it was acquired in the
-transaction, too (`Acquiring`).
+transaction, too (`Acquisitions`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
+from broker_shim.amqp_1_0.composites import (
+    Accepted,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from broker_shim.broker.dead_letters import Rejection
 from broker_shim.broker.last_value_queues import Replaced, Value
-from broker_shim.broker.storage.store_puts import Operation
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.storage.store_puts import Operation, Staged
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.listener_1_0.transactions.retirement import Retirement
-from broker_shim.listener_1_0.transactions.sent_message import Posting
-from broker_shim.store.interface import MessageStore, TransactionContext
+from broker_shim.listener_1_0.outcomes import kept_of, rejection
+from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.store.interface import (
+    MessageHeader,
+    MessageStore,
+    StoredMessage,
+    TransactionContext,
+)
 from broker_shim.transactions.refusals import TransactionRefused, rolled_back
 from broker_shim.transactions.standing import TransactionStanding
 
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
-    from broker_shim.listener_1_0.transactions.acquisition import Acquiring
+OUTCOMES = (Accepted, Rejected, Released, Modified)
 
 
 class Controller(Protocol):
@@ -50,6 +65,177 @@ class Controller(Protocol):
 
     def end(self, refusal: TransactionRefused) -> None:
         """Terminate it: what was declared on it is rolled back."""
+
+
+class RetiringLink(Protocol):
+    """The link that a retired delivery was sent on; it may have ended meanwhile."""
+
+    @property
+    def queue(self) -> QueueDispatch:
+        """Where the link's messages are."""
+
+    @property
+    def holder(self) -> str:
+        """What the store knows the link by."""
+
+    def refuse(self, message_id: int) -> None:
+        """The link must not get a message again."""
+
+    def retired(self, retirement: Retirement) -> None:
+        """A retirement is committed."""
+
+    def taken_back(self, retirement: Retirement, on_done: OnComplete) -> None:
+        """A retirement is rolled back; `on_done` when its message is available again."""
+
+
+class Acquirer(Protocol):
+    """A link on which messages are acquired in transactions."""
+
+    def over(self, transaction: LocalTransaction) -> list[Delivery]:
+        """A transaction ended: the deliveries that were acquired in it, and are now in none."""
+
+    def give_back(self, delivery: Delivery, on_done: OnComplete) -> None:
+        """The transaction is undone that a delivery was acquired in."""
+
+
+@dataclass(slots=True, eq=False)
+class Retirement:
+    """One delivery within one transaction; until that ends nobody else decides about it.
+
+    Attributes:
+        link: That it was sent on; it may have ended meanwhile.
+        delivery: Of the protocol.
+        taken: Its message.
+        outcome: What the client chose, one of `OUTCOMES`.
+        is_settled: The client has forgotten the delivery.
+        rejection: What becomes of the message, if it is rejected.
+    """
+
+    link: RetiringLink
+    delivery: Delivery
+    taken: OutgoingMessage
+    outcome: Any
+    is_settled: bool
+    rejection: Rejection | None = None
+
+    @property
+    def removes(self) -> bool:
+        """True if the outcome takes the message off its queue; else it is available again."""
+        return isinstance(self.outcome, Accepted | Rejected)
+
+    @property
+    def failed(self) -> bool:
+        """True if an outcome that gives the message back raises its delivery count."""
+        return isinstance(self.outcome, Modified) and self.outcome.delivery_failed is True
+
+    @property
+    def is_undeliverable(self) -> bool:
+        """True if the link must not get the message again."""
+        return isinstance(self.outcome, Modified) and self.outcome.undeliverable_here is True
+
+    def operations(self, broker: Broker) -> list[Operation]:
+        """The calls of the store that do it, decided on what is true now.
+
+        A dead-letter queue that is not there is created by an earlier call of the store.
+        """
+        message_id, queue, holder = self.taken.message_id, self.link.queue, self.link.holder
+        outcome, failed = self.outcome, self.failed
+        if isinstance(outcome, Rejected):
+            self.rejection = Rejection(broker, queue, message_id, holder, rejection(outcome))
+            self.rejection.make_target(_nobody)  # if that is refused, so is what needs it
+            return [broker.calls.operation(*each) for each in self.rejection.steps()]
+        kept = None
+        if isinstance(outcome, Modified):
+            kept = kept_of(broker, queue.name, message_id, outcome)
+
+        def remove(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+            store.dequeue(message_id, queue.name, holder, note, transaction)
+
+        def release(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+            place = (message_id, queue.name, holder, note, transaction)
+            store.release(*place, delivery_failed=failed, annotations=kept)
+
+        return [remove if self.removes else release]
+
+
+class Posting:
+    """A message that a client sends within a transaction; end it once, by `ended`.
+
+    It has its place among the others from the end of its transfer, as its content may come to the
+    store after that of messages that were sent later.
+
+    Attributes:
+        queues: Names of those that it goes to; none if no subscription selects it.
+        values: For each last-value queue among them.
+        message: None until all its content is with the store, where that is needed.
+        is_under_way: True until `ended`.
+        error: Why it cannot be sent; then the transaction cannot be committed.
+    """
+
+    def __init__(self, broker: Broker, on_ended: Callable[[], None]) -> None:
+        self._broker, self._on_ended = broker, on_ended
+        self.queues: tuple[str, ...] = ()
+        self.values: list[Value] = []
+        self.message: StoredMessage | None = None
+        self.is_under_way = True
+        self.error: StoreError | None = None
+
+    def publish(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        queues: Iterable[str],
+        on_done: OnComplete,
+    ) -> None:
+        """As `Broker.publish`, but for the commit; `on_done` when the message is taken in."""
+        names = self._broker.selecting(queues, header)
+        if not names:
+            on_done(None)
+            return
+        self.queues, self.values = names, self._broker.last_value_queues.values(header, names)
+
+        def ready(error: StoreError | None, message: StoredMessage | None) -> None:
+            self.message = message
+            on_done(error)
+
+        may_stage = self._broker.all_keep(names)
+        self._broker.calls.puts.prepare(header, content, ready, may_stage=may_stage)
+
+    def ended(self, error: StoreError | None) -> None:
+        """It is taken in, or was refused."""
+        self.is_under_way, self.error = False, error
+        self._on_ended()
+
+    def operations(self) -> list[Operation]:
+        """The calls of the store that put it on its queues, as far as these are still there.
+
+        Raises:
+            TransactionRefused: None of them is.
+        """
+        if self.message is None:
+            return []
+        there = tuple(name for name in self.queues if name in self._broker.queues)
+        if not there:
+            text = f"queue {self.queues[0]!r} was destroyed"
+            raise rolled_back(text)
+        self.queues = there
+        return [_enqueue(self.message, name) for name in there]
+
+    def arrived(self) -> None:
+        """It is on its queues, durably."""
+        if self.message is None:
+            return
+        self._broker.metrics.enqueued += len(self.queues)
+        for name in self.queues:
+            header = self.message.header
+            durable = header.durable
+            self._broker.arrived(name, self.message.message_id, header.priority, durable=durable)
+
+    def came(self) -> list[tuple[int, Value]]:
+        """The message with its values, as `LastValueQueues.end` takes it."""
+        if self.message is None:
+            return []
+        return [(self.message.message_id, value) for value in self.values]
 
 
 class LocalTransaction:
@@ -71,7 +257,7 @@ class LocalTransaction:
         self._broker, self._clock = broker, clock
         self._postings: list[Posting] = []
         self._retirements: list[Retirement] = []
-        self._acquirers: dict[Acquiring, None] = {}
+        self._acquirers: dict[Acquirer, None] = {}
         self._on_discharged: OnComplete | None = None
 
     def post(self, content_bytes: int) -> Posting:
@@ -101,7 +287,7 @@ class LocalTransaction:
                 return
         self._retirements.append(retirement)
 
-    def acquire(self, acquiring: Acquiring) -> None:
+    def acquire(self, acquiring: Acquirer) -> None:
         """A link acquired a message in it; one that can only be rolled back gives it back then."""
         with suppress(TransactionRefused):
             self.standing.take(0, self._clock())
@@ -247,6 +433,20 @@ class LocalTransaction:
         self._retirements.clear()
         if on_discharged is not None:
             on_discharged(error)
+
+
+def within(transaction: LocalTransaction | None, outcome: Any) -> Any:
+    """An outcome as it is told: within a transaction it holds when that is committed."""
+    if transaction is None:
+        return outcome
+    return TransactionalState(transaction.standing.txn_id, outcome)
+
+
+def _enqueue(message: StoredMessage, queue: str) -> Operation:
+    def call(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+        store.enqueue(message, queue, note, transaction)
+
+    return call
 
 
 def _take_place(older: int, queue: str, newer: int) -> Operation:

@@ -13,7 +13,7 @@ import pytest
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import CorruptData, Fenced, Unavailable
-from broker_shim.listener_1_0.sending import consumer_outcomes, outgoing_link
+from broker_shim.listener_1_0.sending import outgoing_link
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
 from tests.support.amqp.bench import LIMIT_BYTES, Bench, Unreadable, received
@@ -203,7 +203,7 @@ def test_a_decision_that_fails_leaves_the_message_to_be_given_back(
     link = bench.receiver(credit=1)
     bench.exchange()
     (delivery,) = received(link)
-    monkeypatch.setattr(consumer_outcomes, "rejection", failing)
+    monkeypatch.setattr(outgoing_link, "rejection", failing)
     delivery.update(proton.Delivery.REJECTED)
     bench.to_broker()
     bench.ours.lost()

@@ -1,0 +1,197 @@
+"""What one sending link has in transactions: deliveries they decide about, or were acquired in.
+
+A delivery is either with the link, unsettled, or in `Retirements`: it comes here when the client
+names a transaction with its outcome, and goes when that ends. So what the link gives back when it
+ends is what no transaction has; and a transaction may end after the link. With a connection or a
+session transactions end first (`ConnectionLinks`): so what their client had not forgotten is with
+its link again, which keeps it to be resumed if it lives on. If a link alone was detached, its
+terminus has it, unless it was attached again by then: then it is given back.
+
+A link acquires in a transaction (`Acquisitions`) because a flow of its receiver named one (4.4.3).
+From that flow on, what is sent is acquired in the transaction, and says so by its state, until
+that is discharged or a flow names another. If it is committed, what nobody decided about stays
+acquired by the link, as any delivery. If it is undone, that is given back once its retirements
+are, as a failed delivery (the client has seen the message), and the client is told so.
+
+Decision: a link that ends before its transaction does takes what it acquired out of it: that is
+given back, or kept to be resumed, as whatever a link holds when it ends. With a session or a
+connection the transactions end first (`ConnectionLinks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker_shim.amqp_1_0.composites import Accepted, Rejected, Released, TransactionalState
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import OnComplete
+from broker_shim.links import Terminus
+from broker_shim.listener_1_0.links import Held, Links
+from broker_shim.listener_1_0.outcomes import RELEASED
+from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
+from broker_shim.listener_1_0.transactions.local_transaction import (
+    OUTCOMES,
+    LocalTransaction,
+    Retirement,
+)
+from broker_shim.protocol_1_0.links.deliveries import Delivery
+
+
+class TransactionalLink(Protocol):
+    """A sending link, as far as transactions go.
+
+    Attributes:
+        queue: Where its messages are.
+        terminus: Our end of it, which may outlive it.
+        holder: What the store knows it by.
+        has_ended: True once it is gone.
+    """
+
+    queue: QueueDispatch
+    terminus: Terminus
+    holder: str
+    has_ended: bool
+
+    def refuse(self, message_id: int) -> None:
+        """It must not get a message again."""
+
+    def confirm(self, delivery: Delivery, state: object) -> None:
+        """Settle a delivery with the outcome that the peer chose, now that it is durable."""
+
+    def unsettle(self, delivery: Delivery, taken: OutgoingMessage) -> None:
+        """A transaction that had decided about a delivery is undone: the peer decides again."""
+
+
+class Retirements:
+    """The deliveries that transactions decide about. On the loop's thread only."""
+
+    def __init__(self, owner: TransactionalLink, broker: Broker, links: Links) -> None:
+        self._owner, self._broker, self._links = owner, broker, links
+        self._under_way: dict[Delivery, tuple[LocalTransaction, Retirement]] = {}
+
+    @property
+    def queue(self) -> QueueDispatch:
+        """Where the link's messages are."""
+        return self._owner.queue
+
+    @property
+    def holder(self) -> str:
+        """What the store knows the link by."""
+        return self._owner.holder
+
+    def retire(
+        self, transaction: LocalTransaction, delivery: Delivery, taken: OutgoingMessage
+    ) -> None:
+        """Take a delivery from the link, with the outcome that its state in a transaction tells."""
+        outcome = delivery.remote_state.outcome
+        if not isinstance(outcome, OUTCOMES):
+            if outcome is not None:
+                transaction.spoil(f"{outcome!r:.80} is no outcome of a delivery")
+            outcome = RELEASED  # what it is for a link that says nothing else (`attach.source`)
+        retirement = Retirement(self, delivery, taken, outcome, delivery.is_settled)
+        self._under_way[delivery] = transaction, retirement
+        transaction.retire(retirement)
+
+    def told(self, delivery: Delivery) -> None:
+        """The client says more about a delivery that may be here: that it has forgotten it."""
+        if delivery not in self._under_way:
+            return
+        transaction, retirement = self._under_way[delivery]
+        retirement.is_settled = retirement.is_settled or delivery.is_settled
+        state = delivery.remote_state
+        outcome = state.outcome if isinstance(state, TransactionalState) else state
+        if outcome != retirement.outcome and not (
+            outcome is None and isinstance(retirement.outcome, Released)
+        ):
+            transaction.spoil("a delivery in it was given another outcome")
+
+    def refuse(self, message_id: int) -> None:
+        """The link must not get a message again."""
+        self._owner.refuse(message_id)
+
+    def retired(self, retirement: Retirement) -> None:
+        """It is committed: confirm the outcome, unless the client has forgotten the delivery."""
+        del self._under_way[retirement.delivery]
+        metrics = self._broker.metrics
+        if isinstance(retirement.outcome, Accepted):
+            metrics.accepted += 1
+            self._broker.calls.messages.forget(retirement.taken.message_id)
+        metrics.rejected += isinstance(retirement.outcome, Rejected)
+        if not retirement.is_settled:
+            self._owner.confirm(retirement.delivery, type(retirement.outcome)())
+
+    def taken_back(self, retirement: Retirement, on_done: OnComplete) -> None:
+        """It is rolled back: the client decides again; or cannot, and the message is given back.
+
+        As a failed delivery: the client has seen the message.
+        """
+        del self._under_way[retirement.delivery]
+        if not retirement.is_settled and not self._owner.has_ended:
+            self._owner.unsettle(retirement.delivery, retirement.taken)
+            on_done(None)
+            return
+        retirement.taken.release()
+        terminus = self._owner.terminus
+        is_suspended = terminus.endpoint is None and not terminus.is_over
+        if not retirement.is_settled and is_suspended:
+            tag, message_id = retirement.delivery.tag, retirement.taken.message_id
+            self._links.end_holding(terminus, {tag: Held(message_id, self.queue.name)})
+            on_done(None)
+            return
+        if self._broker.queues.get(self.queue.name) is not self.queue:
+            on_done(None)  # it went with its queue
+            return
+        message_id, queue = retirement.taken.message_id, self.queue.name
+        give_back = self._broker.settlement.give_back
+        give_back(message_id, queue, self.holder, failed=True, on_done=on_done)
+
+
+class Acquisitions:
+    """The deliveries that were acquired in transactions. On the loop's thread only."""
+
+    def __init__(self, give_back: Callable[[Delivery, OnComplete], None]) -> None:
+        """Begin; `give_back` undoes the acquisition of a delivery."""
+        self.give_back = give_back
+        self._transaction: LocalTransaction | None = None
+        self._within: dict[Delivery, LocalTransaction] = {}
+
+    def begin(self, transaction: LocalTransaction | None) -> None:
+        """What is sent from now on is acquired in this transaction, or in none."""
+        self._transaction = transaction
+
+    @property
+    def state(self) -> TransactionalState | None:
+        """Of a delivery that is sent now; a discharge clears it."""
+        if self._transaction is None or not self._transaction.standing.is_open:
+            self._transaction = None
+            return None
+        return TransactionalState(self._transaction.standing.txn_id)
+
+    def sent(self, delivery: Delivery) -> None:
+        """A delivery with such a state began: it is the transaction's, too."""
+        assert self._transaction is not None
+        self._within[delivery] = self._transaction
+        self._transaction.acquire(self)
+
+    def forget(self, delivery: Delivery) -> None:
+        """It was decided about in no transaction: nothing is to be undone."""
+        self._within.pop(delivery, None)
+
+    def gone(self) -> None:
+        """The link ended."""
+        self._transaction = None
+        self._within.clear()
+
+    def is_of_another(self, delivery: Delivery, transaction: LocalTransaction) -> bool:
+        """Whether a delivery is of another transaction that is not discharged."""
+        within = self._within.get(delivery)
+        return within is not None and within is not transaction and within.standing.is_open
+
+    def over(self, transaction: LocalTransaction) -> list[Delivery]:
+        """A transaction ended: what was acquired in it."""
+        acquired = [each for each, within in self._within.items() if within is transaction]
+        for delivery in acquired:
+            del self._within[delivery]
+        return acquired
