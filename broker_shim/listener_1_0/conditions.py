@@ -14,7 +14,6 @@ from sparkstore.core.queue_names import shown
 NOT_FOUND = "amqp:not-found"
 UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 INVALID_FIELD = "amqp:invalid-field"
-DECODE_ERROR = "amqp:decode-error"
 NOT_IMPLEMENTED = "amqp:not-implemented"
 INTERNAL_ERROR = "amqp:internal-error"
 PRECONDITION_FAILED = "amqp:precondition-failed"
@@ -22,7 +21,6 @@ RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 RESOURCE_LOCKED = "amqp:resource-locked"
 RESOURCE_DELETED = "amqp:resource-deleted"
 STOLEN = "amqp:link:stolen"
-MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 CONNECTION_FORCED = "amqp:connection:forced"
 
 

@@ -50,11 +50,6 @@ class Hold:
         if self._finalizer.detach() is not None:
             self._owner.released(self)
 
-    @property
-    def is_released(self) -> bool:
-        """True once it was let go of."""
-        return not self._finalizer.alive
-
     def __enter__(self) -> Self:
         """Hold for as long as the block runs."""
         return self

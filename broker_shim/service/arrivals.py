@@ -29,7 +29,7 @@ Fields = tuple[Any, ...]
 
 _MAX_SHAPES = 4096
 _AT = {name: index for index, name in enumerate(Record._fields)}
-_QUEUE, _ID, _MESSAGE, _BODY = (_AT[name] for name in ("queue", "message_id", "message", "body"))
+_ID, _MESSAGE, _BODY = (_AT[name] for name in ("message_id", "message", "body"))
 _PROTOCOL, _HEADER = (MessageHeader._fields.index(name) for name in ("protocol", "header"))
 _new = tuple.__new__
 _TYPES: Mapping[str, type] = {

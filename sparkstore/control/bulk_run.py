@@ -43,15 +43,6 @@ class Job:
     to: str | None = None
 
 
-def check(control: AdminClient, job: Job) -> None:
-    """Ask whether the queues are there, before Spark looks for messages.
-
-    Raises:
-        InvalidRequest: A queue is not there, or cannot be the target (`AdminClient.run`).
-    """
-    control.run(Request(job.action, job.queue, (), job.to))
-
-
 def run(control: AdminClient, job: Job, message_ids: Iterable[int], show: Show) -> Answer:
     """Do it, in the order of the ids.
 

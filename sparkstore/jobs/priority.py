@@ -6,8 +6,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-LEAST = 19
-
 
 def lower_priority(nice: int) -> None:
     """Lower the priority of this process and of its JVM; never raise it.

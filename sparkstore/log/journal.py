@@ -13,7 +13,6 @@ after that may a fresh handle commit, because a fresh handle would be accepted w
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,8 +34,6 @@ from sparkstore.tables.delta_files import Version, newest_version, read_version,
 from sparkstore.tables.delta_log_cleaning import clean_log
 from sparkstore.tables.durable_files import SyncFailed
 from sparkstore.tables.root import Root
-
-_log = logging.getLogger(__name__)
 
 JOURNAL_APP = "sparkstore.journal"
 _EPOCH = 1 << 40

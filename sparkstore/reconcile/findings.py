@@ -72,11 +72,6 @@ class Finding:
         """What makes it the same finding in another look."""
         return self.check, self.subject
 
-    @property
-    def is_left(self) -> bool:
-        """True for an error that nobody has repaired."""
-        return self.severity == ERROR and self.repair != DONE
-
     def as_row(self) -> dict[str, Any]:
         """The columns that this knows itself."""
         return {

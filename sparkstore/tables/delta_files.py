@@ -48,7 +48,6 @@ class Version:
         adds: Data files that it brings.
         removes: Paths of data files that it no longer names.
         metadata: commitInfo entries that start with `sparkstore.`.
-        user_metadata: commitInfo's `userMetadata`, where Spark jobs leave their name.
         transactions: Version by application id.
     """
 
@@ -56,7 +55,6 @@ class Version:
     adds: tuple[DataFile, ...] = ()
     removes: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
-    user_metadata: str | None = None
     transactions: dict[str, int] = field(default_factory=dict)
 
 
@@ -188,7 +186,6 @@ def _version(version: int, actions: list[dict[str, Any]]) -> Version:
         tuple(DataFile(unquote(add["path"]), int(add["size"])) for add in adds),
         tuple(unquote(remove["path"]) for remove in removes),
         metadata,
-        info.get("userMetadata"),
         {txn["appId"]: int(txn["version"]) for txn in txns},
     )
 

@@ -21,7 +21,7 @@ partitioned by `part` and `block`:
     meta     (one row)                          position P, epoch, segment of P, message_id (least
                                                 id never reserved), history_start
 
-Decision: `block`, a partition column of its own (`block_of` an entry's message id, null in the
+Decision: `block`, a partition column of its own (an entry's message id by `BLOCK_IDS`, null in the
 other parts), keeps entries clustered. A MERGE writes all it inserts and copies into one file for
 each partition, so without blocks every fold left a file from the oldest id it touched to the
 newest, which the next fold had to rewrite whole. Rejected: OPTIMIZE after each fold, which writes
@@ -94,11 +94,6 @@ ROW = pa.schema(
 
 BLOCK_IDS = 1 << 18
 """Message ids in one block: what a fold rewrites at least to change one entry, some 4 MB."""
-
-
-def block_of(message_id: int) -> int:
-    """The block of `state` that an entry's row is in."""
-    return message_id // BLOCK_IDS
 
 
 STATE = pa.schema(

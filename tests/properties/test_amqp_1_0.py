@@ -289,12 +289,10 @@ class Responder:
         if link.is_receiver:
             return
         for tag, state in [*link.earlier.items()]:
-            if state is None:
-                link.resume(tag, [b"x" * 3_000], waits=True)
-            elif state == Accepted():
+            if state == Accepted():
                 link.resume(tag, state=state).dispose(state)
             else:
-                link.abort_earlier(tag)
+                link.resume(tag, [b"x" * 3_000], waits=True)
         for _ in range(min(link.credit, 3)):
             self._tags += 1
             is_settled = link.snd_settle_mode == 1

@@ -40,10 +40,9 @@ def test_what_is_gone_after_a_repair_is_done_and_what_is_left_says_why() -> None
     mended = Mended({"history": "3 records copied back"}, {"state": "history is not whole"})
     gone, left = told([of("gone"), of("left")], [of("left")], mended)
     assert (gone.subject, gone.repair, gone.advice) == ("gone", DONE, "3 records copied back")
-    assert not gone.is_left
     assert (left.subject, left.repair) == ("left", PROPOSED)
     assert left.advice == "advice (not repaired: history is not whole)"
-    assert left.is_left
+    assert left.severity == ERROR
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from sparkstore.core.records import (
     queue_created,
 )
 from sparkstore.tables.root import Root
-from sparkstore.tables.schema import BLOCK_IDS, block_of
+from sparkstore.tables.schema import BLOCK_IDS
 from tests.support.spark.tables import HEADER, journal, stored
 
 IDS = [1, 2, BLOCK_IDS, BLOCK_IDS + 1, 5 * BLOCK_IDS, 5 * BLOCK_IDS + 7]
@@ -62,7 +62,7 @@ def test_a_fold_opens_and_rewrites_only_the_blocks_that_it_changes(
     last = journal(root, [*start, *(message_enqueued(2, "q", n, HEADER, b"abc") for n in IDS)])
     compact.run(spark, root)
     files = _files(root)
-    assert sorted(files.values()) == sorted({*(str(block_of(n)) for n in IDS), "meta", "wiring"})
+    assert sorted(files.values()) == sorted({*(str(n // BLOCK_IDS) for n in IDS), "meta", "wiring"})
     changes = [
         message_dequeued(3, "q", BLOCK_IDS, None),
         message_enqueued(3, "q", 7 * BLOCK_IDS, HEADER, b"abc"),

@@ -134,20 +134,6 @@ class SenderLink(Link):
         del self.earlier[delivery.tag]
         return delivery
 
-    def abort_earlier(self, tag: bytes) -> None:
-        """Give up a delivery of an earlier attachment that cannot be sent any more (2.6.13).
-
-        Raises:
-            InvalidCommand: It is none of `earlier`, or another delivery is not complete.
-        """
-        self._after(EndpointStep.USED)
-        self._check(tag, None)
-        self._check_earlier(tag)
-        delivery = Delivery(self, bytes(tag), 0, is_settled=True)
-        delivery.is_resumed = True
-        self._send_abort(delivery)
-        del self.earlier[delivery.tag]
-
     def transfer_more(self, pieces: Sequence[bytes | memoryview], *, more: bool = False) -> None:
         """Go on with the delivery that is not complete.
 

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from sparkstore.core import fold
 from sparkstore.tables.root import Root, open_or_create_root
 from sparkstore.tables.rows import to_table
-from sparkstore.tables.schema import ROW, STATE, block_of
+from sparkstore.tables.schema import BLOCK_IDS, ROW, STATE
 from tests.support.histories.strategies import Layers, Row, fold_rows
 
 JOURNAL_APP = "sparkstore.journal"
@@ -44,7 +44,7 @@ def state_table(state: fold.State, *, segment: int = 0, history_start: int = 1) 
     ]
     for name, queue in state.queues.items():
         rows += [
-            {"part": "entry", "block": block_of(message_id)}
+            {"part": "entry", "block": message_id // BLOCK_IDS}
             | {"queue": name, "message_id": message_id}
             | {field: getattr(entry, field) for field in fold.Entry.__dataclass_fields__}
             for message_id, entry in reversed([*queue.entries.items()])
