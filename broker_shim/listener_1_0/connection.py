@@ -36,8 +36,7 @@ from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
-from broker_shim.protocol_1_0.links.deliveries import Delivery
-from broker_shim.protocol_1_0.links.link import Link
+from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from broker_shim.protocol_1_0.events import TransferPiece
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 
 
 class ServedEndpoint(Protocol):

@@ -10,7 +10,7 @@ from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
 from broker_shim.protocol_1_0.budget import Budget
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.frames import Frame
-from broker_shim.protocol_1_0.events import Event, SessionBegun, SessionFailed
+from broker_shim.protocol_1_0.events import Event, SessionBegun, SessionEnded, SessionFailed
 from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.serial import FreeNumbers
 from broker_shim.protocol_1_0.session import Session
@@ -68,10 +68,13 @@ class Channels:
         if session is None:
             text = f"{performative.NAME} on channel {frame.channel}, which is not begun"
             raise ProtocolViolation(AmqpError.ILLEGAL_STATE, text)
-        if isinstance(performative, End):
-            del self._sessions[frame.channel]
         try:
-            session.receive(performative, payload)
+            if isinstance(performative, End):
+                del self._sessions[frame.channel]
+                session.received_end()
+                self._tell(SessionEnded(session, performative.error))
+            else:
+                session.receive(performative, payload)
             self._unfinished = session if session.is_unfinished else None
         except ProtocolViolation as violation:
             if violation.scope is Scope.CONNECTION:

@@ -1,27 +1,61 @@
-"""What a connection tells its caller, in the order it happened.
+"""What a connection tells its caller, in the order in which it happened.
 
-What the peer began or ended has to be answered, where it says so. Of what *we* ended because the
-peer broke the protocol (`…Failed`) the peer was told already. When a session or the connection
-ends, its links and sessions are gone with it, without an event each.
+What the peer began or ended has to be answered, where its event says so. Of what *we* ended because
+the peer broke the protocol (`…Failed`) the peer was told already. When a session or the connection
+ends, its links and sessions are gone with it, without an event for each.
+
+A connection gathers events and `ServerConnection.events` hands them out: nothing is called back. An
+event is told by whoever holds what it is about, so those of links and deliveries are made in
+`links.events` and `links.link`, by their session, and are named here with the others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from broker_shim.amqp_1_0.composites import Error, Open, TransactionalState
+from broker_shim.amqp_1_0.composites import Error, Open
+from broker_shim.protocol_1_0.links.events import (
+    DispositionMissed,
+    DispositionReceived,
+    FlowReceived,
+    LinkAttached,
+    LinkDetached,
+    LinkEvent,
+    LinkFailed,
+)
+from broker_shim.protocol_1_0.links.link import DeliveryAborted, TransferPiece
+from broker_shim.protocol_1_0.session import Session
 
-if TYPE_CHECKING:
-    from broker_shim.protocol_1_0.links.deliveries import Delivery
-    from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-    from broker_shim.protocol_1_0.links.sender import SenderLink
-    from broker_shim.protocol_1_0.session import Session
+__all__ = [
+    "Authenticated",
+    "AuthenticationFailed",
+    "ConnectionClosed",
+    "ConnectionFailed",
+    "ConnectionOpened",
+    "DeliveryAborted",
+    "DispositionMissed",
+    "DispositionReceived",
+    "Event",
+    "FlowReceived",
+    "LinkAttached",
+    "LinkDetached",
+    "LinkFailed",
+    "Lost",
+    "SessionBegun",
+    "SessionEnded",
+    "SessionFailed",
+    "TransferPiece",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """SASL succeeded: the peer is `identity`."""
+    """SASL succeeded: the peer is `identity`.
+
+    Attributes:
+        mechanism: The name of the SASL mechanism that the peer used.
+        identity: Who the peer is by that mechanism.
+    """
 
     mechanism: str
     identity: str
@@ -33,7 +67,7 @@ class AuthenticationFailed:
 
     Attributes:
         mechanism: What the peer asked for; it may be no mechanism at all.
-        reason: For the audit log, not for the peer.
+        reason: What went wrong; it is for the audit log and not for the peer.
     """
 
     mechanism: str
@@ -55,83 +89,13 @@ class SessionBegun:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkAttached:
-    """The peer attached a link: answer with `link.attach` or `link.refuse`."""
-
-    link: ReceiverLink | SenderLink
-
-
-@dataclass(frozen=True, slots=True)
-class FlowReceived:
-    """The peer told how a link stands: read its `credit`."""
-
-    link: ReceiverLink | SenderLink
-
-
-@dataclass(slots=True)  # not frozen: one for every message, and that costs 1 µs
-class TransferPiece:
-    """Bytes of a delivery that we receive.
-
-    Attributes:
-        delivery: Whose; it is new with its first piece.
-        payload: A copy of our own; may be empty.
-        is_last: True if the delivery is complete with it.
-    """
-
-    delivery: Delivery
-    payload: bytes
-    is_last: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryAborted:
-    """The peer gave a delivery up: forget its pieces."""
-
-    delivery: Delivery
-
-
-@dataclass(frozen=True, slots=True)
-class DispositionReceived:
-    """The peer told a state, or settled.
-
-    Attributes:
-        deliveries: Those of the range that were not settled yet.
-        state: What it says of all of them; None if nothing.
-        is_settled: True if the peer has forgotten them; then they are settled here, too.
-    """
-
-    deliveries: tuple[Delivery, ...]
-    state: Any
-    is_settled: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DispositionMissed:
-    """The peer told a transactional state of deliveries some of which went with their link."""
-
-    state: TransactionalState
-
-
-@dataclass(frozen=True, slots=True)
-class LinkDetached:
-    """The peer detached: answer with `link.detach`, unless we had detached (`link.is_over`)."""
-
-    link: ReceiverLink | SenderLink
-    is_closed: bool
-    error: Error | None
-
-
-@dataclass(frozen=True, slots=True)
-class LinkFailed:
-    """We ended a link because of the peer."""
-
-    link: ReceiverLink | SenderLink
-    error: Error
-
-
-@dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The peer ended: answer with `session.end`, unless we had ended (`session.is_over`)."""
+    """The peer ended a session: answer with `session.end`, unless we had ended it (`is_over`).
+
+    Attributes:
+        session: Our end of the session.
+        error: Why the peer ended it; None if it gave no reason.
+    """
 
     session: Session
     error: Error | None
@@ -139,7 +103,7 @@ class SessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class SessionFailed:
-    """We ended a session because of the peer."""
+    """The peer broke the protocol on a session; we have ended it and told the peer `error`."""
 
     session: Session
     error: Error
@@ -169,14 +133,7 @@ Event = (
     | AuthenticationFailed
     | ConnectionOpened
     | SessionBegun
-    | LinkAttached
-    | FlowReceived
-    | TransferPiece
-    | DeliveryAborted
-    | DispositionReceived
-    | DispositionMissed
-    | LinkDetached
-    | LinkFailed
+    | LinkEvent
     | SessionEnded
     | SessionFailed
     | ConnectionClosed

@@ -27,20 +27,20 @@ from broker_shim.amqp_1_0.definitions import ConnectionError as ConnectionCondit
 from broker_shim.protocol_1_0.budget import Budget
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.sizes import decoded_bytes, kept_state
-from broker_shim.protocol_1_0.events import (
+from broker_shim.protocol_1_0.links import unsettled_maps
+from broker_shim.protocol_1_0.links.events import (
     DispositionMissed,
     DispositionReceived,
-    Event,
+    FlowReceived,
     LinkAttached,
     LinkDetached,
+    LinkEvent,
     LinkFailed,
-    SessionEnded,
 )
-from broker_shim.protocol_1_0.links import unsettled_maps
+from broker_shim.protocol_1_0.links.port import OUTGOING_WINDOW, SessionPort
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.protocol_1_0.output import Output
-from broker_shim.protocol_1_0.port import OUTGOING_WINDOW, SessionPort
 from broker_shim.protocol_1_0.serial import FreeNumbers
 from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.protocol_1_0.transitions import (
@@ -69,7 +69,7 @@ class Session:
         channels: FreeNumbers,
         budget: Budget,
         output: Output,
-        tell: Callable[[Event], None],
+        tell: Callable[[LinkEvent], None],
         settings: Settings,
     ) -> None:
         self.remote = remote
@@ -156,14 +156,13 @@ class Session:
         self._port.close()
 
     def receive(self, performative: Composite, payload: bytes) -> None:
-        """A frame of the peer's on this session's channel.
+        """A frame of the peer's on this session's channel, but for its begin and its end.
 
         Raises:
             ProtocolViolation: What it breaks ends the session or the connection; what ends a link
                 was done.
         """
-        is_ending = self._is_discarding or self._state is EndpointState.END_SENT
-        if is_ending and not isinstance(performative, End):
+        if self._is_discarding or self._state is EndpointState.END_SENT:
             return  # sent before the peer saw our end (2.5.5, DISCARDING)
         if isinstance(performative, Attach):
             self._check(performative)
@@ -172,6 +171,18 @@ class Session:
             self._budget.take(byte_count)
             self._state_bytes[performative.handle] = byte_count
         _RECEIVE[type(performative)](self, performative, payload)
+
+    def received_end(self) -> None:
+        """The peer ended it.
+
+        Raises:
+            ProtocolViolation: It had ended it before.
+        """
+        step = EndpointStep.END_RECEIVED
+        self._state = after_received(ENDPOINT, self._state, step, Scope.CONNECTION)
+        self._port.close()
+        for byte_count in self._state_bytes.values():
+            self._budget.give_back(byte_count)
 
     @property
     def is_unfinished(self) -> bool:
@@ -228,6 +239,7 @@ class Session:
             link = self._link(flow.handle)
             if not (link.is_gone or link in self._failed):
                 link.received_flow(flow)
+                self._tell(FlowReceived(link))
         elif _says_of_link(flow):
             text = "a flow without a handle that tells of a link"
             raise ProtocolViolation(AmqpError.INVALID_FIELD, text, Scope.SESSION)
@@ -286,14 +298,6 @@ class Session:
         link.received_detach()
         self._tell(LinkDetached(link, detach.closed, detach.error))
 
-    def _end(self, end: End, _payload: bytes) -> None:
-        step = EndpointStep.END_RECEIVED
-        self._state = after_received(ENDPOINT, self._state, step, Scope.CONNECTION)
-        self._port.close()
-        for byte_count in self._state_bytes.values():
-            self._budget.give_back(byte_count)
-        self._tell(SessionEnded(self, end.error))
-
     def _link(self, handle: int) -> ReceiverLink | SenderLink:
         link = self._links.get(handle)
         if link is None:
@@ -337,5 +341,4 @@ _RECEIVE: dict[type[Composite], Callable[[Session, Any, bytes], None]] = {
     Transfer: Session._transfer,  # noqa: SLF001
     Disposition: Session._disposition,  # noqa: SLF001
     Detach: Session._detach,  # noqa: SLF001
-    End: Session._end,  # noqa: SLF001
 }

@@ -1,4 +1,4 @@
-"""The rooms of the product: small folders, no new import cycle, modules named by nouns."""
+"""The rooms of the product: small folders, no import cycle, modules named by nouns."""
 
 from __future__ import annotations
 
@@ -13,24 +13,6 @@ from tests.architecture.source import modules, tree
 
 MAX_MODULES = 16
 PRODUCT = {"sparkstore", "broker_shim"}
-
-PROTOCOL_1_0 = "broker_shim.protocol_1_0"
-
-
-def under(package: str, names: str) -> frozenset[str]:
-    return frozenset(f"{package}.{name}" for name in names.split())
-
-
-# Modules that import each other today, with the reason. A knot may only shrink: whoever frees a
-# module takes it off the list, and nobody adds one.
-KNOTS = {
-    # An event names the link or session that it is about, which is what makes the event.
-    under(PROTOCOL_1_0, "events port session")
-    | under(
-        f"{PROTOCOL_1_0}.links",
-        "deliveries link outgoing_delivery receiver sender unsettled unsettled_maps",
-    ),
-}
 
 # Words that end like a gerund or a participle, or are one, and stay: with the reason.
 ALLOWED_NAMES = {
@@ -113,21 +95,15 @@ def test_a_folder_has_at_most_16_modules() -> None:
     assert {folder: n for folder, n in sizes.items() if n > MAX_MODULES} == {}
 
 
-def test_no_module_is_in_an_import_cycle_but_the_knots_that_are_known_which_only_shrink() -> None:
-    found = knots(imports())
-    assert [sorted(knot) for knot in found - KNOTS] == [], "new, grown or smaller: see KNOTS"
-    assert [sorted(knot) for knot in KNOTS - found] == [], "cut or smaller: take it off KNOTS"
+def test_no_module_is_in_an_import_cycle() -> None:
+    """A part that must call back gets a narrow protocol; parts of one object are one file."""
+    assert [sorted(knot) for knot in knots(imports())] == []
 
 
-def test_without_its_knots_the_product_can_be_sorted_by_its_imports() -> None:
-    """Two ways to find cycles agree: every cycle lies within a knot."""
-    of = {name: min(knot) for knot in KNOTS for name in knot}
-    merged: dict[str, set[str]] = {}
-    for name, whom in imports().items():
-        room = of.get(name, name)
-        merged.setdefault(room, set()).update({of.get(other, other) for other in whom} - {room})
+def test_the_product_can_be_sorted_by_its_imports() -> None:
+    """Two ways to find cycles agree."""
     try:
-        TopologicalSorter(merged).prepare()
+        TopologicalSorter(imports()).prepare()
     except CycleError as cycle:
         raise AssertionError(cycle.args[1]) from cycle
 

@@ -22,7 +22,7 @@ from broker_shim.listener_1_0.conditions import (
 )
 from broker_shim.listener_1_0.endpoints import ServedEndpoint
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from sparkstore.core.queue_names import TEMPORARY_PREFIX

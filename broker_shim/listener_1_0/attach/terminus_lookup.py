@@ -15,7 +15,7 @@ from broker_shim.listener_1_0.authorization import refusal_of_act
 from broker_shim.listener_1_0.conditions import NOT_FOUND, Refusal
 from broker_shim.listener_1_0.links import key_of
 from broker_shim.listener_1_0.termini import as_source, as_target, peers_target
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.permissions import Permission
 

@@ -36,7 +36,7 @@ from broker_shim.links import LinkEndpoint
 from broker_shim.links.proof import Answers
 from broker_shim.links.terminus import DeliveryState
 from broker_shim.listener_1_0.outcomes import ACCEPTED
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.store.interface import MessageStore, TransactionContext
 

@@ -29,7 +29,7 @@ from broker_shim.listener_1_0.links import Held
 from broker_shim.listener_1_0.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from broker_shim.listener_1_0.sending.outgoing_message import ContentLine, OutgoingMessage, Wire
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import MessageHeader

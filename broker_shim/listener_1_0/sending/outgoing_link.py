@@ -34,7 +34,7 @@ from broker_shim.listener_1_0.sending.dispatch import Dispatch, Resumption
 from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
 from broker_shim.listener_1_0.termini import default_outcome
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, Retirements
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.selectors import Selector
 from broker_shim.store.interface import Annotations

@@ -19,7 +19,7 @@ from broker_shim.listener_1_0.messages.headers import Amqp10Session
 from broker_shim.messages.header import FramingHeader
 from broker_shim.messages.message import Message
 from broker_shim.messages.residency import LoadedMessage
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import Entry, MessageHeader
 

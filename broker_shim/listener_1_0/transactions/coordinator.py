@@ -28,7 +28,7 @@ from broker_shim.listener_1_0.conditions import INTERNAL_ERROR, Refusal, error_o
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.events import TransferPiece
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.transactions.commands import MOST_BYTES, read_command
 from broker_shim.transactions.refusals import TransactionRefused, not_served, rolled_back

@@ -36,7 +36,7 @@ from broker_shim.listener_1_0.transactions.local_transaction import (
     LocalTransaction,
     Retirement,
 )
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 
 
 class TransactionalLink(Protocol):

@@ -47,7 +47,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.listener_1_0.outcomes import kept_of, rejection
 from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.store.interface import (
     MessageHeader,
     MessageStore,

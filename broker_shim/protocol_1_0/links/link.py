@@ -1,19 +1,25 @@
-"""One end of a link, whichever way it goes: attach, detach, and what is unsettled."""
+"""One end of a link, whichever way it goes, and the deliveries made on it.
+
+A delivery belongs to its link, and a link keeps its unsettled deliveries: they are told in one
+file. Both are told of what their session does for them (`LinkSession`, which `port` is); what makes
+a link a sender's or a receiver's is in `sender` and `receiver`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from broker_shim.amqp_1_0.composites import Attach, Detach, Error
+from broker_shim.amqp_1_0.composites import Attach, Composite, Detach, Error
 from broker_shim.amqp_1_0.definitions import (
     ReceiverSettleMode,
     Role,
     SenderSettleMode,
 )
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand, Scope
-from broker_shim.protocol_1_0.links.deliveries import Delivery
 from broker_shim.protocol_1_0.links.unsettled_maps import fitting
+from broker_shim.protocol_1_0.serial import FreeNumbers
 from broker_shim.protocol_1_0.transitions import (
     ENDPOINT,
     EndpointState,
@@ -21,16 +27,111 @@ from broker_shim.protocol_1_0.transitions import (
     after_received,
     after_sent,
 )
+from broker_shim.protocol_1_0.windows import IncomingWindow
 
-if TYPE_CHECKING:
-    from broker_shim.protocol_1_0.port import SessionPort
+
+class LinkSession(Protocol):
+    """What a link and its deliveries ask of their session; see `links.port.SessionPort`."""
+
+    channel: int
+    handles: FreeNumbers
+    incoming: IncomingWindow
+    is_answered: bool
+    is_open: bool
+    waiting_bytes: int
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """Of a frame that the peer takes."""
+
+    def emit(self, performative: Composite) -> None:
+        """Write a frame without payload, after the dispositions that wait."""
+
+    def dispose(self, delivery: Delivery, state: Any, *, settled: bool) -> None:
+        """Tell the peer a state of a delivery."""
+
+    def forget_link(self, link: Link) -> None:
+        """Know nothing more of the deliveries of a link that ended."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """A message's trip over one link.
+
+    Attributes:
+        link: Our end of the link that the delivery is made on.
+        tag: The delivery's name on the link.
+        message_format: The format that the sender tells; 0 is AMQP's own.
+        delivery_id: Its number on the session; None until its first frame was sent.
+        byte_count: How many bytes of payload there were so far.
+        is_settled: True once it is forgotten here.
+        state: What we said of it last.
+        remote_state: What the peer said of it last.
+        is_resumed: True if its sender resumed it from an earlier attachment.
+        ends_at: Of all bytes of the connection, the number that were made when its last frame was;
+            None while it is not made whole.
+        is_second: True if its receiver settles it after its sender (rcv-settle-mode second).
+    """
+
+    link: Link
+    tag: bytes
+    message_format: int
+    delivery_id: int | None = None
+    byte_count: int = 0
+    is_settled: bool = False
+    state: Any = None
+    remote_state: Any = None
+    is_resumed: bool = False
+    ends_at: int | None = None
+    is_second: bool = False
+
+    @property
+    def is_incoming(self) -> bool:
+        """True if we receive it."""
+        return self.link.is_receiver
+
+    def dispose(self, state: Any, *, settled: bool = True) -> None:
+        """Tell the peer a state of it, and settle it or not; that goes with the next output.
+
+        Nothing is sent of a delivery that is settled already or whose link has ended.
+
+        Raises:
+            InvalidCommand: The state cannot be encoded.
+        """
+        self.link.port.dispose(self, state, settled=settled)
+
+    def answer(self, state: Any) -> None:
+        """Tell what came of it where we receive; its sender settles it first in mode second."""
+        self.link.port.dispose(self, state, settled=not self.is_second)
+
+
+@dataclass(slots=True)  # not frozen: one for every message, and that costs 1 µs
+class TransferPiece:
+    """An event: bytes came of a delivery that we receive.
+
+    Attributes:
+        delivery: The delivery that the bytes belong to; it is new with its first piece.
+        payload: A copy of our own; it may be empty.
+        is_last: True if the delivery is complete with it.
+    """
+
+    delivery: Delivery
+    payload: bytes
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryAborted:
+    """An event: the peer gave a delivery up, so its pieces are to be forgotten."""
+
+    delivery: Delivery
 
 
 class Link:
     """Our end; `ReceiverLink` and `SenderLink` are the two kinds.
 
     Attributes:
-        port: Of the session that it is attached to.
+        port: What the links of the session share that it is attached to.
         remote: The peer's attach.
         handle: The number by which our frames name the link, on its session.
         snd_settle_mode: As we answered.
@@ -45,7 +146,7 @@ class Link:
 
     is_receiver: bool
 
-    def __init__(self, port: SessionPort, remote: Attach) -> None:
+    def __init__(self, port: LinkSession, remote: Attach) -> None:
         self.port = port
         self.remote = remote
         self.handle = port.handles.take()

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_shim.amqp_1_0.composites import Transfer
 from broker_shim.protocol_1_0.links.credit import SenderCredit
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.output import Output
 
 

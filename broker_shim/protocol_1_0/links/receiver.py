@@ -14,12 +14,11 @@ from broker_shim.amqp_1_0.definitions import (
 )
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.sizes import kept_state
-from broker_shim.protocol_1_0.events import DeliveryAborted, FlowReceived, TransferPiece
 from broker_shim.protocol_1_0.links.credit import ReceiverCredit
-from broker_shim.protocol_1_0.links.deliveries import MAX_TAG_BYTES, Delivery
-from broker_shim.protocol_1_0.links.link import Link
+from broker_shim.protocol_1_0.links.link import Delivery, DeliveryAborted, Link, TransferPiece
+from broker_shim.protocol_1_0.links.port import SessionPort
 from broker_shim.protocol_1_0.links.resumption import is_outcome
-from broker_shim.protocol_1_0.port import SessionPort
+from broker_shim.protocol_1_0.links.unsettled_maps import MAX_TAG_BYTES
 from broker_shim.protocol_1_0.transitions import EndpointState, EndpointStep
 
 
@@ -37,6 +36,7 @@ class ReceiverLink(Link):
     """
 
     is_receiver = True
+    port: SessionPort
 
     def __init__(self, port: SessionPort, remote: Attach) -> None:
         super().__init__(port, remote)
@@ -92,7 +92,6 @@ class ReceiverLink(Link):
     def received_flow(self, flow: Flow) -> None:
         """The peer told how it stands."""
         self._credit.told(flow.delivery_count, flow.link_credit)
-        self.port.tell(FlowReceived(self))
         self._is_asked = False
         if (flow.echo or self._wants_count) and not self.is_gone and self._is_answered:
             self.flow(self._credit.left, drain=self._credit.is_draining)

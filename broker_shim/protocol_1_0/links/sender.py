@@ -10,12 +10,11 @@ from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.codec.sizes import kept_properties
-from broker_shim.protocol_1_0.events import FlowReceived
 from broker_shim.protocol_1_0.links.credit import SenderCredit
-from broker_shim.protocol_1_0.links.deliveries import MAX_TAG_BYTES, Delivery
-from broker_shim.protocol_1_0.links.link import Link
+from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
-from broker_shim.protocol_1_0.port import SessionPort
+from broker_shim.protocol_1_0.links.port import SessionPort
+from broker_shim.protocol_1_0.links.unsettled_maps import MAX_TAG_BYTES
 from broker_shim.protocol_1_0.transitions import EndpointStep
 
 MAX_STATE_BYTES = 256
@@ -34,6 +33,7 @@ class SenderLink(Link):
     """
 
     is_receiver = False
+    port: SessionPort
 
     def __init__(self, port: SessionPort, remote: Attach) -> None:
         super().__init__(port, remote)
@@ -175,7 +175,6 @@ class SenderLink(Link):
         self.flow_properties = kept_properties(flow.properties) or self.flow_properties
         if flow.link_credit is not None:
             self._credit.told(flow.delivery_count, flow.link_credit, drain=flow.drain)
-        self.port.tell(FlowReceived(self))
         if flow.echo and not self.is_gone and self._is_answered:
             self._flow(0, drain=self._credit.is_draining)
 

@@ -8,7 +8,9 @@ from typing import Any
 from broker_shim.amqp_1_0.composites import COMPOSITES, PROVIDERS, Attach
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.frames import encoded_frame
-from broker_shim.protocol_1_0.links.deliveries import MAX_TAG_BYTES
+
+MAX_TAG_BYTES = 32
+"""Of a delivery's tag (2.8.7)."""
 
 _MAP_BYTES = 16
 """The map's own head, and the flag after it."""

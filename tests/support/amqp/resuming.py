@@ -35,7 +35,7 @@ from broker_shim.protocol_1_0.codec.frames import (
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.protocol_1_0.links.deliveries import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep, decide, is_outcome, to_tell
 from broker_shim.protocol_1_0.links.sender import SenderLink

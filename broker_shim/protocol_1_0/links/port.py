@@ -10,9 +10,7 @@ from broker_shim.amqp_1_0.composites import Begin, Composite, Flow, Transactiona
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
-from broker_shim.protocol_1_0.events import Event
-from broker_shim.protocol_1_0.links.deliveries import Delivery
-from broker_shim.protocol_1_0.links.link import Link
+from broker_shim.protocol_1_0.links.link import Delivery, DeliveryAborted, Link, TransferPiece
 from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
 from broker_shim.protocol_1_0.links.settlement import DispositionBatch, ranges
 from broker_shim.protocol_1_0.links.unsettled import Unsettled
@@ -47,7 +45,7 @@ class SessionPort:
 
     Attributes:
         channel: The number by which our frames name the session.
-        tell: Takes an event.
+        tell: Takes what comes of deliveries.
         handles: The numbers that our ends of links take, and give back when they end.
         is_answered: True once our begin was written, which goes before all else on the channel.
         is_open: True until either side ended the session, or the connection is over.
@@ -59,7 +57,7 @@ class SessionPort:
         channel: int,
         begin: Begin,
         output: Output,
-        tell: Callable[[Event], None],
+        tell: Callable[[TransferPiece | DeliveryAborted], None],
         settings: Settings,
     ) -> None:
         self.channel = channel
