@@ -1,13 +1,9 @@
 """AMQP 1.0 link state that outlives a connection (AMQP 2.6, 3.5).
 
-    owner        whose a link is, by the container id in its key
-    values       source, target and what was granted, as values ↔ JSON
-    terminus     our end of a link, attached or not: what was granted, and its unsettled deliveries
+    termini      one end of a link as a value: whose it is, what was granted, when it ends. Pure
     endpoint     the live object of an attached link
     registry     all termini of a virtual host: attach, steal, detach, expire
     terminus_storage    what the stores are told, by durability
-    expiry       when an unattached terminus ends. Pure
-    proof        which deliveries the sender must know the end of by now. Pure
     store        `LinkStore`: termini survive a restart
     unsettled    `UnsettledStore`: deliveries that are not settled do, too
 
@@ -25,12 +21,12 @@ configuration can keep the first without being able to keep the second.
 Nothing here knows frames, queues or where a store keeps what it is told.
 """
 
-from broker_shim.links.expiry import EndedScope, ExpiryPolicy
 from broker_shim.links.registry import Attached, LinkRegistry
 from broker_shim.links.store import LinkStore, NoLinkStore, granted_durability
-from broker_shim.links.terminus import EndpointPlace, LinkEndpoint, Terminus
+from broker_shim.links.termini.expiry import EndedScope, ExpiryPolicy
+from broker_shim.links.termini.terminus import EndpointPlace, LinkEndpoint, Terminus
+from broker_shim.links.termini.values import Filter, LinkTerms, Source, Target
 from broker_shim.links.unsettled import MemoryUnsettledStore, UnsettledStore
-from broker_shim.links.values import Filter, LinkTerms, Source, Target
 from sparkstore.core.link_records import LinkKey, Role, link_text
 
 __all__ = [

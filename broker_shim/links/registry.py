@@ -26,12 +26,18 @@ from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.expiry import Deadlines, EndedScope
 from broker_shim.links.store import LinkStore
-from broker_shim.links.terminus import DeliveryState, EndpointPlace, LinkEndpoint, Termini, Terminus
+from broker_shim.links.termini.expiry import Deadlines, EndedScope
+from broker_shim.links.termini.terminus import (
+    DeliveryState,
+    EndpointPlace,
+    LinkEndpoint,
+    Termini,
+    Terminus,
+)
+from broker_shim.links.termini.values import LinkTerms
 from broker_shim.links.terminus_storage import Keeping
 from broker_shim.links.unsettled import UnsettledStore
-from broker_shim.links.values import LinkTerms
 from sparkstore.core.link_records import LinkKey
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.terminus import DeliveryState
+from broker_shim.links.termini.terminus import DeliveryState
 from sparkstore.core.link_records import LinkKey
 
 Unsettled = Mapping[LinkKey, Mapping[bytes, DeliveryState | None]]

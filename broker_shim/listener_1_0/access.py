@@ -10,7 +10,7 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.protocol_1_0.sasl.exchange import Mechanisms
 from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.security.guard import Guard, Remote
-from broker_shim.security.limits import HalfOpen, Newcomer
+from broker_shim.security.rules.limits import HalfOpen, Newcomer
 from broker_shim.security.settings import SecuritySettings
 from broker_shim.security.tls import certificate_name
 

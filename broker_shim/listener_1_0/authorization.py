@@ -13,10 +13,10 @@ from broker_shim.broker.address import (
     Node,
     QueueNode,
 )
-from broker_shim.links.owner import owner_of
+from broker_shim.links.termini.owner import owner_of
 from broker_shim.listener_1_0.attach.subscriptions import PREFIX as SUBSCRIPTION
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
-from broker_shim.security.permissions import AccessTarget, Permission
+from broker_shim.security.rules.permissions import AccessTarget, Permission
 from sparkstore.core.queue_names import TEMPORARY, TEMPORARY_PREFIX, shown
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.transport import Peer
 from broker_shim.listener_1_0.turns import Turns
 from broker_shim.security.guard import Guard, Remote
-from broker_shim.security.limits import Newcomer
 from broker_shim.security.refusals import INTERVAL_S
+from broker_shim.security.rules.limits import Newcomer
 from sparkstore.core.queue_names import shown
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from broker_shim.broker.storage.loop import Later
 from broker_shim.listener_1_0.access import Access
 from broker_shim.listener_1_0.conditions import RESOURCE_LIMIT_EXCEEDED, Refusal
 from broker_shim.protocol_1_0.events import Authenticated, AuthenticationFailed
-from broker_shim.security.permissions import Principal
-from broker_shim.security.users import ANONYMOUS
+from broker_shim.security.rules.permissions import Principal
+from broker_shim.security.rules.users import ANONYMOUS
 from sparkstore.core.queue_names import shown
 
 

@@ -9,8 +9,8 @@ user's name and no anonymous container has a `/` in here.
 
 from __future__ import annotations
 
-from broker_shim.links.owner import OWNER_PART
-from broker_shim.security.users import ANONYMOUS
+from broker_shim.links.termini.owner import OWNER_PART
+from broker_shim.security.rules.users import ANONYMOUS
 
 
 def owned(container: str, user: str) -> str:

@@ -3,13 +3,11 @@
 settings   what is configured, checked as a whole
 tls        certificates → an SSL context; a peer's certificate → its name
 certificates  until when one is valid
-users      the users file: names, roles, what was derived from passwords
+rules      what is decided, pure: users, permissions, how many connections, attempts to log in
+users_file the users file on disk
 passwords  a password ↔ what is kept of it
 mechanisms which SASL mechanisms a peer is offered
-attempts   how long a failed login waits for its answer
 refusals   floods of them, in a line a second
-limits     how many connections there may be of each user, and of each address
-permissions who may read, write, create and administer which addresses
 metrics    what the guard counts
 guard      all of it, as the listener asks it
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.passwords import MOST_PASSWORD_BYTES, secrets_of
-from broker_shim.security.users import User, Users, check_name
+from broker_shim.security.rules.users import User, Users, check_name
 from broker_shim.security.users_file import changing_users, read_users
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2

@@ -22,7 +22,7 @@ from scramp.utils import ScramException, saslprep
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.protocol_1_0.sasl.scram import ScramSecret
-from broker_shim.security.users import SECRET_KINDS, Users
+from broker_shim.security.rules.users import SECRET_KINDS, Users
 
 ITERATIONS = 10_000
 MOST_PASSWORD_BYTES = 512

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.permissions import Rule, rule_of
+from broker_shim.security.rules.permissions import Rule, rule_of
 from broker_shim.security.tls import TlsFiles
 from sparkstore.settings_file import read_section, told_of
 

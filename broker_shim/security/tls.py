@@ -13,7 +13,7 @@ from typing import Any
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.certificates import validity_of
-from broker_shim.security.users import check_name
+from broker_shim.security.rules.users import check_name
 
 _SAN_KINDS = ("URI", "email", "DNS")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_bytes
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.users import User, Users, UsersFileContent, decoded, encoded
+from broker_shim.security.rules.users import User, Users, UsersFileContent, decoded, encoded
 from sparkstore.tables.durable_files import fsync_path
 
 _log = logging.getLogger(__name__)

@@ -23,9 +23,9 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.serve.control_orders import Asker, ControlOrders
 from broker_shim.service.socket import is_our_user, process_of
-from sparkstore.control import wire
 from sparkstore.control.audit import Audit, AuditEvent, write_audit
 from sparkstore.control.client import SocketAddress
+from sparkstore.operations import wire
 from sparkstore.operations.bulk import Answer
 
 _log = logging.getLogger(__name__)

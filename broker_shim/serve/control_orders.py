@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
-from sparkstore.control import administration_wire as wire
 from sparkstore.control.audit import Audit, AuditEvent, audit_order
-from sparkstore.control.wire import answer_line, error_line, line
+from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer
+from sparkstore.operations.wire import answer_line, error_line, line
 
 if TYPE_CHECKING:
     from broker_shim.broker.virtual_host import Broker

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker_shim.errors import Fenced, InvalidRequest
-from broker_shim.service.decisions import OWN_CATEGORY, Decisions
+from broker_shim.service.decisions.decisions import OWN_CATEGORY, Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
 from broker_shim.service.requests import MemberRequests

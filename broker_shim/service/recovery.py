@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from broker_shim.service.decisions import OWN_CATEGORY
+from broker_shim.service.decisions.decisions import OWN_CATEGORY
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import Entries, Entry, State
 from sparkstore.recovery.message_headers import Headers, message_headers

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.service.arrivals import check_record
-from broker_shim.service.decisions import Decisions, Open
+from broker_shim.service.decisions.arrivals import check_record
+from broker_shim.service.decisions.decisions import Decisions, Open
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Body, Frame, Refusal
 from broker_shim.store.batch import Batch

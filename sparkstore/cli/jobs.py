@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from sparkstore.cli.output import fields
 from sparkstore.cli.parsing import at_least_0, command
-from sparkstore.compaction.compact_plan import Limits, Upkeep
+from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
 from sparkstore.errors import StoreError
 
 if TYPE_CHECKING:

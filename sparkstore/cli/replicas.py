@@ -73,7 +73,7 @@ def replicate(arguments: Namespace) -> int:
     replicas.check(arguments.primary, arguments.replica)
 
     def work(spark: SparkSession) -> JobReport:
-        from sparkstore.compaction.compact_plan import Limits
+        from sparkstore.compaction.plans.compact_plan import Limits
         from sparkstore.replication import replicate
 
         limits = Limits(arguments.step_records or Limits().step_records)

@@ -6,7 +6,7 @@
             ─► upkeep       few, large files: OPTIMIZE and VACUUM
             ─► expiry       messages that stayed too long, or failed too often, leave their queue
 
-`compact_plan` and `history_plan` decide from a few numbers and are pure. Every commit is made under
+`plans` decides from a few numbers and is pure. Every commit is made under
 the jobs' lease and marked durable before the next one counts on it, so that a job which is killed
 anywhere is only repeated.
 """

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkstore.compaction.compact_plan import Limits, Upkeep
 from sparkstore.compaction.history import append, extents, last_position, openings
-from sparkstore.compaction.history_plan import RecordTally, counts, cuts, end_of
+from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
+from sparkstore.compaction.plans.history_plan import RecordTally, counts, cuts, end_of
 from sparkstore.compaction.retention import retain
 from sparkstore.compaction.state_fold import Meta, fold_all, read_meta
 from sparkstore.compaction.upkeep import tidy

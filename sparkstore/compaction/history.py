@@ -12,8 +12,8 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
-from sparkstore.compaction.compact_plan import PositionRange
-from sparkstore.compaction.history_plan import Extent, Opening
+from sparkstore.compaction.plans.compact_plan import PositionRange
+from sparkstore.compaction.plans.history_plan import Extent, Opening
 from sparkstore.compaction.state_fold import Meta, append_once
 from sparkstore.core.records import Kind
 from sparkstore.errors import CorruptData

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore.compaction.compact_plan import PositionRange
+from sparkstore.compaction.plans.compact_plan import PositionRange
 from sparkstore.core.link_records import LINK_KINDS
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import BLOCK_IDS, FOLD_COLUMNS, STATE

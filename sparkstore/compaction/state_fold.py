@@ -18,7 +18,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sparkstore.compaction.compact_plan import Limits, PositionRange, steps, target_condition
+from sparkstore.compaction.plans.compact_plan import Limits, PositionRange, steps, target_condition
 from sparkstore.compaction.state_changes import (
     TAIL_VIEW,
     StepContents,

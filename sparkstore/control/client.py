@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparkstore.config import StoreConfig
-from sparkstore.control import administration_wire as orders
-from sparkstore.control import wire
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
+from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer, MessageDraft, Request
 from sparkstore.tables.root import Root, open_root
@@ -200,7 +199,7 @@ class SocketControl:
 
     def order(self, order: Order) -> dict[str, Any]:
         """See `AdminClient.order`."""
-        told: dict[str, Any] = orders.object_of(self._exchange(orders.order_line(order)), "told")
+        told: dict[str, Any] = wire.object_of(self._exchange(wire.order_line(order)), "told")
         return told
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
@@ -218,7 +217,7 @@ class SocketControl:
             Unavailable: The broker went away.
         """
         said = self._exchange(wire.line({"connections": True}))
-        found: list[dict[str, Any]] = orders.object_of(said, "connections")
+        found: list[dict[str, Any]] = wire.object_of(said, "connections")
         return found
 
     def close_connection(self, number: int) -> dict[str, Any]:
@@ -229,7 +228,7 @@ class SocketControl:
             Unavailable: The broker went away.
         """
         said = self._exchange(wire.line({"close": number}))
-        told: dict[str, Any] = orders.object_of(said, "told")
+        told: dict[str, Any] = wire.object_of(said, "told")
         return told
 
     def not_durable(self) -> dict[str, int]:

@@ -3,6 +3,7 @@
     administration, queue_alteration     queues, exchanges and bindings: create, alter, delete
     bulk                                 move, copy, purge, expire many messages
     root_at_rest                         the same for a root that nobody serves, as steps
+    wire                                 orders, requests and answers ↔ lines of the control socket
 
 A running broker asks these modules before it calls its store; `control.offline` asks them, and the
 state machine that a store has, before it writes records under the lock of a root that is at rest.

@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from sparkstore.compaction.compact_plan import Limits
 from sparkstore.compaction.history import append, last_position
-from sparkstore.compaction.history_plan import cuts
+from sparkstore.compaction.plans.compact_plan import Limits
+from sparkstore.compaction.plans.history_plan import cuts
 from sparkstore.compaction.state_fold import append_once, fold_all, read_meta
 from sparkstore.errors import Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkstore.compaction import state_fold
 from sparkstore.compaction.history import extents, openings
-from sparkstore.compaction.history_plan import Extent, RecordTally, counts, end_of
+from sparkstore.compaction.plans.history_plan import Extent, RecordTally, counts, end_of
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.replication.record_at import record_at
 from sparkstore.replication.replicas import Pair

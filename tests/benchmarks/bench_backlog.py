@@ -29,7 +29,7 @@ STORES = ("sparkstore", "BDB")
 _COMPACT = """
 import sys
 from sparkstore.compaction import compact
-from sparkstore.compaction.compact_plan import Upkeep
+from sparkstore.compaction.plans.compact_plan import Upkeep
 from sparkstore.session import local_session
 upkeep = Upkeep(history_days=0.0, reader_grace_s=0.0)
 compact.run(local_session("bench"), sys.argv[1], upkeep=upkeep)

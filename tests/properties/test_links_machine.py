@@ -37,7 +37,7 @@ from broker_shim.links import (
     Terminus,
     UnsettledStore,
 )
-from broker_shim.links.proof import Answers
+from broker_shim.links.termini.proof import Answers
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.json.links import JsonLinkStore
 from broker_shim.store.links import link_stores_of

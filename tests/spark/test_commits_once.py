@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import state_fold
-from sparkstore.compaction.compact_plan import PositionRange
 from sparkstore.compaction.history import append, last_position
+from sparkstore.compaction.plans.compact_plan import PositionRange
 from sparkstore.core.records import (
     ids_reserved,
     message_dequeued,

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import compact
-from sparkstore.compaction.compact_plan import Limits
+from sparkstore.compaction.plans.compact_plan import Limits
 from sparkstore.core.records import message_enqueued
 from sparkstore.errors import CorruptData, Locked, Unavailable
 from sparkstore.jobs.report import CompactReport

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import compact
-from sparkstore.compaction.compact_plan import Limits
+from sparkstore.compaction.plans.compact_plan import Limits
 from sparkstore.errors import CorruptData, InvalidRequest, Locked, Unavailable
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication import replicate

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import compact, retention, state_fold, upkeep
-from sparkstore.compaction.compact_plan import Upkeep
+from sparkstore.compaction.plans.compact_plan import Upkeep
 from sparkstore.content.reader import ContentReader
 from sparkstore.core.records import (
     Record,

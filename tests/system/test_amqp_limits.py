@@ -17,7 +17,7 @@ from broker_shim.protocol_1_0.codec.frames import (
     encoded_frame,
 )
 from broker_shim.security.passwords import secrets_of
-from broker_shim.security.users import User
+from broker_shim.security.rules.users import User
 from broker_shim.security.users_file import changing_users
 from tests.support.roots.logs import until
 from tests.support.system.processes import BrokerProcess

@@ -18,7 +18,7 @@ from proton.reactor import ReceiverOption
 from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached
 
 from broker_shim.security.passwords import secrets_of
-from broker_shim.security.users import User
+from broker_shim.security.rules.users import User
 from broker_shim.security.users_file import changing_users
 from tests.support.amqp.certificates import Authority, Pair
 from tests.support.system.client_programs import Program, build

@@ -15,13 +15,13 @@ from proton import Delivery, Message
 
 from sparkstore.cli.command_line import main
 from sparkstore.control import client as control_module
-from sparkstore.control import wire
 from sparkstore.control.bulk_run import Job, run
 from sparkstore.control.client import SocketControl, connect, open_control
 from sparkstore.control.offline import OfflineControl
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
+from sparkstore.operations import wire
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, MessageDraft, Request
 from sparkstore.reconcile.invariants import check
 from sparkstore.recovery.recovery import recover

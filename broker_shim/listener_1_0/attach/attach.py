@@ -12,7 +12,7 @@ from broker_shim.broker.address import AmbiguousNode, MalformedNode, Node, Queue
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
-from broker_shim.links.owner import owner_of
+from broker_shim.links.termini.owner import owner_of
 from broker_shim.listener_1_0.attach.own_queue import (
     dynamic_queue,
     end_queue_of_before,
@@ -44,7 +44,7 @@ from broker_shim.listener_1_0.termini import (
 from broker_shim.listener_1_0.transactions.coordinator import attach_coordinator
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.security.permissions import Permission
+from broker_shim.security.rules.permissions import Permission
 from sparkstore.core.queue_names import shown
 
 if TYPE_CHECKING:

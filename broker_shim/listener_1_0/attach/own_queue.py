@@ -17,7 +17,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkTerms, Terminus
-from broker_shim.links.owner import owner_of
+from broker_shim.links.termini.owner import owner_of
 from broker_shim.listener_1_0.attach.pending_attach import Step
 from broker_shim.listener_1_0.links import Links
 from broker_shim.store.interface import Queue

@@ -51,7 +51,7 @@ from broker_shim.listener_1_0.sending.browsing_link import BrowsingLink
 from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
 from broker_shim.listener_1_0.termini import as_target, granted_source, peers_target, served_source
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.security.permissions import Permission
+from broker_shim.security.rules.permissions import Permission
 from broker_shim.selectors import InvalidSelector, Selector
 from sparkstore.core.queue_names import shown
 

@@ -22,7 +22,7 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from broker_shim.links import LinkKey, Role
-from broker_shim.links.owner import owner_of
+from broker_shim.links.termini.owner import owner_of
 
 DELIMITER = "|"
 """Between the name of a subscription and what Qpid JMS adds to it."""

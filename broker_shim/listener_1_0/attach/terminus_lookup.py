@@ -17,7 +17,7 @@ from broker_shim.listener_1_0.links import key_of
 from broker_shim.listener_1_0.termini import as_source, as_target, peers_target
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.security.permissions import Permission
+from broker_shim.security.rules.permissions import Permission
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.connection import Connection

@@ -29,7 +29,7 @@ from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.resumption import is_outcome
-from broker_shim.security.permissions import Permission
+from broker_shim.security.rules.permissions import Permission
 from broker_shim.transactions.refusals import TransactionRefused
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from broker_shim.listener_1_0.conditions import (
     Refusal,
 )
 from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish
-from broker_shim.security.permissions import Permission
+from broker_shim.security.rules.permissions import Permission
 from broker_shim.store.interface import MessageHeader
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, CorruptData
-from broker_shim.links.values import LinkTerms
+from broker_shim.links.termini.values import LinkTerms
 from broker_shim.store.json.file import ReplacedFile, lock_file
 from sparkstore.core.link_records import LinkKey, Role
 

@@ -17,7 +17,7 @@ KILLS = int(os.environ.get("SPARKSTORE_JOB_KILLS", "5"))
 JOB = """
 import sys
 from sparkstore.session import local_session
-from sparkstore.compaction.compact_plan import Upkeep
+from sparkstore.compaction.plans.compact_plan import Upkeep
 from sparkstore.config import StoreConfig
 from sparkstore.compaction import compact
 from sparkstore.reconcile import reconcile

@@ -21,7 +21,7 @@ from broker_shim.links import (
     Target,
     UnsettledStore,
 )
-from broker_shim.links.terminus import DeliveryState
+from broker_shim.links.termini.terminus import DeliveryState
 from broker_shim.links.unsettled import Unsettled
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.json.links import JsonLinkStore

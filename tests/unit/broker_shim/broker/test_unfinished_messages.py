@@ -10,7 +10,7 @@ from broker_shim.amqp_1_0.composites import Detach, Target
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.listener_1_0.access import Access
 from broker_shim.security.guard import Guard, Remote
-from broker_shim.security.permissions import rule_of
+from broker_shim.security.rules.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings
 from tests.support.amqp.link_clients import Client, House, Place
 

@@ -35,7 +35,7 @@ from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER
 from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.security.guard import Guard, Remote
-from broker_shim.security.permissions import rule_of
+from broker_shim.security.rules.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings
 from broker_shim.selectors.grammar import SLICE_TOKENS
 from tests.support.amqp.amqp_1_0 import Client as Protocol

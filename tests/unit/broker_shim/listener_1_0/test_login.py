@@ -12,8 +12,8 @@ from broker_shim.listener_1_0.connection import Connection
 from broker_shim.protocol_1_0.codec.frames import SASL_FRAME, SASL_HEADER, encoded_frame
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of
+from broker_shim.security.rules.users import LEAST_ITERATIONS, User
 from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
-from broker_shim.security.users import LEAST_ITERATIONS, User
 from broker_shim.security.users_file import changing_users
 from sparkstore.control.audit import AuditEvent
 from tests.support.amqp.link_clients import House, Place

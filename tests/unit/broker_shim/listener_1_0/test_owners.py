@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.links.owner import owner_of
+from broker_shim.links.termini.owner import owner_of
 from broker_shim.listener_1_0.owners import owned
-from broker_shim.security.users import ANONYMOUS
+from broker_shim.security.rules.users import ANONYMOUS
 
 NAMES = st.sampled_from([ANONYMOUS, "ann", "ann/", "a%2Fb", "a/b", "%", "2F"])
 CONTAINERS = st.text("/%2Fabn", max_size=8)

@@ -16,7 +16,8 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.protocol_1_0.sasl.exchange import Challenge, Passed, Refused
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of
-from broker_shim.security.permissions import AccessTarget, Permission, rule_of
+from broker_shim.security.rules.permissions import AccessTarget, Permission, rule_of
+from broker_shim.security.rules.users import LEAST_ITERATIONS, User
 from broker_shim.security.settings import (
     MECHANISMS,
     SecuritySettings,
@@ -24,7 +25,6 @@ from broker_shim.security.settings import (
     read_security,
 )
 from broker_shim.security.tls import TlsFiles, certificate_name, server_context
-from broker_shim.security.users import LEAST_ITERATIONS, User
 from broker_shim.security.users_file import changing_users
 from sparkstore.control.audit import (
     AuditEvent,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.attempts import (
+from broker_shim.security.rules.attempts import (
     FORGIVEN_AFTER_S,
     LONGEST_DELAY_S,
     FailedLogins,
     network_of,
 )
-from broker_shim.security.permissions import (
+from broker_shim.security.rules.permissions import (
     AccessTarget,
     Permission,
     Permissions,

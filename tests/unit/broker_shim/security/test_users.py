@@ -16,7 +16,7 @@ import pytest
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.passwd import main
 from broker_shim.security.passwords import MOST_PASSWORD_BYTES, Passwords, secrets_of
-from broker_shim.security.users import (
+from broker_shim.security.rules.users import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
     User,

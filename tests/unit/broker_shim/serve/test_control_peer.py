@@ -18,7 +18,7 @@ from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.serve.control import ControlServer
 from broker_shim.service import socket as listening
 from broker_shim.store.memory import MemoryMessageStore
-from sparkstore.control import wire
+from sparkstore.operations import wire
 from tests.support.stores.services import short_folder
 
 ROOT_ID, TIMEOUT_S = "a root", 20

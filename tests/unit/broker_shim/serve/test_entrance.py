@@ -14,7 +14,7 @@ import pytest
 from broker_shim.broker.metrics import Metrics
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Remote
-from broker_shim.security.users import User
+from broker_shim.security.rules.users import User
 from broker_shim.security.users_file import changing_users
 from broker_shim.serve import command
 from broker_shim.serve.entrance import entrance_of

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkstore.control import wire
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.operations import wire
 from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

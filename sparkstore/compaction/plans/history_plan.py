@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from sparkstore.compaction.compact_plan import PositionRange
+from sparkstore.compaction.plans.compact_plan import PositionRange
 
 FILE_BYTES, LEAST_FILE_BYTES = 64 << 20, 8 << 20
 """Size that a file of history should have; at least, to have a task for each core."""

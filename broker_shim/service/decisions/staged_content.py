@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.service.arrivals import Fields, check_record, message_of, record_of
-from broker_shim.store.interface import StoredMessage
+from broker_shim.service.decisions.arrivals import Fields, check_record, message_of, record_of
 from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.arguments import PIECE_BYTES, check_size
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.values import RecordStep, StoredMessage
 
 _BODY = Record._fields.index("body")
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from broker_shim.security.attempts import network_of
+from broker_shim.security.rules.attempts import network_of
 
 
 class Counts:

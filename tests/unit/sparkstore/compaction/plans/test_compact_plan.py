@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkstore.compaction.compact_plan import Limits, PositionRange, steps, target_condition
+from sparkstore.compaction.plans.compact_plan import Limits, PositionRange, steps, target_condition
 
 
 def test_steps_cover_every_position_after_p_once_and_none_is_too_long() -> None:

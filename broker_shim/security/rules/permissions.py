@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from broker_shim.addressing.topics import TopicBindings
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.users import ANONYMOUS, EVERYBODY, ROLE_PREFIX, check_name
+from broker_shim.security.rules.users import ANONYMOUS, EVERYBODY, ROLE_PREFIX, check_name
 from sparkstore.core.queue_names import SEPARATOR, TEMPORARY
 from sparkstore.settings_file import check_names
 

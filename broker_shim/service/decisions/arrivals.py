@@ -13,17 +13,11 @@ from typing import Any
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import (
-    Exchange,
-    ExchangeBindingKey,
-    MessageHeader,
-    Queue,
-    StoredMessage,
-)
 from sparkstore.core.link_records import LinkKey, link_key
-from sparkstore.core.records import Kind, Record
+from sparkstore.core.records import ExchangeBindingKey, Kind, MessageHeader, Record
 from sparkstore.core.state_machine.arguments import MAX_NUMBER, check_header_fields
 from sparkstore.core.state_machine.definitions import check_depth
+from sparkstore.core.state_machine.values import Exchange, Queue, StoredMessage
 
 Fields = tuple[Any, ...]
 

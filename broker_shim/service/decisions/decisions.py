@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service.arrivals import (
+from broker_shim.service.decisions.arrivals import (
     Fields,
     annotations_of,
     binding_of,
@@ -22,14 +22,13 @@ from broker_shim.service.arrivals import (
     tag_of,
     tags_of,
 )
-from broker_shim.service.staged_content import StagedContents, check_id
-from broker_shim.store.interface import Queue, StoredMessage
+from broker_shim.service.decisions.staged_content import StagedContents, check_id
 from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.arguments import check_name, check_size
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep, Transaction
+from sparkstore.core.state_machine.values import Queue, RecordStep, StoredMessage, Transaction
 
 OWN_CATEGORY = "sparkstore."
 """Configured objects of categories that begin so are written by the service alone."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkstore.compaction.compact_plan import PositionRange
-from sparkstore.compaction.history_plan import (
+from sparkstore.compaction.plans.compact_plan import PositionRange
+from sparkstore.compaction.plans.history_plan import (
     FILE_BYTES,
     LEAST_FILE_BYTES,
     Extent,
