@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from broker_shim.errors import StoreError
 
@@ -102,3 +102,18 @@ def all_of(parts: Sequence[Completion]) -> Completion:
     for part in parts:
         part.add_callback(one_done)
     return whole
+
+
+def wait_for(calls: Iterable[Callable[[OnComplete], None]], timeout_s: float) -> None:
+    """Make calls that take a completion, and wait until all have completed.
+
+    Raises:
+        StoreError: The first of them that was refused.
+        TimeoutError: Not all of them have completed in this time.
+    """
+    completions = []
+    for call in calls:
+        completion = Completion()
+        call(completion.finish)
+        completions.append(completion)
+    all_of(completions).complete(timeout_s)

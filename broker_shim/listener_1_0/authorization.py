@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_shim.addressing.fqqn import key_of
 from broker_shim.broker.address import (
     AddressNode,
@@ -14,13 +12,11 @@ from broker_shim.broker.address import (
     QueueNode,
 )
 from broker_shim.links.termini.owner import owner_of
-from broker_shim.listener_1_0.attach.subscriptions import PREFIX as SUBSCRIPTION
+from broker_shim.listener_1_0.attach.own_queue import PREFIX as SUBSCRIPTION
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
+from broker_shim.listener_1_0.connection import Connection
 from broker_shim.security.rules.permissions import AccessTarget, Permission
 from sparkstore.core.queue_names import TEMPORARY, TEMPORARY_PREFIX, shown
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
 
 _MOST_CANDIDATES = 20
 """Of an ambiguous name: somebody may have made thousands."""

@@ -1,16 +1,34 @@
-"""AMQP 1.0 over one broker: what all of its connections share, and how one is made of it."""
+"""AMQP 1.0 over one broker: what all of its connections share, at its start and while it serves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
 
+from broker_shim.broker.address import ExchangeNode, Node
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.links import LinkRegistry, MemoryUnsettledStore, NoLinkStore
+from broker_shim.completion import wait_for
+from broker_shim.errors import InvalidRequest
+from broker_shim.links import (
+    LinkRegistry,
+    LinkTerms,
+    MemoryUnsettledStore,
+    NoLinkStore,
+    Terminus,
+)
 from broker_shim.listener_1_0.access import LOOPBACK, Access
 from broker_shim.listener_1_0.attach.attach import attach
+from broker_shim.listener_1_0.attach.own_queue import own, queue_of_terms
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.containers import Containers
 from broker_shim.listener_1_0.links import Links
+from broker_shim.listener_1_0.termini import filter_set_of, read_filters
+from broker_shim.selectors import InvalidSelector
+from broker_shim.store.interface import MessageStore
+from sparkstore.core.queue_names import shown
+
+_log = logging.getLogger(__name__)
 
 
 class Host:
@@ -39,3 +57,64 @@ class Host:
             access: How the peer got in, and what it is offered.
         """
         return Connection(self.broker, self.links, self.containers, attach, has_output, access)
+
+    def recover_own_queues(
+        self, store: MessageStore, termini: Iterable[Terminus], timeout_s: float
+    ) -> None:
+        """Have the queue of each link that has one, and route there what it selects.
+
+        A queue that is missing is made anew: the broker ended while the link was attached for the
+        first time, or while it was being closed; nothing that its client was told is lost.
+
+        A terminus that can never have its queue ends, and the log says so: no client was told that
+        it has one, and one link must not keep the broker from starting, now and ever after.
+
+        Args:
+            store: Its calls are made here, and waited for: the loop does not run yet.
+            termini: All that were recovered.
+            timeout_s: How long to wait for the calls that one terminus needs, in seconds.
+
+        Raises:
+            StoreError: The store does not answer, or has ended.
+        """
+        for terminus in termini:
+            terms = terminus.terms
+            if terms is None or terms.queue is None:
+                continue
+            try:
+                _have(store, self.broker, terms, terms.queue, timeout_s)
+            except (InvalidRequest, InvalidSelector) as reason:
+                key = terminus.key
+                text = "link %s of %s cannot have its queue, so it ends: %s"
+                _log.error(text, shown(key.name), shown(key.remote_container_id), reason)
+                over = self.links.registry.drop(key)
+                if over is not None:
+                    self.links.finish(over)
+            else:
+                own(self.broker, terminus)
+
+
+def _have(
+    store: MessageStore, broker: Broker, terms: LinkTerms, queue: str, timeout_s: float
+) -> None:
+    if queue not in broker.queues:
+        _make(store, broker, terms, timeout_s)
+    if terms.source is not None and not terms.source.dynamic:
+        filters = read_filters(filter_set_of(terms.source))
+        broker.queues[queue].only = filters.selector
+
+
+def _make(store: MessageStore, broker: Broker, terms: LinkTerms, timeout_s: float) -> None:
+    queue, node = queue_of_terms(broker, terms), _node_of(broker, terms)
+    wait_for([partial(store.create, queue)], timeout_s)
+    broker.serve(queue)
+    if isinstance(node, ExchangeNode):
+        key = broker.binding_of(queue.name, node)
+        wait_for([partial(store.bind, key, {})], timeout_s)
+        broker.router.bind(key.exchange, key.binding_key, key.queue)
+
+
+def _node_of(broker: Broker, terms: LinkTerms) -> Node | None:
+    if terms.source is None or terms.source.dynamic:
+        return None
+    return broker.destinations.source_of(terms.source.address)

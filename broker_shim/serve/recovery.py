@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import wait_for
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkKey, link_text
-from broker_shim.listener_1_0.attach.link_recovery import recover_own_queues, wait_for
 from broker_shim.listener_1_0.attach.resumption import tag_of
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.links import Held, now_ms
@@ -55,7 +55,7 @@ def recover(store: MessageStore, host: Host, *, timeout_s: float = 600.0) -> Non
     _release(store, [each for each in acquired if each.holder not in keepers], timeout_s)
     _hold(host, [each for each in acquired if each.holder in keepers], keepers)
     _create(store, broker, timeout_s)
-    recover_own_queues(store, broker, links, termini, timeout_s)
+    host.recover_own_queues(store, termini, timeout_s)
     for queue in [*broker.queues.values()]:
         broker.bulk.end_failed(queue)
         if queue.last_values is not None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker.address import AmbiguousNode, MalformedNode, Node, QueueNode
 from broker_shim.broker.settings import DurableMessages
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.links.termini.owner import owner_of
@@ -31,6 +31,7 @@ from broker_shim.listener_1_0.attach.resumption import forget_settled, told_by_r
 from broker_shim.listener_1_0.attach.source import attach_source
 from broker_shim.listener_1_0.authorization import refusal_of_link
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, Refusal
+from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import key_of
 from broker_shim.listener_1_0.receiving.incoming_link import IncomingLink
 from broker_shim.listener_1_0.receiving.received_deliveries import Answering
@@ -46,10 +47,6 @@ from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.rules.permissions import Permission
 from sparkstore.core.queue_names import shown
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
-    from broker_shim.listener_1_0.connection import Connection
 
 
 def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:

@@ -7,7 +7,7 @@ with the reason (AMQP 1.0 section 2.6.3), so that the client's library reports i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from broker_shim.broker.address import AmbiguousNode, MalformedNode, described
@@ -20,15 +20,13 @@ from broker_shim.listener_1_0.conditions import (
     error_of,
     refusal_of,
 )
+from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.endpoints import ServedEndpoint
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from sparkstore.core.queue_names import TEMPORARY_PREFIX
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
 
 AnyLink = ReceiverLink | SenderLink
 

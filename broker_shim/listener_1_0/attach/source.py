@@ -1,9 +1,14 @@
-"""How a receiver's link is attached: what its source names and asks for, and who serves it."""
+"""How a receiver's link is attached: what its source names and asks for, and who serves it.
+
+A receiver without a source asks for a terminus that is there, and brings none of its own (AMQP
+2.6.3): it is answered with the source that is kept of its link, or with none. It gets no messages,
+and does not take the link from a consumer. Closing it ends the terminus: so Qpid JMS unsubscribes.
+"""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker_shim.amqp_1_0.composites import Source
 from broker_shim.amqp_1_0.definitions import SenderSettleMode, StdDistMode
@@ -18,11 +23,12 @@ from broker_shim.broker.address import (
 )
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
-from broker_shim.listener_1_0.attach.filters import Filters, said_by
 from broker_shim.listener_1_0.attach.own_queue import (
     dynamic_queue,
     end_queue_of_before,
+    looked_up,
     queue_of_before,
+    subscribe,
 )
 from broker_shim.listener_1_0.attach.pending_attach import (
     Step,
@@ -38,26 +44,35 @@ from broker_shim.listener_1_0.attach.resumption import (
     give_back_lost,
     resumed_sender,
 )
-from broker_shim.listener_1_0.attach.subscription_queue import subscribe
-from broker_shim.listener_1_0.attach.terminus_lookup import look_up
-from broker_shim.listener_1_0.authorization import refusal_of_consumer, refusal_of_link
+from broker_shim.listener_1_0.authorization import (
+    refusal_of_act,
+    refusal_of_consumer,
+    refusal_of_link,
+)
 from broker_shim.listener_1_0.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
     RESOURCE_LOCKED,
     Refusal,
 )
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.links import key_of
 from broker_shim.listener_1_0.sending.browsing_link import BrowsingLink
 from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
-from broker_shim.listener_1_0.termini import as_target, granted_source, peers_target, served_source
+from broker_shim.listener_1_0.termini import (
+    Filters,
+    as_source,
+    as_target,
+    granted_source,
+    peers_target,
+    said_by,
+    served_source,
+)
+from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.rules.permissions import Permission
 from broker_shim.selectors import InvalidSelector, Selector
 from sparkstore.core.queue_names import shown
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
-
 
 ServedNode = QueueNode | AddressNode | ExchangeNode
 """What messages can be received from."""
@@ -90,7 +105,7 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     """
     remote: Source | None = link.remote.source
     if remote is None:
-        look_up(connection, link)
+        _look_up(connection, link)
         return
     if _served_node(connection, link) is None:
         return
@@ -153,7 +168,7 @@ def _attach_to_node(connection: Connection, link: SenderLink, filters: Filters) 
 def _attach_to_subscription(
     connection: Connection, link: SenderLink, node: AddressNode | ExchangeNode, filters: Filters
 ) -> None:
-    subscribed = subscribe(connection, link, node, filters)
+    subscribed = subscribe(connection, link, node, filters.answer)
     if isinstance(subscribed, Refusal):
         refuse(connection, link, subscribed)
         return
@@ -249,3 +264,50 @@ def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> Resump
     """What the link held before it was attached: for its new endpoint to end, once it starts."""
     held = connection.links.held.get(wanted.endpoint.terminus.key)
     return resumed_sender(link, held) if held else None
+
+
+class TerminusLookup:
+    """Serves a link without a source: with nothing."""
+
+    def __init__(self, link: SenderLink) -> None:
+        self._link = link
+
+    @property
+    def is_gone(self) -> bool:
+        """True once the link ended."""
+        return self._link.is_gone
+
+    def start(self) -> None:
+        """Nothing is sent."""
+
+    def gone(self) -> None:
+        """It held nothing."""
+
+    def on_flow(self) -> None:
+        """Credit is not used; a drain gives it up."""
+        if not self._link.is_gone and self._link.is_draining:
+            self._link.drained()
+
+    def on_disposition(self, delivery: Delivery) -> None:
+        """It has no deliveries."""
+
+
+def _look_up(connection: Connection, link: SenderLink) -> None:
+    """Answer a receiver that has no source."""
+    key = looked_up(key_of(connection, link), link.remote.desired_capabilities or ())
+    terminus = connection.links.registry.find(key)
+    if terminus is None or terminus.terms is None or terminus.terms.source is None:
+        text = "there is no such subscription: an attach without a source asks for one"
+        refuse(connection, link, Refusal(NOT_FOUND, text))
+        return
+    said = terminus.terms.source.address
+    node = connection.broker.destinations.source_of(said)
+    refusal = refusal_of_act(connection, Permission.READ, node, said)
+    if refusal is not None:
+        refuse(connection, link, refusal)
+        return
+    connection.links.looks_up(link, key)
+    source, target = terminus.terms.source, peers_target(link.remote.target)
+    grant(
+        connection, link, TerminusLookup(link), source=as_source(source), target=as_target(target)
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.broker.address import Node
@@ -18,6 +17,7 @@ from broker_shim.listener_1_0.conditions import (
     error_of,
     refusal_of,
 )
+from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.listener_1_0.receiving.credit import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish, Receiving
@@ -31,10 +31,6 @@ from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.resumption import is_outcome
 from broker_shim.security.rules.permissions import Permission
 from broker_shim.transactions.refusals import TransactionRefused
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
-
 
 NOT_KEPT = "this broker keeps messages in memory only, so it takes none that is durable"
 

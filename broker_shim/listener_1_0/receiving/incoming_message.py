@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from broker_shim.broker.address import Node
 from broker_shim.broker.storage.store_puts import STAGED_BYTES, Staged
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.messages.limits import check_begun
@@ -22,9 +23,6 @@ from broker_shim.listener_1_0.messages.message import parse, parse_around
 from broker_shim.messages.new_message import NewMessage
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.store.interface import MessageHeader
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
 
 MOST_TAIL_BYTES = 1 << 20
 """After large content: the footer, or more sections of data."""

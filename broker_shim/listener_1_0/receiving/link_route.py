@@ -6,8 +6,6 @@ says in its `to` where it goes, and fares there as an attach to that address wou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_shim.broker.address import AnonymousNode, MalformedNode, Node, QueueNode, described
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
@@ -18,12 +16,10 @@ from broker_shim.listener_1_0.conditions import (
     UNAUTHORIZED_ACCESS,
     Refusal,
 )
+from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish
 from broker_shim.security.rules.permissions import Permission
 from broker_shim.store.interface import MessageHeader
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
 
 _OF_ROUTING = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, INVALID_FIELD})
 """What an attach to a message's `to` would be refused by."""

@@ -9,8 +9,8 @@ crash a delivery that was stored is known as stored. A sender that attaches agai
 not settled: what we know of it as accepted it settles without sending it, the rest it sends.
 
 When is the note forgotten?
-- As soon as the sender has provably read our answer (`broker_shim.links.termini.proof`):
-  dispositions that wait are written before each flow, so the stream has them in that order.
+- As soon as the sender has provably read our answer (`broker_shim.links.proof`): dispositions that
+  wait are written before each flow, so the stream has them in that order.
 - When the sender settles, on a link of rcv-settle-mode second: we say accepted, unsettled; it
   settles; then we forget. One that has read the answer and does not settle (fe2o3-amqp 0.18 never
   does) is settled by us: it knows the outcome, and waiting for it would fill our memory.
@@ -26,8 +26,6 @@ end could take for unsettled).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -35,13 +33,11 @@ from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint
 from broker_shim.links.termini.proof import Answers
 from broker_shim.links.termini.terminus import DeliveryState
+from broker_shim.listener_1_0.links import Links
 from broker_shim.listener_1_0.outcomes import ACCEPTED
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.store.interface import MessageStore, TransactionContext
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.links import Links
 
 STORED = {"outcome": "accepted"}
 """What is known of a delivery that is on its queues."""

@@ -8,7 +8,7 @@ one, when the store did not answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -25,6 +25,7 @@ from broker_shim.amqp_1_0.definitions import AmqpError, TxnCapability
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.listener_1_0.attach.pending_attach import grant
 from broker_shim.listener_1_0.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
+from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.events import TransferPiece
@@ -32,9 +33,6 @@ from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.transactions.commands import MOST_BYTES, read_command
 from broker_shim.transactions.refusals import TransactionRefused, not_served, rolled_back
-
-if TYPE_CHECKING:
-    from broker_shim.listener_1_0.connection import Connection
 
 _CREDIT = 64
 """Commands that a client may have on their way: it need not wait for the answer to one."""

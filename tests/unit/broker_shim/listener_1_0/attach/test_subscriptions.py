@@ -13,8 +13,7 @@ from broker_shim.amqp_1_0 import composites as amqp
 from broker_shim.amqp_1_0.primitives import Symbol, ULong
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkKey
-from broker_shim.listener_1_0.attach.filters import read_filters
-from broker_shim.listener_1_0.attach.subscriptions import looked_up, queue_of, subscription_of
+from broker_shim.listener_1_0.attach.own_queue import looked_up, queue_of, subscription_of
 from broker_shim.listener_1_0.termini import (
     as_source,
     as_target,
@@ -22,6 +21,7 @@ from broker_shim.listener_1_0.termini import (
     granted_source,
     granted_target,
     peers_target,
+    read_filters,
 )
 from broker_shim.protocol_1_0.codec.values import Described
 from tests.support.stores.links import sender
