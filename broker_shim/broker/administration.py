@@ -152,7 +152,7 @@ class Administration:
         """Take what is on a queue now off it, but for what is acquired, some at a time.
 
         Args:
-            said: The queue.
+            said: The queue's name, as the administrator wrote it.
             show: Told how far it is; False: nobody waits for it any more, so it ends.
             on_purged: Called when it is done, durably.
         """

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class QueueDeletions:
-    """See above."""
+    """Destroys queues, and says when a name is free. On the loop's thread only."""
 
     def __init__(self, calls: StoreCalls, settlement: Settlement) -> None:
         self._calls, self._settlement = calls, settlement

@@ -25,7 +25,7 @@ class QueueHost(Protocol):
 
     Attributes:
         queues: Those that are in use, by name.
-        calls: The store.
+        calls: The store, whose answers come on the loop's thread.
         headers: How the headers of messages are shown to selectors.
         settings: What the broker was started with.
         metrics: What is counted.

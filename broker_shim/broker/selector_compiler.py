@@ -28,7 +28,7 @@ class _Job(NamedTuple):
 
 
 class SelectorCompiler:
-    """See above. On the loop's thread only."""
+    """Compiles selectors, of all peers in turns. On the loop's thread only."""
 
     def __init__(self, later: Later) -> None:
         self._later = later

@@ -37,7 +37,7 @@ class Settlement:
 
         Args:
             host: Whose queues the messages are on.
-            later: The loop's.
+            later: Makes a call on the loop's thread after a while.
             on_released: Called with the queue and the id of each message that waits again.
         """
         self._host, self._later = host, later
@@ -124,7 +124,7 @@ class Settlement:
         Args:
             call: Makes it, with a completion.
             on_done: Called with how it ended.
-            what: It is.
+            what: Says in the log what the call was to do.
             turn: 1 if it may have been taken before, so that a refusal says that it was.
         """
 

@@ -21,7 +21,7 @@ class Unfinished:
     """Bytes by connection and link.
 
     Attributes:
-        total_bytes: In all.
+        total_bytes: Bytes that wait, of all connections together.
     """
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ class Broker:
     """All queues of one virtual host.
 
     Attributes:
-        queues: By name.
+        queues: Those that are in use, by name.
         headers: How the headers of messages are shown to selectors.
         definitions: What each of them was created or altered to be.
         queue_owners: The listeners whose links have queues of their own.

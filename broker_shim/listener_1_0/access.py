@@ -23,7 +23,7 @@ class Access:
     """One peer at the door.
 
     Attributes:
-        guard: Who decides.
+        guard: Decides who may come in.
         remote: Who it is, as far as its socket and its certificate tell.
         newcomer: It, until it has opened.
     """

@@ -121,9 +121,9 @@ def refusal_of_act(
     nobody what there is, nor on which address.
 
     Args:
-        connection: The peer's.
+        connection: The connection of the peer.
         act: What it wants to do.
-        node: Where.
+        node: Where it wants to do it.
         said: What it called that; None: a queue that the broker is to name.
         is_told: The audit log has been told of one like it: a million messages of one link that
             are refused are one line, and a counter.

@@ -60,7 +60,7 @@ class Connection:
     """The protocol's state with one peer, and what serves each of its links.
 
     Attributes:
-        broker: The queues.
+        broker: The virtual host, with its queues.
         links: All links of the broker, on whatever connection.
         access: How the peer got in.
         began_at_us: When it came, UTC µs.
@@ -81,7 +81,7 @@ class Connection:
         """Begin; `Host.connect` makes one.
 
         Args:
-            broker: The queues.
+            broker: The virtual host, with its queues.
             links: All links of the broker.
             containers: All connections of the broker.
             attach: Called for each link that the peer opens.

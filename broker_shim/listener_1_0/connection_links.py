@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConnectionLinks:
-    """See above."""
+    """Knows what serves each link of a connection, and ends it. On the loop's thread only."""
 
     def __init__(
         self, connection: LinkCarrier, links: Links, has_output: Callable[[], None]
@@ -51,7 +51,7 @@ class ConnectionLinks:
         Args:
             link: Served or not.
             then: Called when its terminus is forgotten durably, or at once if it lives on.
-            closed: As `Links.left`.
+            closed: The peer closed the link for good, as in `Links.left`.
 
         Returns:
             Why it cannot be closed: then `then` is not called.

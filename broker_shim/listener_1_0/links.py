@@ -52,8 +52,8 @@ class Held(NamedTuple):
     """A message that a link without an attachment holds.
 
     Attributes:
-        message_id: What.
-        queue: Where.
+        message_id: The message that is held.
+        queue: The queue that it is on.
         failed: Its delivery counts as a failed one, should it be given back.
     """
 
@@ -98,7 +98,7 @@ class Links:
     """The `QueueOwner` of this protocol.
 
     Attributes:
-        registry: All termini.
+        registry: All termini of the broker, attached or not.
         held: What the termini hold that are not attached, by tag.
     """
 

@@ -46,7 +46,7 @@ def granted_source(
     Args:
         remote: As the peer asked.
         address: Of the node.
-        durability: As granted.
+        durability: The durability that is granted.
         filter_set: Of it, what is honoured.
     """
     return Source(
@@ -89,7 +89,7 @@ def served_source(value: Source, remote: amqp.Source) -> amqp.Source | None:
     """A source of ours, for an attach: with the outcomes that its receiver may choose (3.5.3).
 
     Args:
-        value: As granted.
+        value: The source that is granted.
         remote: As asked; of the outcomes that it names, those that exist.
     """
     told = as_source(value)

@@ -47,7 +47,7 @@ class Peer(asyncio.BufferedProtocol):
         """Begin.
 
         Args:
-            loop: The loop.
+            loop: The loop that the transport is on.
             connect: Makes the connection, given what to call when it has output, and the
                 transport; not before TLS has told who the peer is.
             buffer: Where bytes are read to; free for others when `buffer_updated` returns.

@@ -43,7 +43,7 @@ Call = Callable[[Asker], None]
 
 
 class ControlOrders:
-    """See above. On the loop's thread only."""
+    """Carries out what an administrator asks by the control socket. On the loop's thread only."""
 
     def __init__(
         self, broker: Broker, audit: Audit, connections: Callable[[], Iterable[Connection]]

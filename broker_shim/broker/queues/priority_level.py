@@ -150,7 +150,7 @@ class Chunk:
 
     Attributes:
         start: Index of the first.
-        ids: The slots.
+        ids: The slots: the id of a message that waits, negative once it is held or gone.
         waiting_count: Slots that wait.
         held_count: Slots that are held.
         lowest: Of the ids.

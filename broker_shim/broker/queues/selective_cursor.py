@@ -63,7 +63,7 @@ class SelectiveCursor:
     """One consumer's look at one queue.
 
     Attributes:
-        consumer: Who wants.
+        consumer: The consumer that gets what its selector takes.
         selector: What it wants; None: everything.
     """
 

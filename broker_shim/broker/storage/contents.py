@@ -28,7 +28,7 @@ class LoadCounter(Protocol):
 
 
 class StoreContents:
-    """See above. On the loop's thread only."""
+    """A `ContentSource` over a store. On the loop's thread only."""
 
     def __init__(self, store: MessageStore, inbox: Inbox, calls: LoadCounter) -> None:
         self._store, self._inbox, self._calls = store, inbox, calls

@@ -23,7 +23,9 @@ Later = Callable[[float, Call], None]
 
 
 class Loop:
-    """See above. `post` and `stop` may be called on other threads; the rest on the loop's.
+    """Calls back what is ready, then what ends a turn.
+
+    `post` and `stop` may be called on other threads; the rest on the loop's.
 
     Why the end of a turn is never missed: everything that runs on the loop gets there by `later`,
     `on_readable`, `on_writable`, the inbox, or a transport whose protocol calls `wake`; each asks
@@ -31,7 +33,7 @@ class Loop:
     begins, so what is asked for while it runs is done in the next turn.
 
     Attributes:
-        asyncio: For transports.
+        asyncio: The event loop under it, for transports.
     """
 
     def __init__(self, inbox: Inbox) -> None:

@@ -38,7 +38,7 @@ class StoreCalls:
     way is done is known after the next start, so no client may be told that it was refused.
 
     Attributes:
-        puts: New messages.
+        puts: Gives new messages to the store.
         messages: Those that somebody has taken up.
         on_fatal: Told of each error that ends the store, or comes after its end.
         open_count: Calls and loads that have not completed.

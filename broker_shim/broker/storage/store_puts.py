@@ -65,7 +65,7 @@ class CompletionCounter(Protocol):
 
 
 class Puts:
-    """See above. On the loop's thread only."""
+    """Gives new messages to the store, and their content. On the loop's thread only."""
 
     def __init__(self, store: MessageStore, calls: CompletionCounter) -> None:
         self._store, self._calls = store, calls
@@ -84,7 +84,7 @@ class Puts:
         """Put a new message on queues, all or none.
 
         Args:
-            header: Of it.
+            header: The new message's header.
             content: Whole, or what `stage` began and has been given all of it.
             names: Of the queues.
             on_done: Called when it is durable.
@@ -110,7 +110,7 @@ class Puts:
         """Make a new message that can be enqueued; at once, unless its content is staged.
 
         Args:
-            header: Of it.
+            header: The new message's header.
             content: Whole, or what `stage` began and has been given all of it.
             on_ready: Called when content that is staged is durable.
             may_stage: All the queues that it will be put on keep messages.

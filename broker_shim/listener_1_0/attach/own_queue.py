@@ -139,7 +139,7 @@ def subscribe(
     """Attach a link to its subscription, or tell why that may not be.
 
     Args:
-        connection: The link's.
+        connection: The connection that the link is on.
         link: Attached by the peer, not answered yet.
         node: What it subscribes to.
         answer: The filter set to answer with, which is kept with the subscription.
@@ -319,7 +319,7 @@ def subscription_queue(
     """Has the queue of a subscription: on its address, or bound to its exchange.
 
     Args:
-        broker: Whose.
+        broker: Creates the queue.
         terms: Of the subscription.
         node: What it is to.
         is_over: Tells whether the subscription has ended meanwhile.

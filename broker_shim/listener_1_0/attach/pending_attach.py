@@ -94,7 +94,7 @@ def grant(
     """Answer an attach with what is granted, and have `endpoint` serve the link.
 
     Args:
-        connection: The link's.
+        connection: The connection that the link is on.
         link: Attached by the peer, not answered yet.
         endpoint: Started once the answer is written.
         fields: As `Link.attach` takes them.

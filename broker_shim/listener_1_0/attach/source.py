@@ -82,7 +82,7 @@ class Wanted(NamedTuple):
     """What a receiver is to be served.
 
     Attributes:
-        endpoint: Its attachment.
+        endpoint: The attachment of its link.
         terms: To answer with.
         queue: What it is served from.
         filters: What of its filters is honoured.

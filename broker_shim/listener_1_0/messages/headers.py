@@ -16,7 +16,7 @@ class Amqp10Session(NamedTuple):
 
     Attributes:
         failures: Failed deliveries so far, from the queue it comes from.
-        now_us: UTC µs.
+        now_us: The time of sending, UTC µs.
         is_first: Nobody had the message of this queue before.
         detail: What its entry there adds to its annotations.
     """

@@ -109,7 +109,7 @@ def parse_around(
         most_header_bytes: As for `parse`.
 
     Raises:
-        DecodeError: As `parse`.
+        DecodeError: It is not a message, as `parse` says.
     """
     sections = sections_of(rest, is_cut=True)
     check_header(rest, sections, most_header_bytes)
@@ -172,7 +172,7 @@ def framing(
     Args:
         header: Of the message.
         delivery_count: Failed deliveries here.
-        now_us: UTC µs.
+        now_us: The time of sending, UTC µs.
         is_first: No link has acquired it before, as far as we know. It is not told where the
             message came with first-acquirer false, or with failed deliveries: there somebody had.
         detail: Of its entry (`sparkstore.core.annotations`).

@@ -48,7 +48,7 @@ Enqueue = Callable[[set[str], OnComplete, Publish], None]
 
 
 class Receiving:
-    """See above. On the loop's thread only.
+    """Collects one message from its first frame to its last. On the loop's thread only.
 
     Attributes:
         byte_count: Of the encoded message so far.
@@ -64,9 +64,9 @@ class Receiving:
         """Begin.
 
         Args:
-            broker: Whose.
+            broker: The virtual host that the message goes to.
             node: What the link is to.
-            now_us: The clock.
+            now_us: Tells the time, UTC µs.
             may_write: Whether the client may send to what a message names itself. One that it may
                 not send is refused when all of it came, and until then is written nowhere.
         """

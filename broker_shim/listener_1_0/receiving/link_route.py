@@ -26,7 +26,7 @@ _OF_ROUTING = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, INVALID_FIELD})
 
 
 class Route:
-    """See above."""
+    """Tells for each message of one link which queues it goes to, or why to none."""
 
     def __init__(self, connection: Connection, node: Node) -> None:
         self._connection, self._broker = connection, connection.broker

@@ -44,7 +44,7 @@ STORED = {"outcome": "accepted"}
 
 
 class Answering:
-    """See above. On the loop's thread only."""
+    """What one link remembers of the deliveries it got. On the loop's thread only."""
 
     def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:
         self._links, self._endpoint, self._link = links, endpoint, link

@@ -90,7 +90,7 @@ class DispatchingLink(Protocol):
 
 
 class Dispatch:
-    """See above.
+    """Brings one link what its queue holds for it. On the loop's thread only.
 
     Attributes:
         count: Messages under way: assigned, and not sent or given back.
@@ -112,7 +112,7 @@ class Dispatch:
 
         Args:
             owner: The link's endpoint.
-            connection: The link's.
+            connection: The connection that the link is on.
             link: Of the protocol.
             acquisitions: What the link acquires in transactions.
             is_settled: The peer asked for settled deliveries.
@@ -130,7 +130,7 @@ class Dispatch:
 
     @property
     def is_full(self) -> bool:
-        """See above."""
+        """Whether nothing more may be assigned now."""
         return self._returning > 0 or self._byte_count > _MOST_BYTES
 
     def assign(self, message_id: int) -> None:
@@ -388,7 +388,7 @@ class Resumption:
 
         Args:
             owner: The link's endpoint.
-            connection: The link's.
+            connection: The connection that the link is on.
             link: Of the protocol.
             plan: What was decided.
         """

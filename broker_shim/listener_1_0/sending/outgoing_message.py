@@ -32,7 +32,7 @@ class OutgoingMessage:
     """A message that a consumer took up: the link's reference, and its interest in the content.
 
     Attributes:
-        message_id: What.
+        message_id: The id of the message.
         message: The one object of it.
         expires_at: On its queue, UTC µs: a queue may limit what the message asks for.
         detail: What its entry there adds to its annotations; None: it was never given back.

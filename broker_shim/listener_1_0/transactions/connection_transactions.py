@@ -20,7 +20,7 @@ from broker_shim.transactions.standing import Memory, TransactionLimits, Transac
 
 
 class Transactions:
-    """See above. On the loop's thread only."""
+    """Declares and discharges transactions by their ids. On the loop's thread only."""
 
     def __init__(self, broker: Broker, clock: Callable[[], float] = time.monotonic) -> None:
         settings = broker.settings
@@ -69,7 +69,7 @@ class Transactions:
 
         Completes with:
             TransactionRefused: It could only be rolled back, and was.
-            StoreError: As `LocalTransaction.commit`.
+            StoreError: It was not committed, as `LocalTransaction.commit` tells.
         """
         transaction = self.find(txn_id)
         del self._open[transaction.standing.txn_id]

@@ -60,7 +60,7 @@ def attach_coordinator(connection: Connection, link: ReceiverLink) -> None:
 
 
 class CoordinatorLink:
-    """See above; the link keeps a command to `MOST_BYTES`."""
+    """Our end of a control link, which takes no command over `MOST_BYTES`."""
 
     def __init__(self, connection: Connection, link: ReceiverLink) -> None:
         self._connection, self._link = connection, link

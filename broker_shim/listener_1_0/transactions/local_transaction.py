@@ -105,7 +105,7 @@ class Retirement:
     Attributes:
         link: That it was sent on; it may have ended meanwhile.
         delivery: Of the protocol.
-        taken: Its message.
+        taken: The message that was delivered.
         outcome: What the client chose, one of `OUTCOMES`.
         is_settled: The client has forgotten the delivery.
         rejection: What becomes of the message, if it is rejected.
@@ -239,7 +239,7 @@ class Posting:
 
 
 class LocalTransaction:
-    """See above. On the loop's thread only.
+    """One transaction, from its declare to its discharge. On the loop's thread only.
 
     Attributes:
         standing: What it may still do.
