@@ -259,7 +259,7 @@ def _serve_members(
     reporter: Reporter,
 ) -> int:
     """Serve a store to members alone; it is closed at the end; the exit code."""
-    from broker_shim.service.standalone import serve_alone  # noqa: PLC0415
+    from broker_shim.service.service import serve_alone  # noqa: PLC0415
 
     try:
         service = _service(store, doors, config.max_message_bytes)

@@ -19,8 +19,7 @@ from functools import partial
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
-from broker_shim.service.audit import Audit, MemberEvent
-from broker_shim.service.members import ConnectedMember, Members
+from broker_shim.service.members import Audit, ConnectedMember, MemberEvent, Members
 from broker_shim.service.outbox import Outbox
 from broker_shim.service.protocol import Decoder, Frame, Hello
 from broker_shim.service.reads import ReadWorker

@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 from broker_shim.errors import Fenced, InvalidRequest
@@ -20,7 +22,7 @@ from broker_shim.service.decisions.decisions import OWN_CATEGORY, Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
 from broker_shim.service.requests import MemberRequests
-from broker_shim.store.batch import Batch
+from broker_shim.store.delta import Batch
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
 from sparkstore.core.queue_names import shown
@@ -32,6 +34,22 @@ _HOST = (OWN_CATEGORY + "service", "host")
 _MEMBER = OWN_CATEGORY + "member"
 _REMEMBERED = 64
 """Incarnations of a member that are told from a new one."""
+
+
+class MemberEvent(StrEnum):
+    """What happened."""
+
+    CONNECTED = "member-connected"
+    REFUSED = "member-refused"
+    GONE = "member-gone"
+
+
+Audit = Callable[..., None]
+"""audit(event, **details), from any thread: details are `peer`, `member`, `reason`, `requests`."""
+
+
+def not_audited(_event: MemberEvent, **_details: object) -> None:
+    """Write nothing down."""
 
 
 class MemberPeer(Protocol):

@@ -20,7 +20,7 @@ from broker_shim.service.decisions.arrivals import check_record
 from broker_shim.service.decisions.decisions import Decisions, Open
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Body, Frame, Refusal
-from broker_shim.store.batch import Batch
+from broker_shim.store.delta import Batch
 from sparkstore.core import fold, records
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.values import RecordStep

@@ -1,25 +1,32 @@
-"""The listener: a thread that accepts, and a `MemberConnection` with a thread for each peer."""
+"""The listener: a thread that accepts, and a `MemberConnection` with a thread for each peer.
+
+`serve_alone` is the whole of a process without a broker: it serves until a signal, or until the
+store has ended.
+"""
 
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from uuid import uuid4
 
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.service.audit import Audit, MemberEvent, not_audited
 from broker_shim.service.connection import MemberConnection
-from broker_shim.service.members import Members
+from broker_shim.service.members import Audit, MemberEvent, Members, not_audited
 from broker_shim.service.socket import Door, is_our_user, remote_of
 from broker_shim.store.delta import DeltaMessageStore
 
 _log = logging.getLogger(__name__)
+_alone = logging.getLogger("sparkstore.serve")
 
 MAX_CONNECTIONS = 256
 _STOP_S = 10.0
+_PROBE_S = 1.0
+_REPORT_PROBES = 5
 
 
 class Service:
@@ -113,3 +120,55 @@ class Service:
 def _url_of(listening: socket.socket) -> str:
     name = listening.getsockname()
     return f"unix:{name}" if isinstance(name, str) else f"tcp:{name[0]}:{name[1]}"
+
+
+def serve_alone(
+    service: Service, report: Callable[[], None], announce: Callable[[], None]
+) -> StoreError | None:
+    """Wait for SIGTERM or SIGINT, then close service and store.
+
+    Args:
+        service: What serves; its store is closed, too.
+        report: Writes what was counted, every 5 s and at the end.
+        announce: Called once it serves.
+
+    Returns:
+        What the store ended with, if it was not told to.
+    """
+    store, stopping, failure = service.store, threading.Event(), None
+
+    def stop(number: int, _frame: object) -> None:
+        _alone.info("%s: stopping", signal.Signals(number).name)
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    line = service.members.metrics.line
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: _alone.info("%s", line(store.metrics)))
+    announce()
+    probes = 0
+    while not stopping.wait(_PROBE_S) and failure is None:
+        failure = _probe(store)
+        probes += 1
+        if probes % _REPORT_PROBES == 0:
+            report()
+    service.close(failure)
+    try:
+        store.close()
+    except StoreError as error:
+        failure = failure or error
+    report()
+    if failure is None:
+        _alone.info("stopped cleanly; %s", line(store.metrics))
+    return failure
+
+
+def _probe(store: DeltaMessageStore) -> StoreError | None:
+    """What the store has ended with; that there is no room now ends nothing."""
+    try:
+        with store.batch():
+            return None
+    except Unavailable:
+        return store.failure
+    except StoreError as error:
+        return error

@@ -2,22 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker_shim.completion import Completion
+from broker_shim.completion import Completion, OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
-from broker_shim.store.batch import Batch
 from broker_shim.store.interface import StoredMessage
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
 from sparkstore.config import StoreConfig
+from sparkstore.core.records import Record
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.values import RecordStep, Transaction
 from sparkstore.log.metrics import LogBacklog, LogMetrics
 from sparkstore.log.start import open_log
+from sparkstore.log.writer import Log
 from sparkstore.tables.root import Root
+
+
+class Batch:
+    """Many calls decided under one holding of a store's lock, and handed to the log as one item.
+
+    Why nothing is lost, and nothing half done: the log was asked for room before the batch began,
+    and the lock is held until its end, so nobody else takes a position meanwhile. The records of a
+    call are packed, which alone can refuse them, before its steps become true; what was packed is
+    appended at the end of the batch, whatever happened in between. So at every moment outside the
+    lock the state is the fold of what the log has taken.
+
+    Attributes:
+        machine: Decides; its methods change nothing.
+    """
+
+    def __init__(self, machine: StoreStateMachine, log: Log, numbers: Iterator[int]) -> None:
+        self.machine = machine
+        self._log, self._numbers = log, numbers
+        self._records: list[Record] = []
+        self._packed: list[bytes] = []
+        self._position = log.next_position
+        self._on_complete: OnComplete = _nobody
+
+    def take(self, steps: Iterable[RecordStep]) -> None:
+        """Make decided steps true.
+
+        Raises:
+            InvalidRequest: A record cannot be written; none of the steps is true.
+        """
+        steps = [*steps]
+        kept = [step.record for step in steps if step.is_kept]
+        self._packed += [*map(self._log.pack, kept)]
+        self._records += kept
+        self.machine.apply(steps, self._position)
+        self._position += len(kept)
+
+    def take_enqueued(self, step: RecordStep) -> None:
+        """`take` of a single enqueue: the hottest call."""
+        record, is_kept, _message = step
+        if is_kept:
+            self._packed.append(self._log.pack(record))
+            self._records.append(record)
+        self.machine.apply_enqueued(step, self._position)
+        self._position += is_kept
+
+    def begin(self) -> Transaction:
+        """A new transaction."""
+        return Transaction(next(self._numbers), self.machine)
+
+    def finish(self, on_complete: OnComplete) -> None:
+        """Called when all that was taken is durable, in its turn among the store's completions."""
+        self._on_complete = on_complete
+
+    def hand_over(self) -> None:
+        """The end, also if a decision failed: what was taken is true already."""
+        self._log.append_packed(self._records, b"".join(self._packed), self._on_complete)
+
+
+def _nobody(_error: StoreError | None) -> None:
+    """Nobody waits."""
 
 
 class DeltaMessageStore(LocalMessageStore):
@@ -56,11 +118,22 @@ class DeltaMessageStore(LocalMessageStore):
         self.flush(flushed.finish)
         flushed.complete()
 
-    def batch(self) -> Batch:
-        """Many calls of a member under one holding of the lock: for the store service."""
-        return Batch(
-            self._machine, self._log, self._lock, lambda: self._is_closed, self._next_transaction
-        )
+    @contextmanager
+    def batch(self) -> Iterator[Batch]:
+        """Many calls of a member under one holding of the lock: for the store service.
+
+        Raises:
+            Closed: The store is closed.
+            StoreError: What the log cannot take records for; then nothing is held.
+        """
+        with self._lock:
+            self._check_open()
+            self._log.check()
+            batch = Batch(self._machine, self._log, self._transactions)
+            try:
+                yield batch
+            finally:
+                batch.hand_over()
 
     @contextmanager
     def look(self) -> Iterator[StoreStateMachine]:
@@ -75,10 +148,6 @@ class DeltaMessageStore(LocalMessageStore):
             if self.failure is not None:
                 raise self.failure.with_traceback(None)
             yield self._machine
-
-    def _next_transaction(self) -> int:
-        self._transactions += 1
-        return self._transactions
 
     @property
     def metrics(self) -> LogMetrics:

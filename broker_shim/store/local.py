@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import Any
 
 from broker_shim.completion import OnComplete
@@ -60,7 +61,7 @@ class LocalMessageStore(ReadCalls):
         self._max_message_bytes = max_message_bytes
         self._lock = threading.Lock()
         self._is_closed = False
-        self._transactions = 0
+        self._transactions = count(1)
         self._reads = LocalReads(machine, sink, self._holding)
 
     @property
@@ -232,8 +233,7 @@ class LocalMessageStore(ReadCalls):
     def begin(self) -> TransactionContext:
         """See `MessageStore.begin`."""
         with self._holding():
-            self._transactions += 1
-            return Transaction(self._transactions, self._machine)
+            return Transaction(next(self._transactions), self._machine)
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.commit`."""
