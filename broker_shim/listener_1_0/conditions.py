@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Error
+from broker_shim.amqp_1_0.definitions import TransactionError
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
-from broker_shim.transactions.refusals import TransactionRefused
+from broker_shim.transactions.refusals import RefusalReason, TransactionRefused
 from sparkstore.core.queue_names import shown
 
 NOT_FOUND = "amqp:not-found"
@@ -44,11 +45,19 @@ _CONDITIONS: tuple[tuple[type[StoreError], str], ...] = (
     (Unavailable, RESOURCE_LIMIT_EXCEEDED),
 )
 
+_OF_TRANSACTIONS: Mapping[RefusalReason, str] = {
+    RefusalReason.UNKNOWN: TransactionError.UNKNOWN_ID,
+    RefusalReason.ROLLED_BACK: TransactionError.TRANSACTION_ROLLBACK,
+    RefusalReason.TIMED_OUT: TransactionError.TRANSACTION_TIMEOUT,
+    RefusalReason.NOT_SERVED: NOT_IMPLEMENTED,
+    RefusalReason.TOO_MANY: RESOURCE_LIMIT_EXCEEDED,
+}
+
 
 def refusal_of(error: StoreError) -> Refusal:
     """What a client is told about an error of the store."""
     if isinstance(error, TransactionRefused):
-        return Refusal(error.condition, str(error))
+        return Refusal(_OF_TRANSACTIONS[error.reason], str(error))
     for kind, condition in _CONDITIONS:
         if isinstance(error, kind):
             return Refusal(condition, str(error))

@@ -1,6 +1,5 @@
-"""Local transactions of AMQP 1.0 (part 4 of the specification), as far as they are pure.
+"""Local transactions (AMQP 1.0 part 4 has them so), as far as they need no protocol. Pure.
 
-    commands     what a client asks of the coordinator: declare, discharge
     standing     whether a transaction may still take work, and be committed
     refusals     what a client is told when it may not
 

@@ -2,46 +2,57 @@
 
 from __future__ import annotations
 
-from broker_shim.amqp_1_0.definitions import AmqpError, TransactionError
+from enum import StrEnum
+
 from broker_shim.errors import InvalidRequest
+
+
+class RefusalReason(StrEnum):
+    """Why; a listener tells its client in the words of its protocol."""
+
+    UNKNOWN = "unknown"
+    ROLLED_BACK = "rolled back"
+    TIMED_OUT = "timed out"
+    NOT_SERVED = "not served"
+    TOO_MANY = "too many"
 
 
 class TransactionRefused(InvalidRequest):
     """Roll the transaction back and begin another; or declare one first.
 
     Attributes:
-        condition: The specification's error condition, as `amqp:transaction:rollback`.
+        reason: Why, for a program; the text is for people.
     """
 
-    def __init__(self, condition: str, description: str) -> None:
+    def __init__(self, reason: RefusalReason, description: str) -> None:
         super().__init__(description)
-        self.condition = condition
+        self.reason = reason
 
 
 def unknown(txn_id: object) -> TransactionRefused:
     """Nothing is known of a transaction: it was never declared here, or has ended."""
     text = txn_id.hex() if isinstance(txn_id, bytes) else repr(txn_id)
     description = f"transaction {text[:64]} is not declared on this connection, or has ended"
-    return TransactionRefused(TransactionError.UNKNOWN_ID, description)
+    return TransactionRefused(RefusalReason.UNKNOWN, description)
 
 
 def rolled_back(reason: str) -> TransactionRefused:
     """A transaction can only be rolled back, or was."""
-    return TransactionRefused(TransactionError.TRANSACTION_ROLLBACK, reason)
+    return TransactionRefused(RefusalReason.ROLLED_BACK, reason)
 
 
 def timed_out(timeout_s: float) -> TransactionRefused:
     """A transaction was open for too long after its first operation."""
     description = f"not discharged within {timeout_s:g} s of its first operation: rolled back"
-    return TransactionRefused(TransactionError.TRANSACTION_TIMEOUT, description)
+    return TransactionRefused(RefusalReason.TIMED_OUT, description)
 
 
 def not_served(what: str) -> TransactionRefused:
     """A client asked for more than local transactions."""
-    return TransactionRefused(AmqpError.NOT_IMPLEMENTED, f"{what}: only local transactions are")
+    return TransactionRefused(RefusalReason.NOT_SERVED, f"{what}: only local transactions are")
 
 
 def too_many(limit: int) -> TransactionRefused:
     """A client has as many open transactions as it may have."""
     description = f"{limit} transactions are open on this connection: discharge one first"
-    return TransactionRefused(AmqpError.RESOURCE_LIMIT_EXCEEDED, description)
+    return TransactionRefused(RefusalReason.TOO_MANY, description)

@@ -1,7 +1,7 @@
 """What waits on a queue with one priority, in the order of arrival. Pure.
 
-    Lane        chunks of slots, by rising index (an index counts the lane's arrivals)
-    Chunk       array of 64-bit slots:  id > 0   waits          -id   held, or gone
+    PriorityLevel  chunks of slots, by rising index (an index counts the level's arrivals)
+    Chunk          array of 64-bit slots:  id > 0   waits          -id   held, or gone
 
 Giving a message back is a change of sign where it was, so nothing is sorted. Invariant: a chunk is
 kept while a slot in it waits or is held, so every held message has a place to go back to; what that
@@ -24,7 +24,7 @@ _LEAST_SLOTS = 64
 """A chunk that has so many is ended by an id that is not the highest so far."""
 
 
-class Lane:
+class PriorityLevel:
     """Messages of one priority.
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.message_groups import Groups
-from broker_shim.broker.queues.queue_index import Backlog, Cursor
+from broker_shim.broker.queues.queue_index import Cursor, QueueIndex
 from broker_shim.broker.queues.selective_cursor import Batch, Consumer, SelectiveCursor, Steps
 from broker_shim.messages.header import CommonHeader
 from broker_shim.selectors import Selector
@@ -73,7 +73,7 @@ class QueueDispatch:
         self.name = name
         self.is_kept = is_kept
         self.arguments = arguments
-        self._backlog = Backlog()
+        self._index = QueueIndex()
         self._held: dict[int, int] = {}
         self._delivery_counts: dict[int, int] = {}
         self._refused_by: dict[int, set[Consumer]] = {}
@@ -91,11 +91,11 @@ class QueueDispatch:
 
     def __len__(self) -> int:
         """Messages on the queue, held ones too."""
-        return len(self._backlog) + len(self._held)
+        return len(self._index) + len(self._held)
 
     def __contains__(self, message_id: int) -> bool:
         """True if it is on the queue."""
-        return message_id in self._held or self._backlog.find(message_id) is not None
+        return message_id in self._held or self._index.find(message_id) is not None
 
     @property
     def held_count(self) -> int:
@@ -135,7 +135,7 @@ class QueueDispatch:
     def recovered(self, entries: Iterable[tuple[int, int, int]]) -> None:
         """Take what survived: (message id, priority, delivery count) in queue order, once."""
         for message_id, priority, delivery_count in entries:
-            self._backlog.append(message_id, priority)
+            self._index.append(message_id, priority)
             if delivery_count:
                 self._delivery_counts[message_id] = delivery_count
 
@@ -146,7 +146,7 @@ class QueueDispatch:
 
     def arrived(self, message_id: int, priority: int, *, durable: bool = True) -> None:
         """A message was enqueued."""
-        self._backlog.append(message_id, priority)
+        self._index.append(message_id, priority)
         if not durable:
             self._not_durable.add(message_id)
 
@@ -157,7 +157,7 @@ class QueueDispatch:
     def released(self, message_id: int, *, delivery_failed: bool) -> None:
         """A held message is available again."""
         place = self._held.pop(message_id)
-        self._backlog.put_back(place)
+        self._index.put_back(place)
         for cursor in self._cursors:
             cursor.given_back(place, message_id)
         self._ended(message_id)
@@ -171,7 +171,7 @@ class QueueDispatch:
         """Take waiting messages out of dispatch; end each by `released` or `removed`."""
         held, left, gone = [], 0, 0
         for message_id in message_ids:
-            place = None if message_id in self._held else self._backlog.find(message_id)
+            place = None if message_id in self._held else self._index.find(message_id)
             if place is not None:
                 self._hold(place, message_id)
                 held.append(message_id)
@@ -183,7 +183,7 @@ class QueueDispatch:
 
     def removed(self, message_id: int) -> None:
         """A held message left the queue."""
-        self._backlog.drop(self._held.pop(message_id))
+        self._index.drop(self._held.pop(message_id))
         self._not_durable.discard(message_id)
         self._ended(message_id)
         self._delivery_counts.pop(message_id, None)
@@ -201,7 +201,7 @@ class QueueDispatch:
         if limit is None:
             return []
         failed = [each for each, count in self._delivery_counts.items() if count > limit]
-        return [each for each in failed if self._backlog.find(each) is not None]
+        return [each for each in failed if self._index.find(each) is not None]
 
     def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """A consumer takes its place after the others."""
@@ -232,7 +232,7 @@ class QueueDispatch:
         consumer with credit has refused stays where it is.
         """
         place = 0
-        while self._consumers and (found := self._backlog.next(place)) is not None:
+        while self._consumers and (found := self._index.next(place)) is not None:
             place, message_id = found
             consumer = self._next_consumer(message_id)
             if consumer is not None:
@@ -247,7 +247,7 @@ class QueueDispatch:
         """What consumers with credit look at next, `count` messages in all; end it by `judge`."""
         wanting = [cursor for cursor in self._cursors if cursor.consumer.credit > 0]
         each = max(1, count // max(1, len(wanting)))
-        batches = [(cursor, cursor.next_batch(self._backlog, each)) for cursor in wanting]
+        batches = [(cursor, cursor.next_batch(self._index, each)) for cursor in wanting]
         return [(cursor, batch) for cursor, batch in batches if batch]
 
     def judge(
@@ -274,7 +274,7 @@ class QueueDispatch:
         while is_going_on:
             is_going_on = False
             for cursor in list(self._cursors):
-                found = cursor.take(self._backlog) if cursor.consumer.credit > 0 else None
+                found = cursor.take(self._index) if cursor.consumer.credit > 0 else None
                 if found is None:
                     continue
                 is_going_on = True
@@ -289,14 +289,14 @@ class QueueDispatch:
     def unfinished(self) -> bool:
         """True if a consumer with credit has more to look at."""
         return any(
-            cursor.consumer.credit > 0 and not cursor.is_done(self._backlog)
+            cursor.consumer.credit > 0 and not cursor.is_done(self._index)
             for cursor in self._cursors
         )
 
     def has_caught_up(self, consumer: Consumer) -> bool:
         """True if nothing that waits is left for this consumer to look at."""
         return all(
-            cursor.is_done(self._backlog) for cursor in self._cursors if cursor.consumer is consumer
+            cursor.is_done(self._index) for cursor in self._cursors if cursor.consumer is consumer
         )
 
     def caught_up(self) -> list[Consumer]:
@@ -304,19 +304,19 @@ class QueueDispatch:
         return [
             cursor.consumer
             for cursor in self._cursors
-            if cursor.consumer.credit > 0 and cursor.is_done(self._backlog)
+            if cursor.consumer.credit > 0 and cursor.is_done(self._index)
         ]
 
     def browse(self, cursor: Cursor, count: int) -> Batch:
         """What waits after a cursor, in order, `count` at most; the cursor moves past it."""
-        return self._backlog.look(cursor, count)
+        return self._index.look(cursor, count)
 
     def has_browsed(self, cursor: Cursor) -> bool:
         """True if nothing has come since the cursor was here."""
-        return self._backlog.is_past(cursor)
+        return self._index.is_past(cursor)
 
     def _hold(self, place: int, message_id: int) -> None:
-        self._backlog.hold(place)
+        self._index.hold(place)
         self._held[message_id] = place
 
     def _ended(self, message_id: int) -> None:

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
 from broker_shim.broker.queues.message_groups import Groups, bucket_of
-from broker_shim.broker.queues.queue_index import Backlog, Cursor
+from broker_shim.broker.queues.queue_index import Cursor, QueueIndex
 from broker_shim.messages.header import CommonHeader
 from broker_shim.selectors import Selector
 
@@ -78,13 +78,11 @@ class SelectiveCursor:
         self._found: list[Found] = []
         self._is_reading = False
 
-    def is_done(self, backlog: Backlog) -> bool:
+    def is_done(self, index: QueueIndex) -> bool:
         """True if nothing that waits is left to look at or to take."""
-        return not (self._is_reading or self._found or self._again) and backlog.is_past(
-            self._cursor
-        )
+        return not (self._is_reading or self._found or self._again) and index.is_past(self._cursor)
 
-    def next_batch(self, backlog: Backlog, count: int) -> Batch:
+    def next_batch(self, index: QueueIndex, count: int) -> Batch:
         """What to look at next: nothing that comes after what was found already.
 
         End it by `judge` or `put_off`.
@@ -93,7 +91,7 @@ class SelectiveCursor:
         batch = sorted(self._again.items())[:count]
         for place, _id in batch:
             del self._again[place]
-        batch += backlog.look(self._cursor, count - len(batch), before)
+        batch += index.look(self._cursor, count - len(batch), before)
         self._is_reading = bool(batch)
         return batch
 
@@ -114,9 +112,9 @@ class SelectiveCursor:
         Returns:
             What there were no steps left for: judge that next.
         """
-        for index, (place, message_id) in enumerate(batch):
+        for number, (place, message_id) in enumerate(batch):
             if steps.left <= 0:
-                return batch[index:]
+                return batch[number:]
             header = headers.get(message_id)
             if header is None:
                 continue
@@ -131,22 +129,22 @@ class SelectiveCursor:
         self._is_reading = False
         return []
 
-    def take(self, backlog: Backlog) -> Found | None:
+    def take(self, index: QueueIndex) -> Found | None:
         """The next that is wanted and still there for it; it is the caller's to hold.
 
         None, too, while something that comes before it was not looked at.
         """
-        while self._found and not self._is_behind(backlog):
+        while self._found and not self._is_behind(index):
             found = heappop(self._found)
-            if backlog.waits(found.place, found.message_id) and (
+            if index.waits(found.place, found.message_id) and (
                 self._groups is None or self._groups.may_have(found.group, self)
             ):
                 return found
         return None
 
-    def _is_behind(self, backlog: Backlog) -> bool:
+    def _is_behind(self, index: QueueIndex) -> bool:
         first = self._found[0].place
-        if self._is_reading or not backlog.is_past(self._cursor, first):
+        if self._is_reading or not index.is_past(self._cursor, first):
             return True
         return bool(self._again) and min(self._again) < first
 

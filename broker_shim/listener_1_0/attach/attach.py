@@ -34,7 +34,7 @@ from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LIMIT_EX
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import key_of
 from broker_shim.listener_1_0.receiving.incoming_link import IncomingLink
-from broker_shim.listener_1_0.receiving.received_deliveries import Answering
+from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
 from broker_shim.listener_1_0.termini import (
     as_source,
     as_target,
@@ -134,7 +134,7 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
     broker, terminus = connection.broker, endpoint.terminus
     terms = terminus.terms
     assert terms is not None
-    answering = Answering(connection.links, endpoint, link)
+    answering = ReceivedDeliveries(connection.links, endpoint, link)
     is_second = link.remote.rcv_settle_mode == ReceiverSettleMode.SECOND
     notes_all = is_second or terms.own.outlives_session or bool(terminus.unsettled)
     told = told_by_receiver(link, terminus.unsettled)

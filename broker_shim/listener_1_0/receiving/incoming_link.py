@@ -20,9 +20,9 @@ from broker_shim.listener_1_0.conditions import (
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.listener_1_0.receiving.credit import CreditWindow
-from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish, Receiving
+from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, IncomingMessage, Publish
 from broker_shim.listener_1_0.receiving.link_route import Route
-from broker_shim.listener_1_0.receiving.received_deliveries import STORED, Answering
+from broker_shim.listener_1_0.receiving.received_deliveries import STORED, ReceivedDeliveries
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction, within
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.events import TransferPiece
@@ -48,7 +48,7 @@ class IncomingLink:
         connection: Connection,
         link: ReceiverLink,
         node: Node,
-        answering: Answering,
+        answering: ReceivedDeliveries,
         *,
         notes_all: bool,
     ) -> None:
@@ -59,8 +59,8 @@ class IncomingLink:
         self._resumable = answering
         self._answering = answering if notes_all else None
         may_write = partial(may, connection, Permission.WRITE)
-        self._begin = partial(Receiving, self._broker, node, connection.now_us, may_write)
-        self._receiving: Receiving | None = None
+        self._begin = partial(IncomingMessage, self._broker, node, connection.now_us, may_write)
+        self._receiving: IncomingMessage | None = None
         self._partial: bytes | None = None
         self._window = CreditWindow(self._broker.settings.credit)
         durable = self._broker.settings.durable_messages
@@ -127,7 +127,7 @@ class IncomingLink:
             self._broker.metrics.received += 1
             self._publish(piece.delivery, receiving)
 
-    def _is_known(self, piece: TransferPiece, answering: Answering) -> bool:
+    def _is_known(self, piece: TransferPiece, answering: ReceivedDeliveries) -> bool:
         """Whether it was stored before: then it is read past, and answered at its end."""
         delivery = piece.delivery
         if delivery.is_resumed and delivery.is_settled and is_outcome(delivery.remote_state):
@@ -186,7 +186,7 @@ class IncomingLink:
             self._hold_back(is_full=self._receiving.is_full)
             self._connection.has_output()
 
-    def _publish(self, delivery: Delivery, receiving: Receiving) -> None:
+    def _publish(self, delivery: Delivery, receiving: IncomingMessage) -> None:
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
         except TransactionRefused as refusal:

@@ -47,7 +47,7 @@ Enqueue = Callable[[set[str], OnComplete, Publish], None]
 """enqueue(queues, on_done, publish): put the message on these queues, all or none."""
 
 
-class Receiving:
+class IncomingMessage:
     """Collects one message from its first frame to its last. On the loop's thread only.
 
     Attributes:

@@ -43,7 +43,7 @@ STORED = {"outcome": "accepted"}
 """What is known of a delivery that is on its queues."""
 
 
-class Answering:
+class ReceivedDeliveries:
     """What one link remembers of the deliveries it got. On the loop's thread only."""
 
     def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:

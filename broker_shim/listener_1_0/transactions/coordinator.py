@@ -21,19 +21,22 @@ from broker_shim.amqp_1_0.composites import (
     Released,
     Source,
 )
-from broker_shim.amqp_1_0.definitions import AmqpError, TxnCapability
+from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION, AmqpError, TxnCapability
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.listener_1_0.attach.pending_attach import grant
 from broker_shim.listener_1_0.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
+from broker_shim.protocol_1_0.codec.decoder import read
 from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.codec.sections import sections_of
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-from broker_shim.transactions.commands import MOST_BYTES, read_command
 from broker_shim.transactions.refusals import TransactionRefused, not_served, rolled_back
 
+MOST_BYTES = 4096
+"""Of a command: an id has 32 bytes at most, and around it a client may write headers."""
 _CREDIT = 64
 """Commands that a client may have on their way: it need not wait for the answer to one."""
 
@@ -163,3 +166,17 @@ class CoordinatorLink:
     def _detach(self, refusal: Refusal) -> None:
         self._connection.transactions.abandon(self)
         self._connection.detach(self._link, refusal)
+
+
+def read_command(encoded: bytes) -> Declare | Discharge:
+    """The command in a message to a coordinator, whose only value it is (4.2, 4.3).
+
+    Raises:
+        DecodeError: It is no message, or says something else than declare or discharge.
+    """
+    for code, _start, value, end in sections_of(encoded):
+        if code == AMQP_VALUE_SECTION:  # of which a message has one at most
+            command, read_to = read(encoded, value)
+            if isinstance(command, Declare | Discharge) and read_to == end:
+                return command
+    raise DecodeError("a message to a coordinator is an amqp-value: a declare or a discharge")

@@ -30,7 +30,7 @@ from broker_shim.broker.address import QueueNode
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.listener_1_0.access import Access
 from broker_shim.listener_1_0.messages import message as amqp_message
-from broker_shim.listener_1_0.receiving.incoming_message import Receiving
+from broker_shim.listener_1_0.receiving.incoming_message import IncomingMessage
 from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER
 from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.protocol_1_0.settings import Settings
@@ -269,7 +269,7 @@ def test_a_message_with_as_much_around_its_body_as_there_may_be_is_taken(
 
 
 def test_little_pieces_of_a_message_take_no_more_than_their_bytes(house: House) -> None:
-    receiving = Receiving(house.broker, QueueNode("q"), lambda: 0)
+    receiving = IncomingMessage(house.broker, QueueNode("q"), lambda: 0)
     message = encoded_map(0x74, ENTRY, 2) + b"\x00\x53\x75\xb0\x00\x01\x86\xa0" + b"x" * 100_000
     tracemalloc.start()
     for at in range(0, len(message), 2):

@@ -6,9 +6,10 @@ import pytest
 from proton import Described, Message, symbol, ulong
 
 from broker_shim.amqp_1_0.composites import Declare, Discharge
+from broker_shim.listener_1_0.conditions import refusal_of
+from broker_shim.listener_1_0.transactions.coordinator import read_command
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import DecodeError
-from broker_shim.transactions.commands import read_command
 from broker_shim.transactions.refusals import TransactionRefused, rolled_back
 from broker_shim.transactions.standing import (
     Memory,
@@ -27,7 +28,7 @@ def standing() -> TransactionStanding:
 
 
 def condition_of(refused: pytest.ExceptionInfo[TransactionRefused]) -> str:
-    return refused.value.condition
+    return refusal_of(refused.value).condition
 
 
 @pytest.mark.parametrize("name", [symbol("amqp:declare:list"), ulong(0x31)])

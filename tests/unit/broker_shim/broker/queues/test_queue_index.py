@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.queue_index import Backlog, Cursor
+from broker_shim.broker.queues.queue_index import Cursor, QueueIndex
 
 COUNT = 50_000
 MOST_BYTES_EACH = 12
@@ -42,11 +42,11 @@ def test_a_waiting_message_takes_nine_bytes() -> None:
 def test_messages_of_all_priorities_in_no_order_take_few_bytes_more() -> None:
     ids = random.Random(7).sample(range(1, COUNT + 1), COUNT)
 
-    def make() -> Backlog:
-        backlog = Backlog()
+    def make() -> QueueIndex:
+        index = QueueIndex()
         for number, message_id in enumerate(ids):
-            backlog.append(message_id, number % 10)
-        return backlog
+            index.append(message_id, number % 10)
+        return index
 
     each = bytes_of(make) / COUNT
     print(f"{each:.2f} bytes a waiting message, ids at random")
@@ -71,17 +71,17 @@ def test_a_held_message_keeps_its_chunk_and_no_more() -> None:
     for message_id in range(2, COUNT):
         queue.withdraw([message_id])
         queue.removed(message_id)
-    assert sum(len(chunk.ids) for lane in queue._backlog._lanes for chunk in lane._chunks) <= 2048
+    assert sum(len(chunk.ids) for level in queue._index._levels for chunk in level._chunks) <= 2048
     queue.released(1, delivery_failed=False)
     assert queue.browse(Cursor(), 9) == [(5 << 48, 1)]
 
 
 def test_messages_moved_in_with_old_ids_are_found() -> None:
-    backlog = Backlog()
+    index = QueueIndex()
     for message_id in [*range(5_000, 9_000), *range(1, 4_000), 20_000, 4_500]:
-        backlog.append(message_id, 4)
+        index.append(message_id, 4)
     for message_id in (1, 3_999, 4_500, 5_000, 8_999, 20_000):
-        place = backlog.find(message_id)
+        place = index.find(message_id)
         assert place is not None
-        assert backlog.waits(place, message_id)
-    assert backlog.find(4_999) is None
+        assert index.waits(place, message_id)
+    assert index.find(4_999) is None
