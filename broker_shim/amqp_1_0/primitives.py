@@ -87,6 +87,24 @@ class Symbol(str):
     __slots__ = ()
 
 
+CLASSES: dict[str, type] = {
+    "ubyte": UByte,
+    "ushort": UShort,
+    "uint": UInt,
+    "ulong": ULong,
+    "byte": Byte,
+    "short": Short,
+    "int": Int,
+    "float": Float,
+    "decimal32": Decimal32,
+    "decimal64": Decimal64,
+    "decimal128": Decimal128,
+    "char": Char,
+    "timestamp": Timestamp,
+    "symbol": Symbol,
+}
+"""Type → class, of those that Python has no class of its own for."""
+
 ENCODINGS: dict[str, tuple[tuple[int, str, int], ...]] = {
     "null": ((0x40, "fixed", 0),),
     "boolean": ((0x56, "fixed", 1), (0x41, "fixed", 0), (0x42, "fixed", 0),),

@@ -83,6 +83,12 @@ def _primitives(table: Table) -> Iterator[str]:
             yield f'    """AMQP {primitive["name"]}."""\n'
             # int and bytes have a variable size: Python allows them no other slots than none.
             yield "    __slots__ = ()\n"
+    yield "\nCLASSES: dict[str, type] = {"
+    for primitive in table["primitive"]:
+        if primitive["name"] in _CLASSES:
+            yield f'    "{primitive["name"]}": {_CLASSES[primitive["name"]][0]},'
+    yield "}"
+    yield '"""Type → class, of those that Python has no class of its own for."""'
     yield "\nENCODINGS: dict[str, tuple[tuple[int, str, int], ...]] = {"
     for primitive in table["primitive"]:
         rows = "".join(

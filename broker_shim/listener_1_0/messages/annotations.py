@@ -11,30 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from broker_shim.amqp_1_0 import primitives
 from broker_shim.amqp_1_0.definitions import MESSAGE_ANNOTATIONS_SECTION
-from broker_shim.amqp_1_0.primitives import Symbol, Timestamp
+from broker_shim.amqp_1_0.primitives import CLASSES, Symbol
 from broker_shim.protocol_1_0.codec.encoder import BY_KIND, UNWRITABLE, described, mapped, write
 from broker_shim.protocol_1_0.codec.errors import DecodeError, InvalidCommand
-from broker_shim.protocol_1_0.codec.scanner import MAPS, items_at, scalar_at, skip
+from broker_shim.protocol_1_0.codec.scanner import entries_start, scalar_at, skip
 from sparkstore.core.annotations import Annotations, annotations_of
 
 _RAW = "amqp"
 
-_KINDS: Mapping[type, str] = {
-    bool: "boolean",
-    str: "string",
-    bytes: "binary",
-    UUID: "uuid",
-    int: "long",
-    float: "double",
-    Symbol: "symbol",
-    Timestamp: "timestamp",
-    **{
-        getattr(primitives, name): name.lower()
-        for name in ("UByte", "UShort", "UInt", "ULong", "Byte", "Short", "Int", "Float")
-    },
-}
 _READ: Mapping[str, Callable[[str], Any]] = {
     "boolean": lambda text: text == "true",
     "binary": bytes.fromhex,
@@ -43,6 +28,15 @@ _READ: Mapping[str, Callable[[str], Any]] = {
     "timestamp": int,
     **dict.fromkeys(("float", "double"), float),
     **dict.fromkeys(("string", "symbol"), str),
+}
+_KINDS: Mapping[type, str] = {
+    bool: "boolean",
+    str: "string",
+    bytes: "binary",
+    UUID: "uuid",
+    int: "long",
+    float: "double",
+    **{cls: kind for kind, cls in CLASSES.items() if kind in _READ},
 }
 
 
@@ -80,7 +74,7 @@ def _given(encoded: bytes, value: int | None) -> Iterator[tuple[object, bytes]]:
     """Key and encoding of each annotation that the message came with."""
     if value is None or encoded[value] == 0x40:
         return
-    _count, at, end = items_at(encoded, value, MAPS)
+    _count, at, end = entries_start(encoded, value)
     while at < end:
         key, behind = scalar_at(encoded, at)
         after = skip(encoded, behind)

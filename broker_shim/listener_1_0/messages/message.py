@@ -222,6 +222,8 @@ def _body(encoded: bytes, sections: list[MessageSection]) -> tuple[str, int, int
 
 def _content_place(sections: list[MessageSection], byte_count: int) -> int:
     """Where the content goes: behind the lead-in of the body, or where a body would stand."""
+    if len(sections) > 1 and sections[-1][0] in BODY and sections[-2][0] not in BODY:
+        return sections[-1][3]  # as nearly always: nothing comes after it
     for code, start, _value, end in sections:
         if code in BODY:
             return end
@@ -312,7 +314,7 @@ def _told(
 def _header_section(
     header: MessageHeader, said: _Said, delivery_count: int, now_us: int, *, is_first: bool
 ) -> bytes:
-    """A header section, every field in its shortest form."""
+    """A header section, which says every field."""
     content = b"\x41" if header.durable else b"\x42"
     content += b"\x40" if said.priority is None else bytes((0x50, said.priority & 0xFF))
     if said.ttl is None:

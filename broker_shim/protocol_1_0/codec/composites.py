@@ -7,7 +7,6 @@ A default that is not at the end is said, too: not every peer assumes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -16,12 +15,14 @@ from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.amqp_1_0.primitives import ENCODINGS
 from broker_shim.protocol_1_0.codec.decoder import (
     KNOWN,
+    LISTS,
     MAX_DEPTH,
     RAW,
     TYPED,
     UNREADABLE,
     Reader,
     compound_at,
+    items_at,
     unreadable,
 )
 from broker_shim.protocol_1_0.codec.encoder import (
@@ -39,8 +40,6 @@ from broker_shim.protocol_1_0.codec.transfers import quick_reader
 from broker_shim.protocol_1_0.codec.values import Array
 
 _BY_NAME = {each.NAME: each for each in COMPOSITES.values()}
-
-_FieldsReader = Callable[[bytes, int, int], tuple[list[Any], int]]
 
 
 class _Layout(NamedTuple):
@@ -120,19 +119,29 @@ def said_fields(cls: type[Composite], encoded: bytes, at: int) -> list[Any]:
         DecodeError: It is not a good one.
     """
     try:
-        return _SAID[cls](encoded, at, MAX_DEPTH)[0]
+        fields: list[Any] = _SAID[cls](encoded, at, MAX_DEPTH)[0]
     except UNREADABLE as reason:
         raise unreadable(reason) from reason
+    return fields
 
 
-def _fields_reader(cls: type[Composite], defaults: tuple[Any, ...]) -> _FieldsReader:
-    """Reads what follows the descriptor: the list of the fields."""
-    layout = _LAYOUTS[cls]
+def _reader(cls: type[Composite], defaults: tuple[Any, ...], *, is_whole: bool) -> Reader:
+    """Reads what follows the descriptor: the list of the fields; a list again, unless `is_whole`.
+
+    Args:
+        cls: The composite that it is.
+        defaults: What a field is that is null.
+        is_whole: True to make the composite of the fields, which adds those left out at the end.
+    """
+    layout, choices = _LAYOUTS[cls], cls.CHOICES
     fields = tuple(zip(layout.readers, defaults, strict=True))
     least, most = layout.required, len(fields)
 
-    def read(encoded: bytes, at: int, depth: int) -> tuple[list[Any], int]:
-        count, at, end = _list_at(cls, encoded, at, depth)
+    def read(encoded: bytes, at: int, depth: int) -> tuple[Any, int]:
+        if encoded[at] == 0xC0:  # as nearly all are: the short way
+            count, at, end = compound_at(encoded, at + 1, 1, depth)
+        else:
+            count, at, end = items_at(encoded, at, LISTS, depth)
         if not least <= count <= most:
             message = f"{cls.NAME} with {count} fields"
             raise DecodeError(message)
@@ -149,35 +158,11 @@ def _fields_reader(cls: type[Composite], defaults: tuple[Any, ...]) -> _FieldsRe
         if at != end:
             message = f"the fields of {cls.NAME} do not fill it, or run past it"
             raise DecodeError(message)
-        if cls.CHOICES:
+        if choices:
             _check_choices(cls, values)
-        return values, end
+        return cls(*values) if is_whole else values, end
 
     return read
-
-
-def _reader(cls: type[Composite]) -> Reader:
-    """Reads a whole composite, fields that are not said by their defaults."""
-    read_fields = _fields_reader(cls, _LAYOUTS[cls].defaults)
-
-    def read(encoded: bytes, at: int, depth: int) -> tuple[Composite, int]:
-        values, end = read_fields(encoded, at, depth)
-        return cls(*values), end
-
-    return read
-
-
-def _list_at(cls: type[Composite], encoded: bytes, at: int, depth: int) -> tuple[int, int, int]:
-    """As `compound_at`, from the list's constructor on."""
-    code = encoded[at]
-    if code == 0xC0:
-        return compound_at(encoded, at + 1, 1, depth)
-    if code == 0xD0:
-        return compound_at(encoded, at + 1, 4, depth)
-    if code == 0x45:
-        return 0, at + 1, at + 1
-    message = f"{cls.NAME} that is not a list"
-    raise DecodeError(message)
 
 
 def _check_choices(cls: type[Composite], values: list[Any]) -> None:
@@ -262,9 +247,11 @@ def _field_writer(kind: str) -> Writer:
 
 _LAYOUTS: dict[type[Composite], _Layout] = {cls: _layout(cls) for cls in COMPOSITES.values()}
 _SAID = {
-    cls: _fields_reader(cls, (None,) * len(_LAYOUTS[cls].defaults)) for cls in COMPOSITES.values()
+    cls: _reader(cls, (None,) * len(layout.defaults), is_whole=False)
+    for cls, layout in _LAYOUTS.items()
 }
 for _cls in COMPOSITES.values():
-    KNOWN[_cls.CODE] = KNOWN[_cls.DESCRIPTOR] = _reader(_cls)
+    _whole = _reader(_cls, _LAYOUTS[_cls].defaults, is_whole=True)
+    KNOWN[_cls.CODE] = KNOWN[_cls.DESCRIPTOR] = _whole
     BY_CLASS[_cls] = _written
 KNOWN[Transfer.CODE] = KNOWN[Transfer.DESCRIPTOR] = quick_reader(KNOWN[Transfer.CODE])

@@ -20,12 +20,11 @@ items that take no bytes. So a value of n bytes makes at most some 10 n objects.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from broker_shim.amqp_1_0 import primitives
-from broker_shim.amqp_1_0.primitives import ENCODINGS
+from broker_shim.amqp_1_0.primitives import CLASSES, ENCODINGS
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.values import Array, Described
 
@@ -48,6 +47,12 @@ KNOWN: dict[int | str, Reader] = {}
 
 SCALARS: dict[int, Reader] = {}
 """Constructor → reader of a `Scalar`; without those of values that are `Opaque` to the scanner."""
+
+LISTS: Mapping[int, int] = {0xC0: 1, 0xD0: 4, 0x45: 0}
+"""Constructor of a list → width of its length, and of its count."""
+
+MAPS: Mapping[int, int] = {0xC1: 1, 0xD1: 4}
+"""The same of a map."""
 
 KIND_OF: dict[int, str] = {
     code: kind for kind, encodings in ENCODINGS.items() for code, _, _ in encodings
@@ -104,6 +109,25 @@ def compound_at(encoded: bytes, at: int, width: int, depth: int) -> tuple[int, i
 
 
 _PAIR = struct.Struct(">II")
+
+
+def items_at(
+    encoded: bytes, at: int, widths: Mapping[int, int], depth: int
+) -> tuple[int, int, int]:
+    """As `compound_at`, of the list or map whose constructor is at `at`.
+
+    Args:
+        encoded: Bytes that hold it.
+        at: Where it begins.
+        widths: What it has to be: `LISTS` or `MAPS`.
+        depth: How deep values may still be nested.
+    """
+    width = widths.get(encoded[at])
+    if width is None:
+        kind = "map" if widths is MAPS else "list"
+        message = f"a {kind} was expected at byte {at}, not 0x{encoded[at]:02x}"
+        raise DecodeError(message)
+    return compound_at(encoded, at + 1, width, depth) if width else (0, at + 1, at + 1)
 
 
 def _items(encoded: bytes, at: int, width: int, depth: int) -> tuple[list[Any], int]:
@@ -254,8 +278,7 @@ def _raw(kind: str, code: int, category: str, width: int) -> Reader:
 
 def _typed(kind: str, raw: Reader) -> Reader:
     """The same, as the class that keeps the type."""
-    name = {"ubyte": "UByte", "ushort": "UShort", "uint": "UInt", "ulong": "ULong"}.get(kind)
-    keep = getattr(primitives, name or kind.capitalize(), None)
+    keep = CLASSES.get(kind)
     if keep is None:
         return raw
 

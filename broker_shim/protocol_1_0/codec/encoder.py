@@ -8,12 +8,12 @@ them are reached through `write` and `encoded_composite` (composites.py), which 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from broker_shim.amqp_1_0 import primitives
-from broker_shim.amqp_1_0.primitives import ENCODINGS
+from broker_shim.amqp_1_0.primitives import CLASSES, ENCODINGS
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.codec.values import Array, Described
 
@@ -47,17 +47,16 @@ def written(value: Any) -> bytes:
     return writer(value)
 
 
-def listed(items: Sequence[bytes]) -> bytes:
+def listed(items: Sequence[bytes], *, is_wide: bool = False) -> bytes:
     """A list of items that are encoded already."""
-    if not items:
+    if not (items or is_wide):
         return b"\x45"
-    return _compound(0xC0, 0xD0, len(items), b"".join(items))
+    return _compound(0xC0, 0xD0, len(items), b"".join(items), is_wide=is_wide)
 
 
-def mapped(entries: Iterable[bytes]) -> bytes:
+def mapped(entries: Collection[bytes], *, is_wide: bool = False) -> bytes:
     """A map of entries that are encoded already, key and value in one."""
-    content = list(entries)
-    return _compound(0xC1, 0xD1, 2 * len(content), b"".join(content))
+    return _compound(0xC1, 0xD1, 2 * len(entries), b"".join(entries), is_wide=is_wide)
 
 
 def described(code: int, encoded: bytes) -> bytes:
@@ -65,30 +64,30 @@ def described(code: int, encoded: bytes) -> bytes:
     return b"\x00\x53" + bytes((code,)) + encoded
 
 
-def _compound(code_1: int, code_4: int, count: int, content: bytes) -> bytes:
+def _compound(code_1: int, code_4: int, count: int, content: bytes, *, is_wide: bool) -> bytes:
     size = len(content)
-    if size < 255 and count < 256:
+    if size < 255 and count < 256 and not is_wide:
         return bytes((code_1, size + 1, count)) + content
     return struct.pack(">BII", code_4, size + 4, count) + content
 
 
-def _list(value: list[Any]) -> bytes:
-    return listed([written(item) for item in value])
+def _list(value: list[Any], *, is_wide: bool = False) -> bytes:
+    return listed([written(item) for item in value], is_wide=is_wide)
 
 
-def _map(value: dict[Any, Any]) -> bytes:
-    items = [written(each) for pair in value.items() for each in pair]
-    return _compound(0xC1, 0xD1, len(items), b"".join(items))
+def _map(value: dict[Any, Any], *, is_wide: bool = False) -> bytes:
+    entries = [written(key) + written(item) for key, item in value.items()]
+    return mapped(entries, is_wide=is_wide)
 
 
-def _array(value: Array) -> bytes:
+def _array(value: Array, *, is_wide: bool = False) -> bytes:
     """Items in the widest encoding of their type: one constructor has to do for all."""
     code, writer = _WIDEST[value.kind]
     constructor = bytes((code,))
     if value.descriptor is not None:
         constructor = b"\x00" + written(value.descriptor) + constructor
     items = b"".join([writer(item)[1:] for item in value.items])
-    return _compound(0xE0, 0xF0, len(value.items), constructor + items)
+    return _compound(0xE0, 0xF0, len(value.items), constructor + items, is_wide=is_wide)
 
 
 def _described(value: Described) -> bytes:
@@ -123,41 +122,17 @@ def _small_signed(code: int, layout: str, small_code: int) -> Writer:
     return signed
 
 
-def _variable(code_1: int, code_4: int, charset: str | None) -> Writer:
+def _variable(code_1: int, code_4: int, charset: str | None, *, is_wide: bool = False) -> Writer:
+    most = 0 if is_wide else 256
+
     def variable(value: Any) -> bytes:
         content: bytes = bytes(memoryview(value)) if charset is None else value.encode(charset)
         size = len(content)
-        if size < 256:
+        if size < most:
             return bytes((code_1, size)) + content
         return struct.pack(">BI", code_4, size) + content
 
     return variable
-
-
-def _wide_variable(code_4: int, charset: str | None) -> Writer:
-    def variable(value: Any) -> bytes:
-        content: bytes = bytes(memoryview(value)) if charset is None else value.encode(charset)
-        return struct.pack(">BI", code_4, len(content)) + content
-
-    return variable
-
-
-def _wide_list(items: list[Any]) -> bytes:
-    content = b"".join([written(item) for item in items])
-    return struct.pack(">BII", 0xD0, len(content) + 4, len(items)) + content
-
-
-def _wide_map(value: dict[Any, Any]) -> bytes:
-    items = [written(each) for pair in value.items() for each in pair]
-    content = b"".join(items)
-    return struct.pack(">BII", 0xD1, len(content) + 4, len(items)) + content
-
-
-def _wide_array(value: Array) -> bytes:
-    content = _array(value)
-    if content[0] == 0xF0:
-        return content
-    return struct.pack(">BII", 0xF0, content[1] + 3, content[2]) + content[3:]
 
 
 def _decimal(code: int, size: int) -> Writer:
@@ -215,12 +190,12 @@ _WIDEST |= {
     "ulong": (0x80, _packed(0x80, "Q")),
     "int": (0x71, _packed(0x71, "i")),
     "long": (0x81, _packed(0x81, "q")),
-    "binary": (0xB0, _wide_variable(0xB0, None)),
-    "string": (0xB1, _wide_variable(0xB1, "utf-8")),
-    "symbol": (0xB3, _wide_variable(0xB3, "ascii")),
-    "list": (0xD0, _wide_list),
-    "map": (0xD1, _wide_map),
-    "array": (0xF0, _wide_array),
+    "binary": (0xB0, _variable(0xA0, 0xB0, None, is_wide=True)),
+    "string": (0xB1, _variable(0xA1, 0xB1, "utf-8", is_wide=True)),
+    "symbol": (0xB3, _variable(0xA3, 0xB3, "ascii", is_wide=True)),
+    "list": (0xD0, partial(_list, is_wide=True)),
+    "map": (0xD1, partial(_map, is_wide=True)),
+    "array": (0xF0, partial(_array, is_wide=True)),
 }
 
 BY_CLASS: dict[type, Writer] = {
@@ -235,19 +210,6 @@ BY_CLASS: dict[type, Writer] = {
     dict: _map,
     Array: _array,
     Described: _described,
-    primitives.UByte: BY_KIND["ubyte"],
-    primitives.UShort: BY_KIND["ushort"],
-    primitives.UInt: BY_KIND["uint"],
-    primitives.ULong: BY_KIND["ulong"],
-    primitives.Byte: BY_KIND["byte"],
-    primitives.Short: BY_KIND["short"],
-    primitives.Int: BY_KIND["int"],
-    primitives.Float: BY_KIND["float"],
-    primitives.Decimal32: BY_KIND["decimal32"],
-    primitives.Decimal64: BY_KIND["decimal64"],
-    primitives.Decimal128: BY_KIND["decimal128"],
-    primitives.Char: BY_KIND["char"],
-    primitives.Timestamp: BY_KIND["timestamp"],
-    primitives.Symbol: BY_KIND["symbol"],
+    **{cls: BY_KIND[kind] for kind, cls in CLASSES.items()},
 }
 """Class → writer; composites.py adds its own."""

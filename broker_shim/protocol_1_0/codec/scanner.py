@@ -14,15 +14,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from broker_shim.protocol_1_0.codec.decoder import MAX_DEPTH, SCALARS, UNREADABLE, unreadable
+from broker_shim.protocol_1_0.codec.decoder import (
+    LISTS,
+    MAPS,
+    MAX_DEPTH,
+    SCALARS,
+    UNREADABLE,
+    items_at,
+    unreadable,
+)
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.values import Opaque, Scalar
-
-LISTS: Mapping[int, int] = {0xC0: 1, 0xD0: 4, 0x45: 0}
-"""Constructor of a list → width of its length, and of its count."""
-
-MAPS: Mapping[int, int] = {0xC1: 1, 0xD1: 4}
-"""The same of a map."""
 
 _UINT_AT = struct.Struct(">I").unpack_from
 _LENGTH_1, _LENGTH_4, _NONE = -1, -4, 0
@@ -99,32 +101,20 @@ def scalar_at(encoded: bytes, at: int) -> tuple[Scalar, int]:
     return Opaque(encoded[at:end]), end
 
 
-def items_at(encoded: bytes, at: int, widths: Mapping[int, int]) -> tuple[int, int, int]:
-    """Of the list or map at `at`: how many items it says it has, where they begin, and end.
-
-    Keys and values of a map are an item each.
-
-    Args:
-        encoded: Bytes that hold it.
-        at: Where it begins.
-        widths: Which it has to be: `LISTS` or `MAPS`.
+def entries_start(encoded: bytes, at: int) -> tuple[int, int, int]:
+    """Of the map at `at`: how many keys and values it says it has, where they begin, and end.
 
     Raises:
         DecodeError: It is something else, or cut short.
     """
-    end = skip(encoded, at)
-    width = widths.get(encoded[at])
-    if width is None:
-        message = f"a {_NAMES[widths is MAPS]} was expected at byte {at}, not 0x{encoded[at]:02x}"
-        raise DecodeError(message)
-    first = at + 1 + 2 * width
-    if first > end:
-        message = f"a {_NAMES[widths is MAPS]} at byte {at} is too short for its own head"
-        raise DecodeError(message)
-    return int.from_bytes(encoded[first - width : first], "big"), first, end
+    return _items_at(encoded, at, MAPS)
 
 
-_NAMES = ("list", "map")
+def _items_at(encoded: bytes, at: int, widths: Mapping[int, int]) -> tuple[int, int, int]:
+    try:
+        return items_at(encoded, at, widths, MAX_DEPTH)
+    except UNREADABLE as reason:
+        raise unreadable(reason) from reason
 
 
 def item_count(encoded: bytes, at: int) -> int:
@@ -142,7 +132,7 @@ def item_at(encoded: bytes, at: int, index: int) -> Scalar:
     Raises:
         DecodeError: It is no list; an item runs past its end.
     """
-    _count, at, end = items_at(encoded, at, LISTS)
+    _count, at, end = _items_at(encoded, at, LISTS)
     for _ in range(index):
         if at >= end:
             return None
@@ -156,7 +146,7 @@ def entry_at(encoded: bytes, at: int, key: bytes) -> Scalar:
     Raises:
         DecodeError: It is no map; an item runs past its end.
     """
-    _count, at, end = items_at(encoded, at, MAPS)
+    _count, at, end = entries_start(encoded, at)
     found = 0
     while at < end:
         value = skip(encoded, at)
@@ -174,7 +164,7 @@ def entries_at(encoded: bytes, at: int) -> dict[bytes, int]:
     Raises:
         DecodeError: It is no map; an item runs past its end.
     """
-    _count, at, end = items_at(encoded, at, MAPS)
+    _count, at, end = entries_start(encoded, at)
     found: dict[bytes, int] = {}
     while at < end:
         value = skip(encoded, at)

@@ -34,7 +34,7 @@ from broker_shim.amqp_1_0.primitives import ENCODINGS
 from broker_shim.protocol_1_0.codec.composites import said_fields
 from broker_shim.protocol_1_0.codec.decoder import SCALARS, UNREADABLE, unreadable
 from broker_shim.protocol_1_0.codec.errors import DecodeError
-from broker_shim.protocol_1_0.codec.scanner import MAPS, content_start, items_at, scalar_at, skip
+from broker_shim.protocol_1_0.codec.scanner import content_start, entries_start, scalar_at, skip
 from broker_shim.protocol_1_0.codec.values import Opaque, Scalar
 
 BODY = frozenset({DATA_SECTION, AMQP_SEQUENCE_SECTION, AMQP_VALUE_SECTION})
@@ -65,6 +65,7 @@ def _constructors(*kinds: str) -> frozenset[int]:
 _KEYS = {code: SCALARS[code] for code in _constructors("string")}
 _ANNOTATION_KEYS = _constructors("symbol", "ulong")
 _BODIES = {DATA_SECTION: _constructors("binary"), AMQP_SEQUENCE_SECTION: _constructors("list")}
+_SHORT = frozenset({0xC0, 0xC1})  # lists and maps of up to 255 bytes
 _NULL = 0x40
 
 
@@ -95,15 +96,19 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[MessageSection]
             code, value = _descriptor(encoded, at)
         if code <= last or last in BODY:
             _check_order(last, code, at)
+            if len(found) == MOST_SECTIONS:  # only those of a body may be many
+                message = f"a message of more than {MOST_SECTIONS} sections"
+                raise DecodeError(message, AmqpError.RESOURCE_LIMIT_EXCEEDED)
         if is_cut and code in BODY:
             end, is_cut = content_start(encoded, value), False
+        elif value + 1 < size and encoded[value] in _SHORT:  # as nearly all: `skip` in one line
+            end = value + 2 + encoded[value + 1]
         else:
             end = skip(encoded, value)
         found.append((code, at, value, end))
         at, last = end, code
-        if len(found) > MOST_SECTIONS:
-            message = f"a message of more than {MOST_SECTIONS} sections"
-            raise DecodeError(message, AmqpError.RESOURCE_LIMIT_EXCEEDED)
+    if at > size:
+        skip(encoded, found[-1][2])  # which says what is wrong
     return found
 
 
@@ -143,7 +148,7 @@ def entries_of(encoded: bytes, at: int) -> list[tuple[str, Scalar]]:
     """
     if encoded[at] == _NULL:
         return []
-    count, at, end = items_at(encoded, at, MAPS)
+    count, at, end = entries_start(encoded, at)
     found: list[tuple[str, Scalar]] = []
     try:
         while at < end:
@@ -173,7 +178,7 @@ def check_annotations(encoded: bytes, at: int) -> None:
     """
     if encoded[at] == _NULL:
         return
-    count, at, end = items_at(encoded, at, MAPS)
+    count, at, end = entries_start(encoded, at)
     found = 0
     while at < end:
         if encoded[at] not in _ANNOTATION_KEYS:

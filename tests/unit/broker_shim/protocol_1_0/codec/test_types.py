@@ -96,7 +96,7 @@ def test_every_encoding_of_the_table_has_a_reader() -> None:
         ("f0000000" + "05" + "ffffffff" + "40", "4294967295 items"),
         ("d0ffffffff" + "ffffffff", "ends after"),
         ("b0ffffffff", "ends after"),
-        ("00532401", "not a list"),
+        ("00532401", "a list was expected"),
     ],
 )
 def test_what_is_not_amqp_is_refused_with_the_reason(encoded: str, says: str) -> None:
