@@ -4,6 +4,7 @@
     listener, transport      sockets ─► connection ─► attach/ ─► receiving/ or sending/
     login, access, authorization, owners, containers     who may come in, and do what
     links, connection_links  what lives on when a link ends (`broker_shim.links` decides), what not
+    resumption               what becomes of unsettled deliveries when a link is attached again
     transactions/            local transactions and their coordinator
     messages/                an encoded message: looked into, never decoded
     conditions, outcomes, termini            the broker's words ↔ the protocol's

@@ -17,7 +17,11 @@ from typing import Any, cast
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.access import LOOPBACK, Access
 from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
-from broker_shim.listener_1_0.connection_links import ConnectionLinks
+from broker_shim.listener_1_0.connection_links import (
+    ConnectionLinks,
+    ReceivingEndpoint,
+    ServedEndpoint,
+)
 from broker_shim.listener_1_0.containers import (
     DETECTION,
     NOT_ESTABLISHED,
@@ -26,7 +30,6 @@ from broker_shim.listener_1_0.containers import (
     Containers,
     asked,
 )
-from broker_shim.listener_1_0.endpoints import ReceivingEndpoint, ServedEndpoint
 from broker_shim.listener_1_0.links import Links
 from broker_shim.listener_1_0.login import Login
 from broker_shim.listener_1_0.owners import owned

@@ -8,19 +8,49 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from broker_shim.amqp_1_0.composites import Coordinator
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
-from broker_shim.listener_1_0.endpoints import ServedEndpoint
 from broker_shim.listener_1_0.links import LinkCarrier, Links
-from broker_shim.protocol_1_0.events import LinkDetached
-from broker_shim.protocol_1_0.links.link import Link
+from broker_shim.protocol_1_0.events import LinkDetached, TransferPiece
+from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.session import Session
 
 _log = logging.getLogger(__name__)
+
+
+class ServedEndpoint(Protocol):
+    """The live object at our end of an attached link."""
+
+    @property
+    def is_gone(self) -> bool:
+        """True once the link ended."""
+
+    def start(self) -> None:
+        """The link is attached on both sides."""
+
+    def gone(self) -> None:
+        """It ended; called once."""
+
+    def on_flow(self) -> None:
+        """Credit, a drain, or room to write again."""
+
+    def on_disposition(self, delivery: Delivery) -> None:
+        """The peer told a state of a delivery (`remote_state`), or settled it (`is_settled`)."""
+
+
+class ReceivingEndpoint(ServedEndpoint, Protocol):
+    """One on which we receive."""
+
+    def on_transfer(self, piece: TransferPiece) -> None:
+        """Bytes of a delivery."""
+
+    def on_aborted(self, delivery: Delivery) -> None:
+        """The peer gave a delivery up."""
 
 
 class ConnectionLinks:

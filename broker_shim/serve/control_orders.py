@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.listener_1_0.connection import Connection
 from sparkstore.control.audit import Audit, AuditEvent, audit_order
 from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.wire import answer_line, error_line, line
-
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
-    from broker_shim.listener_1_0.connection import Connection
 
 _CLOSED_BY = "an administrator ended the connection"
 

@@ -13,9 +13,9 @@ from broker_shim.completion import wait_for
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkKey, link_text
-from broker_shim.listener_1_0.attach.resumption import tag_of
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.links import Held, now_ms
+from broker_shim.listener_1_0.resumption import tag_of
 from broker_shim.store.interface import Entry, Exchange, MessageStore, Queue
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import DURABILITIES

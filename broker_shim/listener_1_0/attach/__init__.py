@@ -1,7 +1,7 @@
 """How a link is attached: what it names and asks for, whether it may, and which queue serves it.
 
 `connection` calls `attach` for each link that its peer opens. `source` serves a receiver, `attach`
-a sender; `own_queue` makes the queues that are a link's own, `resumption` compares what both ends
-have unsettled. `pending_attach` waits for all of that to be durable; then the link is granted or
-refused, and never before.
+a sender; `own_queue` makes the queues that are a link's own. `pending_attach` waits for all of that
+to be durable; then the link is granted or refused, and never before. What both ends have unsettled
+is compared by `listener_1_0.resumption`.
 """

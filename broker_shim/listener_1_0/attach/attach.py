@@ -27,7 +27,6 @@ from broker_shim.listener_1_0.attach.pending_attach import (
     refuse_node,
     temporary_name,
 )
-from broker_shim.listener_1_0.attach.resumption import forget_settled, told_by_receiver
 from broker_shim.listener_1_0.attach.source import attach_source
 from broker_shim.listener_1_0.authorization import refusal_of_link
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, Refusal
@@ -35,6 +34,7 @@ from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import key_of
 from broker_shim.listener_1_0.receiving.incoming_link import IncomingLink
 from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
+from broker_shim.listener_1_0.resumption import forget_settled, told_by_receiver
 from broker_shim.listener_1_0.termini import (
     as_source,
     as_target,

@@ -39,11 +39,6 @@ from broker_shim.listener_1_0.attach.pending_attach import (
     refuse_node,
     temporary_name,
 )
-from broker_shim.listener_1_0.attach.resumption import (
-    ResumptionPlan,
-    give_back_lost,
-    resumed_sender,
-)
 from broker_shim.listener_1_0.authorization import (
     refusal_of_act,
     refusal_of_consumer,
@@ -57,6 +52,11 @@ from broker_shim.listener_1_0.conditions import (
 )
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import key_of
+from broker_shim.listener_1_0.resumption import (
+    ResumptionPlan,
+    give_back_lost,
+    resumed_sender,
+)
 from broker_shim.listener_1_0.sending.browsing_link import BrowsingLink
 from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
 from broker_shim.listener_1_0.termini import (

@@ -23,10 +23,10 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.links import Terminus
-from broker_shim.listener_1_0.attach.resumption import ResumptionPlan, tag_of
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
 from broker_shim.listener_1_0.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from broker_shim.listener_1_0.resumption import ResumptionPlan, tag_of
 from broker_shim.listener_1_0.sending.outgoing_message import ContentLine, OutgoingMessage, Wire
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
 from broker_shim.protocol_1_0.links.link import Delivery
@@ -370,7 +370,7 @@ class ResumedLink(Protocol):
 
 
 class Resumption:
-    """Carries out what was decided when one link was attached again (`attach.resumption`).
+    """Carries out what was decided when one link was attached again (`listener_1_0.resumption`).
 
     Attributes:
         to_send: Messages to send again as the same deliveries, when there is credit.

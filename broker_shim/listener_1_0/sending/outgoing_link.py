@@ -18,7 +18,6 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
-from broker_shim.listener_1_0.attach.resumption import ResumptionPlan
 from broker_shim.listener_1_0.conditions import NOT_IMPLEMENTED, Refusal, queue_deleted, refusal_of
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
@@ -30,6 +29,7 @@ from broker_shim.listener_1_0.outcomes import (
     kept_of,
     rejection,
 )
+from broker_shim.listener_1_0.resumption import ResumptionPlan
 from broker_shim.listener_1_0.sending.dispatch import Dispatch, Resumption
 from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
 from broker_shim.listener_1_0.termini import default_outcome
