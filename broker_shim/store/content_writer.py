@@ -1,4 +1,4 @@
-"""Content that is given to a local store in pieces, as they come from whoever sends them.
+"""Content that is given to a store in pieces, as they come from whoever sends them.
 
 The store's lock is held for each piece only. Pieces of one message are records of their own, each
 durable by itself, in order; until `end` the message cannot be enqueued: half of it may be there.
@@ -6,13 +6,16 @@ durable by itself, in order; until `end` the message cannot be enqueued: half of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker_shim.completion import OnComplete
+from broker_shim.errors import Closed, StoreError
+from broker_shim.store.interface import ContentWriter
 from sparkstore.core.state_machine.arguments import (
     PIECE_BYTES,
     check_body,
     check_completion,
+    check_pieces,
     check_size,
 )
 from sparkstore.core.state_machine.values import StoredMessage
@@ -69,6 +72,39 @@ class LocalContentWriter:
         return StoredMessage(
             self._message.message_id, header, b"".join(self._held), is_staged=is_staged
         )
+
+
+def staged(
+    content_of: Callable[[StoredMessage], ContentWriter],
+    message: StoredMessage,
+    pieces: Iterable[bytes],
+    on_complete: OnComplete,
+    refuse: Callable[[StoreError], None],
+) -> StoredMessage:
+    """Give all pieces to a writer: `MessageStore.stage`, for every kind of store.
+
+    Args:
+        content_of: Makes the writer.
+        message: The message that the pieces are the content of.
+        pieces: The content, in order.
+        on_complete: Of the whole.
+        refuse: Completes the call with a refusal in its turn.
+
+    Raises:
+        Closed: The store is closed.
+    """
+    check_completion(on_complete)
+    try:
+        check_pieces(pieces)
+        content = content_of(message)
+        for piece in pieces:
+            content.add(piece, _by_the_next)
+    except Closed:
+        raise
+    except StoreError as refusal:
+        refuse(refusal)
+        return message
+    return content.end(on_complete)
 
 
 def _by_the_next(_error: object) -> None:

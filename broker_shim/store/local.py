@@ -19,7 +19,7 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store.content_writer import LocalContentWriter
+from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.interface import (
     Annotations,
     ContentWriter,
@@ -39,7 +39,6 @@ from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.arguments import (
     check_completion,
     check_message,
-    check_pieces,
     check_queue,
     check_size,
 )
@@ -118,18 +117,13 @@ class LocalMessageStore(ReadCalls):
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
         """See `MessageStore.stage`."""
-        check_completion(on_complete)
-        try:
-            check_pieces(pieces)
-            content = self.content(message)
-            for piece in pieces:
-                content.add(piece, _nothing)
-        except Closed:
-            raise
-        except StoreError as refusal:
-            self._decide(on_complete, _refuse, refusal)
-            return message
-        return content.end(on_complete)
+        return staged(
+            self.content,
+            message,
+            pieces,
+            on_complete,
+            lambda refusal: self._decide(on_complete, _refuse, refusal),
+        )
 
     def enqueue(
         self,

@@ -12,16 +12,19 @@ something that a restart does not know.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from broker_shim.completion import OnComplete
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.completions import fire_once
 from sparkstore.tables.durable_files import replace_durably
 from sparkstore.tables.lock import FileLock
+
+Content = TypeVar("Content")
 
 
 def lock_file(path: Path) -> FileLock:
@@ -36,6 +39,35 @@ def lock_file(path: Path) -> FileLock:
     except OSError as reason:
         message = f"{path}: its folder must be there and writable ({reason})"
         raise InvalidRequest(message) from reason
+
+
+def read_whole(
+    path: Path, form: str, version: int, parse: Callable[[dict[str, Any]], Content], empty: Content
+) -> Content:
+    """What a file holds, as `parse` reads its JSON object; `empty` if there is no file.
+
+    Raises:
+        CorruptData: The file cannot be read, is of another format, or is from a newer version.
+    """
+    if not path.exists():
+        return empty
+    try:
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        if content["format"] != form:
+            _raise_format(content["format"], form)
+        written = int(content["version"])
+        found = parse(content) if written <= version else empty
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, CorruptData) as reason:
+        message = f"{path} cannot be read ({reason!r}): restore it from a backup, or move it away"
+        raise CorruptData(message) from reason
+    if written > version:
+        message = f"{path} has version {written}, this sparkstore knows {version}: install a newer"
+        raise CorruptData(message)
+    return found
+
+
+def _raise_format(found: object, form: str) -> NoReturn:
+    raise ValueError(f"its format is {found!r}, not {form!r}")
 
 
 class _Turn(NamedTuple):

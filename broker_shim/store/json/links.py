@@ -18,9 +18,9 @@ from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import Closed, CorruptData
+from broker_shim.errors import Closed
 from broker_shim.links.termini.values import LinkTerms
-from broker_shim.store.json.file import ReplacedFile, lock_file
+from broker_shim.store.json.file import ReplacedFile, lock_file, read_whole
 from sparkstore.core.link_records import LinkKey, Role
 
 FORMAT = "sparkstore links"
@@ -93,30 +93,8 @@ def packed(links: Mapping[LinkKey, LinkTerms]) -> bytes:
 
 
 def read_links(path: Path) -> dict[LinkKey, LinkTerms]:
-    """The links in a file; none if there is no file.
-
-    Raises:
-        CorruptData: The file cannot be read, or is from a newer version.
-    """
-    if not path.exists():
-        return {}
-    try:
-        content: dict[str, Any] = json.loads(path.read_bytes())
-        version = _version_of(content)
-        links = _links_of(content) if version <= VERSION else {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, CorruptData) as reason:
-        message = f"{path} cannot be read ({reason!r}): restore it from a backup, or move it away"
-        raise CorruptData(message) from reason
-    if version > VERSION:
-        message = f"{path} has version {version}, this sparkstore knows {VERSION}: install a newer"
-        raise CorruptData(message)
-    return links
-
-
-def _version_of(content: dict[str, Any]) -> int:
-    if content["format"] != FORMAT:
-        raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
-    return int(content["version"])
+    """The links in a file; see `file.read_whole`."""
+    return read_whole(path, FORMAT, VERSION, _links_of, {})
 
 
 def _links_of(content: dict[str, Any]) -> dict[LinkKey, LinkTerms]:

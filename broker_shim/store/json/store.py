@@ -18,8 +18,8 @@ from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import CorruptData, StoreError
-from broker_shim.store.json.file import ReplacedFile, lock_file
+from broker_shim.errors import StoreError
+from broker_shim.store.json.file import ReplacedFile, lock_file, read_whole
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
 from broker_shim.store.sink import NoContent
@@ -116,30 +116,8 @@ def packed(state: fold.State) -> bytes:
 
 
 def read_wiring(path: Path) -> fold.State:
-    """The wiring in a file; none if there is no file.
-
-    Raises:
-        CorruptData: The file cannot be read, or is from a newer version.
-    """
-    if not path.exists():
-        return fold.State()
-    try:
-        content: dict[str, Any] = json.loads(path.read_bytes())
-        version = _version_of(content)
-        state = _state_of(content) if version <= VERSION else fold.State()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as reason:
-        message = f"{path} cannot be read ({reason!r}): restore it from a backup, or move it away"
-        raise CorruptData(message) from reason
-    if version > VERSION:
-        message = f"{path} has version {version}, this sparkstore knows {VERSION}: install a newer"
-        raise CorruptData(message)
-    return state
-
-
-def _version_of(content: dict[str, Any]) -> int:
-    if content["format"] != FORMAT:
-        raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
-    return int(content["version"])
+    """The wiring in a file; see `file.read_whole`."""
+    return read_whole(path, FORMAT, VERSION, _state_of, fold.State())
 
 
 def _named(name: str, detail: str) -> dict[str, Any]:

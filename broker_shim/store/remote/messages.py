@@ -8,9 +8,9 @@ from itertools import chain
 from queue import SimpleQueue
 
 from broker_shim.completion import OnComplete
-from broker_shim.errors import Closed, InvalidRequest, StoreError
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.store.content_writer import LocalContentWriter
+from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
 from broker_shim.store.reads import Loaded, OnLoaded, Prefetcher
 from broker_shim.store.remote.connection import RemoteConnection
@@ -20,10 +20,8 @@ from sparkstore.core.records import Record
 from sparkstore.core.state_machine.arguments import (
     PIECE_BYTES,
     check_body,
-    check_completion,
     check_header,
     check_message,
-    check_pieces,
     check_size,
 )
 
@@ -86,20 +84,13 @@ class RemoteMessages:
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
         """See `MessageStore.stage`."""
-        check_completion(on_complete)
-        try:
-            check_pieces(pieces)
-            content = self.content(message)
-            for piece in pieces:
-                content.add(piece, _nothing)
-        except Closed:
-            raise
-        except StoreError as refusal:
+
+        def refuse(refusal: StoreError) -> None:
             if isinstance(message, StoredMessage):
                 self._connection.requests.forget(message.message_id)
             self._connection.ask(wire.DO, ((),), on_complete, refusal)
-            return message
-        return content.end(on_complete)
+
+        return staged(self.content, message, pieces, on_complete, refuse)
 
     def enqueued(self, message: StoredMessage, queue: str) -> Record:
         """The record that enqueues a message; content that is too large for a frame goes before.
