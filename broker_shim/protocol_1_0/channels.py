@@ -18,7 +18,7 @@ from broker_shim.protocol_1_0.settings import Settings
 
 
 class Channels:
-    """Sessions by the peer's channel.
+    """The sessions of a connection by the peer's channel; it tells of each that begins or ends.
 
     Attributes:
         max_channel: The largest number that the peer takes from us.
@@ -38,7 +38,7 @@ class Channels:
 
     @property
     def sessions(self) -> list[Session]:
-        """Those that the peer has begun and not ended, in its order."""
+        """The sessions that the peer has begun and not ended, in its order."""
         return list(self._sessions.values())
 
     def flush(self) -> None:
@@ -47,13 +47,13 @@ class Channels:
             session.flush()
 
     def lost(self) -> None:
-        """The connection is over: what was said may still be written, and nothing follows."""
+        """Let nothing follow: the connection is over; what was said may still be written."""
         for session in self._sessions.values():
             session.lost()
         self._output.is_closed = True
 
     def receive(self, frame: Frame, performative: Composite, payload: bytes) -> None:
-        """A frame of a session.
+        """Take a frame of a session.
 
         Raises:
             ProtocolViolation: What it breaks ends the connection; what ends a session was done.
@@ -86,7 +86,7 @@ class Channels:
                 self._failed.append((session, violation.error))
 
     def opened(self) -> None:
-        """Our open is written: what sessions failed by before can be told."""
+        """Tell what sessions failed by before our open was written: now it can be told."""
         failed, self._failed = self._failed, []
         for session, error in failed:
             if session in self._sessions.values():

@@ -107,17 +107,17 @@ class ServerConnection:
 
     @property
     def sessions(self) -> list[Session]:
-        """Those that the peer has begun and not ended."""
+        """The sessions that the peer has begun and not ended."""
         return self._channels.sessions
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that `data_to_send` would hand out, without the dispositions that wait."""
+        """How many bytes `data_to_send` would hand out, without the dispositions that wait."""
         return self._output.byte_count
 
     @property
     def handed_bytes(self) -> int:
-        """All bytes that `data_to_send` ever gave."""
+        """How many bytes `data_to_send` ever gave."""
         return self._output.made_bytes - self._output.byte_count
 
     def receive_data(self, received: bytes, *, now_s: float, most_work: int = UNLIMITED) -> None:
@@ -146,12 +146,12 @@ class ServerConnection:
             self._fail(violation.error)
 
     def events(self) -> list[Event]:
-        """What happened since the last call, oldest first."""
+        """Hand out what happened since the last call, oldest first."""
         events, self._events = self._events, []
         return events
 
     def data_to_send(self, *, now_s: float) -> list[bytes | memoryview]:
-        """Bytes to write, in order; views are of what the caller handed over."""
+        """Hand out the bytes to write, in order; views are of what the caller handed over."""
         self._channels.flush()
         chunks = self._output.take()
         if chunks:
@@ -159,7 +159,7 @@ class ServerConnection:
         return chunks
 
     def tick(self, *, now_s: float) -> float:
-        """Do what is due by the clock; when to call again, at the latest."""
+        """Do what is due by the clock; return when to call again, at the latest."""
         if self.is_over:
             return now_s + self._settings.idle_timeout_s
         if self.remote is None and now_s >= self._greet_until_s:
@@ -189,7 +189,7 @@ class ServerConnection:
         self._channels.opened()
 
     def close(self, error: Error | None = None) -> None:
-        """Close, sessions and links with it; or answer the peer's close.
+        """Close the connection, sessions and links with it; or answer the peer's close.
 
         Raises:
             InvalidCommand: It is closed already, or there is nothing to close yet: hang up.

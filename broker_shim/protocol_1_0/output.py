@@ -9,7 +9,7 @@ from broker_shim.protocol_1_0.codec.frames import AMQP_FRAME, encoded_frame, tra
 
 
 class Output:
-    """Frames in the order they go.
+    """Frames and payload that wait to be written, in the order in which they go.
 
     Attributes:
         max_frame_bytes: What the peer takes; the specification's least until it said more.
@@ -28,13 +28,13 @@ class Output:
         self._chunks: list[bytes | memoryview] = []
 
     def write(self, encoded: bytes) -> None:
-        """Bytes that are a header or a frame already."""
+        """Add bytes that are a header or a frame already."""
         self._chunks.append(encoded)
         self.byte_count += len(encoded)
         self.made_bytes += len(encoded)
 
     def frame(self, performative: Composite, channel: int = 0, kind: int = AMQP_FRAME) -> None:
-        """A frame without payload.
+        """Add a frame without payload.
 
         Raises:
             InvalidCommand: The connection is over, or not opened; the frame does not fit the
@@ -51,7 +51,7 @@ class Output:
         self.write(encoded)
 
     def transfer(self, channel: int, transfer: Transfer, pieces: list[bytes | memoryview]) -> None:
-        """A transfer with its payload, which fits (`payload_room`)."""
+        """Add a transfer with its payload, which fits (`payload_room`)."""
         size = sum(map(len, pieces))
         self.write(transfer_frame(channel, transfer, size))
         self._chunks.extend(pieces)
@@ -59,13 +59,13 @@ class Output:
         self.made_bytes += size
 
     def payload_room(self, transfer: Transfer, wanted: int) -> int:
-        """How many bytes of payload a frame of this transfer holds, at most `wanted`."""
+        """Return how many bytes of payload a frame of this transfer holds, at most `wanted`."""
         if wanted + _MOST_TRANSFER_BYTES <= self.max_frame_bytes:
             return wanted
         return min(wanted, self.max_frame_bytes - len(transfer_frame(0, transfer, 0)))
 
     def take(self) -> list[bytes | memoryview]:
-        """Everything that waits; nothing waits afterwards."""
+        """Hand out everything that waits, and start over."""
         taken, self._chunks, self.byte_count = self._chunks, [], 0
         return taken
 

@@ -94,7 +94,7 @@ class Session:
 
     @property
     def links(self) -> list[ReceiverLink | SenderLink]:
-        """Those that the peer has attached and not detached, in its order."""
+        """The links that the peer has attached and not detached, in its order."""
         return list(self._links.values())
 
     @property
@@ -122,11 +122,11 @@ class Session:
                 self._fail(link, error)
 
     def discard(self) -> None:
-        """The peer broke it before that can be told: read past all until it is ended."""
+        """Read past all until it is ended: the peer broke it before that can be told."""
         self._is_discarding = True
 
     def end(self, error: Error | None = None) -> None:
-        """End it, its links with it; or answer the peer's end.
+        """End the session, its links with it; or answer the peer's end.
 
         Raises:
             InvalidCommand: It is ended already.
@@ -152,11 +152,11 @@ class Session:
             self._port.open_window()
 
     def lost(self) -> None:
-        """Its connection is over."""
+        """Send nothing any more: the connection is over."""
         self._port.close()
 
     def receive(self, performative: Composite, payload: bytes) -> None:
-        """A frame of the peer's on this session's channel, but for its begin and its end.
+        """Take a frame of the peer's on this session's channel, but for its begin and its end.
 
         Raises:
             ProtocolViolation: What it breaks ends the session or the connection; what ends a link
@@ -173,7 +173,7 @@ class Session:
         _RECEIVE[type(performative)](self, performative, payload)
 
     def received_end(self) -> None:
-        """The peer ended it.
+        """Take the peer's end; the session is over if we had ended it before.
 
         Raises:
             ProtocolViolation: It had ended it before.
@@ -208,7 +208,7 @@ class Session:
         self._port.is_answered = True
 
     def _check(self, attach: Attach) -> None:
-        """Raise what an attach breaks of the session."""
+        """See that an attach breaks no rule that would end the session."""
         if attach.handle >= self._settings.max_links:
             text = f"handle {attach.handle}: {self._settings.max_links - 1} is most"
             raise ProtocolViolation(ConnectionCondition.FRAMING_ERROR, text)
@@ -267,7 +267,7 @@ class Session:
                 self._fail(link, violation.error)
 
     def _disposition(self, disposition: Disposition, _payload: bytes) -> None:
-        """As much of its range as there is work left; see `go_on`."""
+        """Take as much of a disposition's range as there is work left; `go_on` takes the rest."""
         disposition.state = kept_state(disposition.state)
         first = disposition.first
         last = first if disposition.last is None else disposition.last

@@ -25,7 +25,7 @@ class SenderCredit:
 
     @property
     def available(self) -> int:
-        """Deliveries that the caller may still start."""
+        """How many deliveries the caller may still start."""
         return max(0, self._left - self.waiting)
 
     @property
@@ -34,7 +34,7 @@ class SenderCredit:
         return self._left > 0
 
     def told(self, delivery_count: int | None, credit: int, *, drain: bool) -> None:
-        """The peer gave `credit`, counted from its `delivery_count`.
+        """Take what the peer gave: `credit` deliveries, counted from its `delivery_count`.
 
         Credit is a limit (count + credit): what went meanwhile is taken off, never below zero.
         """
@@ -43,7 +43,7 @@ class SenderCredit:
         self.is_draining = drain
 
     def sent(self) -> None:
-        """The first frame of a waiting delivery went."""
+        """Use one: the first frame of a waiting delivery went."""
         self.waiting -= 1
         self.delivery_count = plus(self.delivery_count, 1)
         self._left -= 1
@@ -76,7 +76,7 @@ class ReceiverCredit:
         self._most = delivery_count
 
     def give(self, credit: int, *, drain: bool) -> None:
-        """From now on so many, whatever was left."""
+        """Let the peer start so many deliveries from now on, whatever was left."""
         self.left = credit
         self.is_draining = drain and credit > 0
         limit = plus(self.delivery_count, credit)
@@ -84,7 +84,7 @@ class ReceiverCredit:
             self._most = limit
 
     def take(self) -> bool:
-        """A delivery began; False if it should not have."""
+        """Use one: a delivery began. Return False if it should not have."""
         if distance(self.delivery_count, self._most) <= 0:
             return False
         self.left = max(0, self.left - 1)
@@ -93,7 +93,7 @@ class ReceiverCredit:
         return True
 
     def told(self, delivery_count: int | None, credit: int | None) -> None:
-        """The peer told how it stands: if it gave credit up, its count ran ahead of ours.
+        """Take how the peer says that it stands: if it gave credit up, its count ran ahead of ours.
 
         A count behind ours is old news: a sender may count a delivery at its last frame only.
         """
@@ -108,7 +108,7 @@ class ReceiverCredit:
             self._goes_by(plus(delivery_count, credit))
 
     def _goes_by(self, limit: int) -> None:
-        """The peer's limit when it wrote; it may have heard of a further one since, from us."""
+        """Take the peer's limit when it wrote; it may know a further one since, from us."""
         wanted = plus(self.delivery_count, self.left)
         later = limit if distance(wanted, limit) > 0 else wanted
         if distance(later, self._most) > 0:

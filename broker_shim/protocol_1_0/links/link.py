@@ -42,7 +42,7 @@ class LinkSession(Protocol):
 
     @property
     def max_frame_bytes(self) -> int:
-        """Of a frame that the peer takes."""
+        """The size of the largest frame that the peer takes."""
 
     def emit(self, performative: Composite) -> None:
         """Write a frame without payload, after the dispositions that wait."""
@@ -51,7 +51,7 @@ class LinkSession(Protocol):
         """Tell the peer a state of a delivery."""
 
     def forget_link(self, link: Link) -> None:
-        """Know nothing more of the deliveries of a link that ended."""
+        """Forget the deliveries of a link that ended; the link itself keeps them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,11 +87,11 @@ class Delivery:
 
     @property
     def is_incoming(self) -> bool:
-        """True if we receive it."""
+        """True if we receive the delivery, False if we send it."""
         return self.link.is_receiver
 
     def dispose(self, state: Any, *, settled: bool = True) -> None:
-        """Tell the peer a state of it, and settle it or not; that goes with the next output.
+        """Tell the peer a state of the delivery, and settle it or not, with the next output.
 
         Nothing is sent of a delivery that is settled already or whose link has ended.
 
@@ -101,7 +101,10 @@ class Delivery:
         self.link.port.dispose(self, state, settled=settled)
 
     def answer(self, state: Any) -> None:
-        """Tell what came of it where we receive; its sender settles it first in mode second."""
+        """Tell what came of a delivery that we receive, and settle it unless its mode is second.
+
+        In rcv-settle-mode second the sender settles first, and we when we hear of that.
+        """
         self.link.port.dispose(self, state, settled=not self.is_second)
 
 
@@ -128,7 +131,11 @@ class DeliveryAborted:
 
 
 class Link:
-    """Our end; `ReceiverLink` and `SenderLink` are the two kinds.
+    """Our end of a link that the peer attached: a `ReceiverLink` or a `SenderLink`.
+
+    A link begins when the peer's attach has come. The caller answers it once (`attach`, `refuse`),
+    then both sides may use it until either detaches. All methods belong to the one thread of their
+    connection. Commands raise `InvalidCommand` where they cannot be carried out now.
 
     Attributes:
         port: What the links of the session share that it is attached to.
@@ -162,7 +169,7 @@ class Link:
 
     @property
     def name(self) -> str:
-        """As the peer calls it."""
+        """The name that the peer gave the link; a container uses it once in each direction."""
         return self.remote.name
 
     @property
@@ -239,14 +246,14 @@ class Link:
         self.port.handles.give_back(self.handle)
 
     def fail(self, error: Error) -> None:
-        """The peer broke the protocol on this link: detach it with the reason."""
+        """Detach the link with the reason: the peer broke the protocol on it."""
         if self._state is EndpointState.BEGUN:
             self.refuse(error)
         else:
             self.detach(closed=True, error=error)
 
     def received_detach(self) -> None:
-        """The peer detached.
+        """Take the peer's detach; the link is over if we had detached before.
 
         Raises:
             ProtocolViolation: It had detached before.
@@ -256,7 +263,7 @@ class Link:
         self._ended()
 
     def is_errant(self) -> bool:
-        """Whether a transfer on a link that we detached is one too many.
+        """Count a transfer on a link that we detached; return True if it is one too many.
 
         What the peer sent before it saw our detach is read past. It cannot be more frames than
         the session's window had left when we detached, as news of a wider window come after the
@@ -266,7 +273,7 @@ class Link:
         return self._errant_left < 0
 
     def _after(self, step: EndpointStep) -> EndpointState:
-        """The state after a step of ours.
+        """Return the state after a step of ours.
 
         Raises:
             InvalidCommand: It cannot be taken now.

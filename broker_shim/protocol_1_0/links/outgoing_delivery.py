@@ -15,7 +15,7 @@ from broker_shim.protocol_1_0.output import Output
 
 @dataclass(slots=True)
 class Outgoing:
-    """What one call handed over.
+    """What one call of the link's owner handed over, until all of it was written.
 
     Attributes:
         delivery: The delivery that the bytes belong to.
@@ -49,7 +49,7 @@ class Outgoing:
         return not (self.delivery.delivery_id is not None or self.is_free or self.credit.is_left)
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Payload, not copied: it must not change until it was written."""
+        """Add payload, which is not copied: it must not change until it was written."""
         for piece in pieces:
             plain = piece if type(piece) is bytes else memoryview(piece).cast("B")
             if plain:
@@ -77,7 +77,7 @@ class Outgoing:
         return not self.size
 
     def _cut(self, room: int) -> list[bytes | memoryview]:
-        """The next `room` bytes."""
+        """Take the next `room` bytes."""
         if room == self.size:
             whole = list(self.pieces)
             self.pieces.clear()

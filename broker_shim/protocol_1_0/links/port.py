@@ -1,4 +1,9 @@
-"""What the links of one session share: its channel out, windows, numbers and deliveries."""
+"""What the links of one session share: its channel out, windows, numbers and deliveries.
+
+The session feeds it what frames tell of the session as a whole; links write by it. Ids of transfer
+frames and of deliveries are the session's, so what waits for a window, and which deliveries an id
+names, is known here and not by one link.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,7 @@ class Disposed(NamedTuple):
 
 
 class SessionPort:
-    """One session, as its links see it.
+    """One session as its links see it: see the module.
 
     Attributes:
         channel: The number by which our frames name the session.
@@ -80,12 +85,12 @@ class SessionPort:
 
     @property
     def max_frame_bytes(self) -> int:
-        """Of a frame that the peer takes."""
+        """The size of the largest frame that the peer takes."""
         return self._output.max_frame_bytes
 
     @property
     def unsettled_count(self) -> int:
-        """Deliveries that the peer was sent and that are not settled."""
+        """How many deliveries the peer was sent that are not settled."""
         return len(self._sent)
 
     def emit(self, performative: Composite) -> None:
@@ -156,7 +161,7 @@ class SessionPort:
         self._keep(each for each in self._waiting if each.delivery is not delivery)
 
     def begin_incoming(self, delivery: Delivery, delivery_id: int) -> None:
-        """A delivery's first frame came.
+        """Remember a delivery whose first frame came.
 
         Raises:
             ProtocolViolation: Its id is not after the last one (2.6.12).
@@ -166,7 +171,7 @@ class SessionPort:
         self._received.add(delivery_id, delivery)
 
     def pass_over(self, delivery_id: int) -> None:
-        """A delivery's first frame came, and of it nothing but its id is remembered.
+        """Remember of a delivery whose first frame came nothing but its id.
 
         Raises:
             ProtocolViolation: Its id is not after the last one (2.6.12).
@@ -178,7 +183,7 @@ class SessionPort:
         self._last_incoming_id = delivery_id
 
     def dispose(self, delivery: Delivery, state: Any, *, settled: bool) -> None:
-        """See `Delivery.dispose`."""
+        """Tell the peer a state of a delivery, and settle it or not: see `Delivery.dispose`."""
         if delivery.is_settled or delivery.link.is_gone or not self.is_open:
             return
         if delivery.delivery_id is not None:
@@ -192,7 +197,7 @@ class SessionPort:
     def disposed(
         self, first: int, last: int, state: Any, *, ours: bool, settled: bool, most: int = UNLIMITED
     ) -> Disposed:
-        """The peer told a state of a range, of what we sent (`ours`) or of what it sent.
+        """Take a state that the peer told of a range, of what we sent (`ours`) or of what it sent.
 
         Only the first `most` deliveries of it are told now.
         """
@@ -209,7 +214,7 @@ class SessionPort:
         return Disposed(changed, len(found), rest)
 
     def forget(self, delivery: Delivery) -> None:
-        """It is settled here."""
+        """Forget a delivery: it is settled here."""
         delivery.is_settled = True
         delivery.link.unsettled.pop(delivery.tag, None)
         if delivery.delivery_id is not None:
@@ -217,7 +222,7 @@ class SessionPort:
             known.discard(delivery.delivery_id)
 
     def forget_link(self, link: Link) -> None:
-        """It ended: its deliveries stay known to it (`unsettled`), and to nobody else."""
+        """Forget the deliveries of a link that ended; the link keeps them (`unsettled`)."""
         self._keep(each for each in self._waiting if each.delivery.link is not link)
         left: list[int] = []
         for delivery in link.unsettled.values():
@@ -232,7 +237,7 @@ class SessionPort:
             del self._left[:-_MOST_LEFT]
 
     def has_left(self, first: int, last: int) -> bool:
-        """Whether a range names a delivery that went with its link, with nothing decided on it."""
+        """Return True if a range names a delivery that went with its link, undecided."""
         span = distance(first, last)
         return any(
             0 <= distance(first, begin) <= span
@@ -241,7 +246,7 @@ class SessionPort:
         )
 
     def close(self) -> None:
-        """The session ended: nothing is sent any more."""
+        """End with the session: drop what waits, and send nothing any more."""
         self.is_open = False
         self._keep(())
         self._sent.clear()

@@ -1,4 +1,4 @@
-"""A link on which we receive: credit given, deliveries taken in pieces."""
+"""A link on which we receive: it gives the peer credit and takes deliveries in pieces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker_shim.protocol_1_0.transitions import EndpointState, EndpointStep
 
 
 class ReceiverLink(Link):
-    """Our receiving end.
+    """Our end of a link on which the peer sends.
 
     Nothing of a delivery is kept here but its number and tag: its bytes leave as events. What is
     unsettled is bounded by the credit that the caller gives.
@@ -50,7 +50,7 @@ class ReceiverLink(Link):
 
     @property
     def credit(self) -> int:
-        """Deliveries that the peer may still start."""
+        """How many deliveries the peer may still start."""
         return self._credit.left
 
     @property
@@ -59,7 +59,10 @@ class ReceiverLink(Link):
         return self._credit.is_draining
 
     def attach(self, *, max_message_size: int | None = None, **fields: Any) -> None:
-        """As `Link.attach`; a message of more than `max_message_size` bytes ends the link."""
+        """Answer the peer's attach; a message of more than `max_message_size` bytes ends the link.
+
+        The other arguments are those of `Link.attach`.
+        """
         super().attach(max_message_size=max_message_size, **fields)
         self._max_message_bytes = max_message_size or 0
 
@@ -90,17 +93,17 @@ class ReceiverLink(Link):
         self._credit.give(credit, drain=drain)
 
     def received_flow(self, flow: Flow) -> None:
-        """The peer told how it stands."""
+        """Take a flow by which the peer tells how it stands, and answer it if the peer asks."""
         self._credit.told(flow.delivery_count, flow.link_credit)
         self._is_asked = False
         if (flow.echo or self._wants_count) and not self.is_gone and self._is_answered:
             self.flow(self._credit.left, drain=self._credit.is_draining)
 
     def received_transfer(self, transfer: Transfer, payload: bytes) -> None:
-        """A frame of a delivery.
+        """Take a frame of a delivery.
 
         Raises:
-            ProtocolViolation: With what ends by it.
+            ProtocolViolation: A rule is broken; the scope says whether link or session ends.
         """
         if self._state is EndpointState.BEGUN:  # else it is active: what is gone is read past
             text = "a transfer before the attach was answered, so without credit"
@@ -133,7 +136,7 @@ class ReceiverLink(Link):
         self.port.tell(TransferPiece(delivery, payload, not transfer.more))
 
     def _begin(self, transfer: Transfer) -> Delivery | None:
-        """The delivery of a first frame; None if it is to be read past."""
+        """Return the delivery of a first frame; None if the frame is to be read past."""
         if self._is_passed_over:
             self._is_passed_over = transfer.more and not transfer.aborted
             return None
@@ -160,13 +163,13 @@ class ReceiverLink(Link):
         return self._started(Delivery(self, tag, transfer.message_format or 0), delivery_id)
 
     def _is_second(self, transfer: Transfer) -> bool:
-        """A delivery may be of mode first on a link of second, and not the reverse (2.7.5)."""
+        """Return True for mode second: a link of first has none such (2.7.5)."""
         if self.rcv_settle_mode == ReceiverSettleMode.FIRST:
             return False
         return transfer.rcv_settle_mode != ReceiverSettleMode.FIRST
 
     def _resume(self, tag: bytes, delivery_id: int, transfer: Transfer) -> Delivery | None:
-        """As `_begin`; what is not unsettled here must be read past (2.7.5)."""
+        """Return a delivery that is resumed; what is not unsettled here is read past (2.7.5)."""
         if tag not in self.earlier:
             self._is_passed_over = transfer.more and not transfer.aborted
             self.port.pass_over(delivery_id)
@@ -204,13 +207,13 @@ class ReceiverLink(Link):
             self.port.forget(delivery)
 
     def _ask_for_count(self) -> None:
-        """Once more after the answer that is on its way, which may be of before."""
+        """Ask for the count once more, after the answer on its way, which may be of before."""
         self._wants_count = True
         if self._is_answered and not self._is_asked:
             self.flow(self._credit.left, drain=self._credit.is_draining)
 
     def _abort(self, delivery: Delivery) -> None:
-        """An aborted delivery is settled by that (2.7.5)."""
+        """Forget a delivery: one that is aborted is settled by that (2.7.5)."""
         self._current = None
         if delivery.is_resumed:
             self._ask_for_count()

@@ -1,4 +1,4 @@
-"""A link on which we send: credit used, deliveries handed over whole or in pieces."""
+"""A link on which we send: it uses the peer's credit for deliveries, whole or in pieces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_STATE_BYTES = 256
 
 
 class SenderLink(Link):
-    """Our sending end.
+    """Our end of a link on which the peer receives.
 
     What is handed over waits here while the session's window is shut; as only `credit` deliveries
     can be handed over, the caller bounds what waits.
@@ -44,12 +44,12 @@ class SenderLink(Link):
 
     @property
     def credit(self) -> int:
-        """Deliveries that may still be started; none while only resumed ones may go."""
+        """How many deliveries may still be started; 0 while only resumed ones may go."""
         return 0 if self.is_gone or self.is_incomplete else self._credit.available
 
     @property
     def resume_credit(self) -> int:
-        """Deliveries that may still be resumed with their payload."""
+        """How many deliveries may still be resumed with their payload."""
         return 0 if self.is_gone else self._credit.available
 
     @property
@@ -68,7 +68,7 @@ class SenderLink(Link):
         state: Any = None,
         waits: bool = False,
     ) -> Delivery:
-        """Start a delivery; complete unless `more` is to come by `transfer_more`.
+        """Start a delivery; it is complete unless `more` is to come by `transfer_more`.
 
         Args:
             tag: At most 32 bytes; none of those unsettled on this link.
@@ -171,7 +171,7 @@ class SenderLink(Link):
         self._flow(available, drain=True)
 
     def received_flow(self, flow: Flow) -> None:
-        """The peer gave credit."""
+        """Take a flow by which the peer gives credit, and answer it if the peer asks."""
         self.flow_properties = kept_properties(flow.properties) or self.flow_properties
         if flow.link_credit is not None:
             self._credit.told(flow.delivery_count, flow.link_credit, drain=flow.drain)

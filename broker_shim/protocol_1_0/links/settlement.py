@@ -14,7 +14,7 @@ from broker_shim.protocol_1_0.serial import distance
 
 
 class DispositionBatch:
-    """Deliveries of one session, by what is said of them."""
+    """What is to be told of deliveries of one session: states, and the ids of each."""
 
     def __init__(self) -> None:
         self._state: object = None
@@ -33,7 +33,7 @@ class DispositionBatch:
         self._said.setdefault(key, (state, []))[1].append(delivery_id)
 
     def take(self) -> list[Disposition]:
-        """All of them in ranges; what is left is empty."""
+        """Hand out dispositions of all of them, in ranges, and start over."""
         taken, self._said = self._said, {}
         return [
             Disposition(
@@ -49,7 +49,7 @@ class DispositionBatch:
 
 
 def ranges(ids: list[int]) -> list[tuple[int, int]]:
-    """Consecutive delivery ids as (first, last), in order; ids wrap around at 2³²."""
+    """Return consecutive delivery ids as (first, last), in order; ids wrap around at 2³²."""
     base = ids[0]
     found: list[tuple[int, int]] = []
     for delivery_id in sorted(ids, key=lambda each: distance(base, each)):

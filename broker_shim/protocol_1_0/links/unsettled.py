@@ -17,7 +17,7 @@ _HALF = WRAP >> 1
 
 
 class Unsettled:
-    """See above."""
+    """The deliveries of one direction that are not settled, by delivery id."""
 
     def __init__(self) -> None:
         self._known: dict[int, Delivery] = {}
@@ -25,24 +25,24 @@ class Unsettled:
         self._last = 0
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return how many deliveries there are."""
         return len(self._known)
 
     def add(self, delivery_id: int, delivery: Delivery) -> None:
-        """One more; its id comes after those of all before it."""
+        """Add a delivery; its id comes after those of all before it."""
         self._last = last = self._last + (delivery_id - self._last + _HALF) % WRAP - _HALF
         self._row.append(last)
         self._known[delivery_id] = delivery
 
     def discard(self, delivery_id: int) -> None:
-        """It is settled, or its link is gone; one that is not there changes nothing."""
+        """Drop a delivery, if it is there: it is settled, or its link is gone."""
         if self._known.pop(delivery_id, None) is None:
             return
         if len(self._row) > 2 * len(self._known) + _LEAST_ROW:
             self._row = [each for each in self._row if each % WRAP in self._known]
 
     def between(self, first: int, last: int, most: int) -> tuple[list[Delivery], int | None]:
-        """The first `most` of a range, and the id where the rest of it begins, if there is any."""
+        """Return the first `most` of a range, and the id where what is left of it begins."""
         start = self._last + distance(self._last % WRAP, first)
         at = bisect_left(self._row, start)
         end = bisect_right(self._row, start + distance(first, last))
@@ -61,6 +61,6 @@ class Unsettled:
         return found, rest
 
     def clear(self) -> None:
-        """Nothing is known any more."""
+        """Drop all."""
         self._known.clear()
         self._row.clear()

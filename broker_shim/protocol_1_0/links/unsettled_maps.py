@@ -17,7 +17,7 @@ _MAP_BYTES = 16
 
 
 def fitting(attach: Attach, unsettled: Mapping[bytes, Any], frame_bytes: int) -> dict[bytes, Any]:
-    """The first entries of `unsettled` that fit a frame of so many bytes with the rest of `attach`.
+    """Return the first entries of `unsettled` that fit a frame with the rest of `attach`.
 
     Raises:
         InvalidCommand: A state, or a field of `attach`, cannot be encoded.
@@ -33,7 +33,7 @@ def fitting(attach: Attach, unsettled: Mapping[bytes, Any], frame_bytes: int) ->
 
 
 def wrong_with(unsettled: Mapping[Any, Any]) -> str | None:
-    """Why a peer's map is none; None if it is one."""
+    """Return why what a peer sent is no unsettled map; None if it is one."""
     if all(
         isinstance(tag, bytes) and len(tag) <= MAX_TAG_BYTES and (state is None or _is_state(state))
         for tag, state in unsettled.items()
