@@ -45,13 +45,27 @@ _log = logging.getLogger(__name__)
 
 
 class Broker:
-    """All queues of one virtual host.
+    """All queues of one virtual host, and the parts that serve them. On the loop's thread only.
 
     Attributes:
-        queues: Those that are in use, by name.
+        calls: The store, whose answers come on the loop's thread.
+        settings: What the broker was started with.
+        metrics: What is counted.
+        later: Makes a call on the loop's thread after a while.
         headers: How the headers of messages are shown to selectors.
+        queues: Those that are in use, by name.
         definitions: What each of them was created or altered to be.
         queue_owners: The listeners whose links have queues of their own.
+        destinations: What names mean: queues on their addresses, exchanges, settings of addresses.
+        router: The exchanges, and what is bound to them.
+        unfinished: What waits in memory of messages that have not come whole.
+        settlement: Makes durable what consumers decided.
+        deaths: Counts the messages that may not stay on their queue.
+        bulk: Moves, purges and puts messages, many at a time.
+        last_value_queues: Has newer messages take the place of older ones.
+        selector_compiler: Compiles selectors in slices.
+        administration: Carries out an administrator's orders.
+        is_stopping: Set once a clean end was asked for: nothing is handed out any more.
     """
 
     def __init__(
@@ -81,9 +95,9 @@ class Broker:
         self.deaths = Deaths(metrics, self.queues)
         self.bulk = BulkOperations(self, self.deaths)
         self.settlement = Settlement(self, later, self.bulk.end_if_due)
-        self.deletions = QueueDeletions(calls, self.settlement)
+        self._deletions = QueueDeletions(calls, self.settlement)
         self.selector_compiler = SelectorCompiler(later)
-        self.header_scan = HeaderScan(self, later)
+        self._header_scan = HeaderScan(self, later)
         self.last_value_queues = LastValueQueues(self, self.settlement)
         self.administration = Administration(self, self.bulk, self.last_value_queues, later)
 
@@ -212,7 +226,7 @@ class Broker:
                 _log.info("queue %r created", queue.name)
             on_done(error)
 
-        self.deletions.when_gone(queue.name, partial(self.calls.create, queue, created))
+        self._deletions.when_gone(queue.name, partial(self.calls.create, queue, created))
 
     def serve(self, queue: Queue) -> QueueDispatch:
         """Use a queue that the store has."""
@@ -254,14 +268,14 @@ class Broker:
     def destroy_queue(self, name: str, on_done: OnComplete = lambda _error: None) -> None:
         """Destroy a queue with its messages and bindings (temporary queues, at the link's end)."""
         if self.queues.pop(name, None) is None:
-            self.deletions.when_gone(name, partial(on_done, None))
+            self._deletions.when_gone(name, partial(on_done, None))
             return
         del self.definitions[name]
         self.router.unbind_queue(name)
         self.destinations.addresses.remove(name)
         for owner in self.queue_owners:
             owner.queue_gone(name)
-        self.deletions.begin(name, on_done)
+        self._deletions.begin(name, on_done)
 
     def wanted(self, queue: str) -> None:
         """Something changed: dispatch this queue before the loop sleeps."""
@@ -287,7 +301,7 @@ class Broker:
                 continue
             try:
                 self.last_value_queues.sweep(queue)
-                self.header_scan.turn(queue)
+                self._header_scan.turn(queue)
                 for message_id, consumer in queue.take():
                     consumer.assign(message_id)
                 for browser in queue.browsers:
