@@ -105,6 +105,14 @@ class LocalMessageStore(ReadCalls):
                 self._take(steps, _nothing)
         return message
 
+    def adopt(self, message: StoredMessage) -> bool:
+        """See `chain.mirror.MirrorStore.adopt`."""
+        with self._holding():
+            steps = self._machine.adopt(message)
+            if steps:
+                self._take(steps, _nothing)
+        return steps is not None
+
     def content(self, message: StoredMessage) -> ContentWriter:
         """See `MessageStore.content`: each piece is a record, the last one completes it."""
         check_message(message)

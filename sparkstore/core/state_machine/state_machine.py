@@ -23,6 +23,7 @@ from sparkstore.core.state_machine.arguments import (
     check_body,
     check_entry,
     check_header,
+    check_message,
     check_switch,
     check_taken,
 )
@@ -77,6 +78,24 @@ class StoreStateMachine(LinkStateMachine):
         if header.body_bytes != len(body) or header.header_bytes != header_bytes:
             header = header._replace(header_bytes=header_bytes, body_bytes=len(body))
         return StoredMessage(message_id, header, body), steps
+
+    def adopt(self, message: StoredMessage) -> list[RecordStep] | None:
+        """Trust that a message is one that another store made, so that it may be enqueued here.
+
+        Returns:
+            The reservation of ids if one is due; None if the message is here already.
+        """
+        check_message(message)
+        message_id = message.message_id
+        is_here = message_id in self.state.messages or message_id in self.volatile
+        if is_here or self._fresh.get(message_id, False):
+            return None
+        self._fresh[message_id] = bool(message.body)
+        self._next_id = max(self._next_id, message_id + 1)
+        if message_id < self.state.next_message_id:
+            return []
+        record = records.ids_reserved(self.now_us(), message_id + ID_BLOCK)
+        return [RecordStep(record, self.durability >= _KEPT_MESSAGES)]
 
     def reserve(self, count: int) -> tuple[int, list[RecordStep]]:
         """Give out ids that only a member of the service will use; the first, and the record."""

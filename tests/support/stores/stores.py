@@ -20,6 +20,8 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service.service import Service
 from broker_shim.service.socket import Door, listen_on_path
+from broker_shim.store.chain.chain import MessageStoreChain, Tolerance
+from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.json.store import JsonMessageStore
@@ -230,6 +232,14 @@ def open_remote(folder: Path, _log: list[bytes]) -> MessageStore:
     return ServedMessageStore(folder)
 
 
+def open_chain(folder: Path, log: list[bytes]) -> MessageStore:
+    """The fake of tier 2 and after it one of tier 1, which catches up at each start."""
+    first = RecordedMessageStore(log)
+    mirror = Mirror("mirror", JsonMessageStore(folder / "wiring.json", MAX_MESSAGE_BYTES), first)
+    mirror.catch_up()
+    return MessageStoreChain(first, [(mirror, Tolerance())])
+
+
 OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
     "memory": open_memory,
     "json": open_json,
@@ -237,6 +247,7 @@ OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
     "held": open_held,
     "delta": open_delta,
     "remote": open_remote,
+    "chain": open_chain,
 }
 """Every implementation; the contract runs against each."""
 

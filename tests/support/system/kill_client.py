@@ -18,8 +18,16 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_shim.errors import StoreError
+from broker_shim.store.chain.chain import MessageStoreChain, Tolerance
+from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, Queue, StoredMessage, TransactionContext
+from broker_shim.store.interface import (
+    MessageHeader,
+    MessageStore,
+    Queue,
+    StoredMessage,
+    TransactionContext,
+)
 from sparkstore.config import StoreConfig
 
 THREADS = 3
@@ -51,7 +59,7 @@ class Told:
 class Worker:
     """One thread's calls; it knows which messages it may still use and who has them."""
 
-    def __init__(self, store: DeltaMessageStore, told: Told, number: int, seed: int) -> None:
+    def __init__(self, store: MessageStore, told: Told, number: int, seed: int) -> None:
         self.store, self.told, self.number = store, told, number
         self.dice = random.Random(seed * 100 + number)
         self.available: list[tuple[str, int]] = []
@@ -168,9 +176,13 @@ class Worker:
 
 
 def main() -> None:
-    """Open, say so, work until killed."""
-    root, told, seed = sys.argv[1], Told(sys.argv[2]), int(sys.argv[3])
-    store = DeltaMessageStore(root, CONFIG)
+    """Open, say so, work until killed; with the root of a mirror after the seed, on a chain."""
+    root, told, seed, *mirrors = sys.argv[1], Told(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
+    store: MessageStore = DeltaMessageStore(root, CONFIG)
+    if mirrors:
+        mirror = Mirror("mirror", DeltaMessageStore(mirrors[0], CONFIG), store)
+        mirror.catch_up()
+        store = MessageStoreChain(store, [(mirror, Tolerance())])
     workers = [Worker(store, told, number, seed) for number in range(THREADS)]
     for name in (*map(queue_of, range(THREADS)), SHARED):
         store.create(Queue(name), workers[0].asked("create", [["queue", name, 0]]))

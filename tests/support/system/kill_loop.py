@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from broker_shim.errors import InvalidRequest
+from broker_shim.store.chain.difference import CATEGORY
+from broker_shim.store.chain.mirror import check_alike
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.tables.root import open_root
 from tests.support.checkout import CHECKOUT
@@ -72,10 +75,15 @@ def read_told(path: Path) -> Iterator[list[Any]]:
 
 
 class KillLoop:
-    """One growing root; each round a client works on it until it is killed."""
+    """One growing root; each round a client works on it until it is killed.
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    With `is_mirrored` another root follows it, which now and then takes its place.
+    """
+
+    def __init__(self, folder: Path, seed: int, *, is_mirrored: bool = False) -> None:
         self.root = folder / "root"
+        self.mirror = folder / "mirror 0" if is_mirrored else None
+        self.promoted = 0
         self._folder = folder
         self._dice = random.Random(seed)
         self._seed = seed
@@ -95,18 +103,38 @@ class KillLoop:
             for path in unsynced_files(open_root(self.root)):
                 zero(path)
                 self.zeroed += 1
+        if self.mirror is not None and self.rounds % 2:
+            self._promote()
         store = DeltaMessageStore(self.root, CONFIG)
         try:
             self._compare(store, told)
         finally:
             store.close()
 
+    def _promote(self) -> None:
+        """The mirror takes the first root's place, unless it had not caught up when that died."""
+        if self.mirror is None or not self.mirror.exists():
+            return
+        store = DeltaMessageStore(self.mirror, CONFIG)
+        try:
+            recovered = store.recover()
+            if (CATEGORY, "first") not in recovered.configured:
+                return
+            check_alike(recovered)
+        except InvalidRequest:
+            return
+        finally:
+            store.close()
+        self.promoted += 1
+        self.root, self.mirror = self.mirror, self._folder / f"mirror {self.promoted}"
+
     def _work_and_die(self, told: Path) -> None:
         client = "tests.support.system.kill_client"
         command = [sys.executable, "-m", client, str(self.root), str(told)]
         told.touch()
         seed = str(self._seed * 1000 + self.rounds)
-        with subprocess.Popen([*command, seed], cwd=CHECKOUT, stderr=subprocess.PIPE) as client:
+        command += [seed, *map(str, filter(None, [self.mirror]))]
+        with subprocess.Popen(command, cwd=CHECKOUT, stderr=subprocess.PIPE) as client:
             # Sometimes in the middle of its start, mostly in the middle of its work.
             lines = self._dice.choice([0, 1, 50, 300, 1000, 2500])
 
@@ -185,9 +213,11 @@ class KillLoop:
             assert store.load(number).body == self.known.bodies[number], number
 
 
-def run(folder: Path, rounds: int, seed: int, *, power_cut_every: int = 3) -> KillLoop:
+def run(
+    folder: Path, rounds: int, seed: int, *, power_cut_every: int = 3, is_mirrored: bool = False
+) -> KillLoop:
     """So many rounds, with progress on stdout."""
-    loop = KillLoop(folder, seed)
+    loop = KillLoop(folder, seed, is_mirrored=is_mirrored)
     for number in range(1, rounds + 1):
         loop.round(power_cut=number % power_cut_every == 0)
         if number % 10 == 0 or number == rounds:

@@ -1,0 +1,11 @@
+"""A store made of several: the first decides, the others get what it accepted (QPID-2893).
+
+    chain      `MessageStoreChain`, a `MessageStore`: a call is complete when all have completed it
+    calls      what the others are told: one call, or those of a transaction together
+    mirror     a member that is a `MessageStore` itself, and how it catches up when the chain opens
+    difference what a store lacks of another: calls that make them alike. Pure
+    audit      a member that writes one line for each call
+
+A broker calls the chain as it would call its first store. The chain never decides anything, and
+never reads but from the first.
+"""

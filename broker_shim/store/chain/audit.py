@@ -1,0 +1,94 @@
+"""A member of a chain that writes one line for each call: who wants to know what a broker does."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError, Unavailable
+from broker_shim.store.chain.calls import StoreCall
+from broker_shim.store.interface import Exchange, MessageStore, Queue, StoredMessage
+
+_NAMES = {
+    name: [each for each in signature(getattr(MessageStore, name)).parameters if each != "self"]
+    for name in (
+        *("create", "alter", "destroy", "bind", "unbind", "configure", "enqueue", "dequeue"),
+        *("acquire", "release", "attach", "detach", "unsettled", "settle"),
+    )
+}
+
+
+class CallAuditor:
+    """See `ChainMember`. Lines are JSON: `at` (UTC µs), `operation`, and its arguments by name.
+
+    A message is told by its number. Calls of one transaction have the same `together`. Lines are
+    with the operating system when the call completes; they survive a kill, but not a power cut.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Append to a file, which only its owner can read.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        self._file = open(path, "a", buffering=1, encoding="utf-8", opener=_private)  # noqa: SIM115
+        self._path = path
+        self._together = 0
+
+    @property
+    def name(self) -> str:
+        """What logs, metrics and errors call it."""
+        return f"audit of calls ({self._path.name})"
+
+    def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
+        """See `ChainMember.apply`."""
+        told: dict[str, Any] = {}
+        if len(calls) != 1:
+            self._together += 1
+            told = {"together": self._together}
+        at = time.time_ns() // 1000
+        error: StoreError | None = None
+        try:
+            self._file.write("".join(_line({"at": at, **told}, call) for call in calls))
+            self._file.flush()
+        except OSError as reason:
+            error = Unavailable(f"{self._path}: {reason}")
+        on_complete(error)
+
+    def flush(self, on_complete: OnComplete) -> None:
+        """See `ChainMember.flush`: each call is written when it completes."""
+        on_complete(None)
+
+    def drop(self) -> None:
+        """See `ChainMember.drop`: the lines end."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _line(told: Mapping[str, Any], call: StoreCall) -> str:
+    named = {
+        name: value.message_id if isinstance(value, StoredMessage) else value
+        for name, value in zip(_NAMES[call.operation], call.arguments, strict=False)
+    }
+    given = {**named, **{name: value for name, value in call.options.items() if value is not None}}
+    return json.dumps({**told, "operation": call.operation, **given}, default=_shown) + "\n"
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Queue | Exchange):
+        return value.name
+    return str(value)

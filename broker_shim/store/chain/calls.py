@@ -1,0 +1,46 @@
+"""What the members of a chain are told: calls that its first store has accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from broker_shim.completion import OnComplete
+
+
+class StoreCall(NamedTuple):
+    """One call of a `MessageStore` that changes something.
+
+    Attributes:
+        operation: The method's name.
+        arguments: By position, all that stand before `on_complete`.
+        options: By name, without `on_complete` and `transaction`.
+    """
+
+    operation: str
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+
+class ChainMember(Protocol):
+    """A store, or what else is told of each call. One thread at a time calls it."""
+
+    @property
+    def name(self) -> str:
+        """What logs, metrics and errors call it."""
+
+    def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
+        """Make these calls true: a single one by itself, several in one transaction.
+
+        `on_complete` fires once, on any thread, in the order of these calls. It must not block, and
+        raises nothing: what is wrong is told by `on_complete`.
+        """
+
+    def flush(self, on_complete: OnComplete) -> None:
+        """As `MessageStore.flush`."""
+
+    def drop(self) -> None:
+        """It is told nothing any more, and is not like the first store from here on."""
+
+    def close(self) -> None:
+        """Complete what is under way, then let go of everything."""

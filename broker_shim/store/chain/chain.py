@@ -1,0 +1,492 @@
+"""`MessageStoreChain`: one store that is several.
+
+What the order rests on: completions of the first store fire one at a time in the order of its
+calls, and a call goes to the members from there. So each member gets the calls in the order in
+which the first decided them, and the line of what is to be told is in that order, too.
+
+Why nothing is told too early: a call stands in the line until every member that is not dropped has
+completed it, and the line is told from its head only. Why nothing waits for ever: a member
+completes each call once (`ChainMember`), and one that is dropped completes all it owes at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from broker_shim.completion import Completion, OnComplete, all_of
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import Ended, StoreError
+from broker_shim.store.chain.calls import ChainMember, StoreCall
+from broker_shim.store.chain.difference import CATEGORY
+from broker_shim.store.interface import (
+    Annotations,
+    ContentWriter,
+    Exchange,
+    ExchangeBindingKey,
+    LinkKey,
+    MessageHeader,
+    MessageStore,
+    Queue,
+    Recovered,
+    StoredMessage,
+    TransactionContext,
+)
+from broker_shim.store.reads import OnLoaded
+from sparkstore.core.state_machine.arguments import check_completion
+from sparkstore.log.completions import fire_once
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What becomes of the chain when a member fails, or does not keep up.
+
+    Attributes:
+        may_drop: The member is left out until the next start, with an alarm in the log; otherwise
+            the chain ends with it, as a store does whose disk fails.
+        max_waiting: So many calls may wait for a member that may be dropped; it is dropped with
+            one more. For one that may not be dropped everybody waits.
+    """
+
+    may_drop: bool = False
+    max_waiting: int = 10_000
+
+
+class MemberStatus(NamedTuple):
+    """How a member fares.
+
+    Attributes:
+        name: Of the member.
+        applied: Calls that it has completed, a transaction counting once.
+        waiting: Calls that it was told and has not completed.
+        failure: Why it is told nothing any more; None while it is.
+    """
+
+    name: str
+    applied: int
+    waiting: int
+    failure: str | None
+
+
+class MessageStoreChain:
+    """See `MessageStore` for every call; reads and what `recover` tells are the first store's."""
+
+    def __init__(
+        self, first: MessageStore, members: Sequence[tuple[ChainMember, Tolerance]]
+    ) -> None:
+        """Chain stores that are alike already (`mirror.Mirror.catch_up`).
+
+        Args:
+            first: Decides, gives messages their numbers, and is read.
+            members: Are told what it accepts, each with what to do when it fails.
+        """
+        self._first = first
+        self._line = _Line()
+        self._places = [_Place(member, tolerance, self._fail) for member, tolerance in members]
+        self._failure: StoreError | None = None
+
+    @property
+    def durability(self) -> TerminusDurability:
+        """The highest tier that the first store keeps."""
+        return self._first.durability
+
+    @property
+    def failure(self) -> StoreError | None:
+        """What it ended with for good, if it has: a member failed that may not be dropped."""
+        return self._failure
+
+    @property
+    def members(self) -> list[MemberStatus]:
+        """How each member fares, in the order of the chain."""
+        return [place.status for place in self._places]
+
+    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
+        """See `MessageStore.create`."""
+        self._call(on_complete, "create", wiring)
+
+    def alter(self, queue: Queue, on_complete: OnComplete) -> None:
+        """See `MessageStore.alter`."""
+        self._call(on_complete, "alter", queue)
+
+    def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
+        """See `MessageStore.destroy`."""
+        self._call(on_complete, "destroy", wiring)
+
+    def bind(
+        self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
+    ) -> None:
+        """See `MessageStore.bind`."""
+        self._call(on_complete, "bind", key, arguments)
+
+    def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
+        """See `MessageStore.unbind`."""
+        self._call(on_complete, "unbind", key)
+
+    def configure(
+        self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
+    ) -> None:
+        """See `MessageStore.configure`."""
+        self._call(on_complete, "configure", category, key, detail)
+
+    def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
+        """See `MessageStore.message`."""
+        return self._first.message(header, body)
+
+    def content(self, message: StoredMessage) -> ContentWriter:
+        """See `MessageStore.content`: members read it from the first store when it is enqueued."""
+        return self._first.content(message)
+
+    def stage(
+        self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
+    ) -> StoredMessage:
+        """See `MessageStore.stage`: members read it from the first store when it is enqueued."""
+        check_completion(on_complete)
+        return self._first.stage(message, pieces, partial(self._line.put, on_complete))
+
+    def enqueue(
+        self,
+        message: StoredMessage,
+        queue: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        *,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """See `MessageStore.enqueue`."""
+        self._call(
+            on_complete, "enqueue", message, queue, within=transaction, annotations=annotations
+        )
+
+    def dequeue(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str | None,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `MessageStore.dequeue`."""
+        self._call(
+            on_complete, "dequeue", message_id, queue, holder, within=transaction, outcome=outcome
+        )
+
+    def acquire(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `MessageStore.acquire`."""
+        self._call(on_complete, "acquire", message_id, queue, holder, within=transaction)
+
+    def release(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        *,
+        delivery_failed: bool = False,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """See `MessageStore.release`."""
+        options = {"delivery_failed": delivery_failed, "annotations": annotations}
+        self._call(on_complete, "release", message_id, queue, holder, within=transaction, **options)
+
+    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
+        """See `LinkCalls.attach`."""
+        self._call(on_complete, "attach", key, detail)
+
+    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
+        """See `LinkCalls.detach`."""
+        self._call(on_complete, "detach", key, closed=closed)
+
+    def unsettled(
+        self,
+        key: LinkKey,
+        tag: bytes,
+        state: Mapping[str, Any] | None,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `LinkCalls.unsettled`."""
+        self._call(on_complete, "unsettled", key, tag, state, within=transaction)
+
+    def settle(
+        self,
+        key: LinkKey,
+        tags: Sequence[bytes],
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """See `LinkCalls.settle`."""
+        self._call(on_complete, "settle", key, tags, within=transaction)
+
+    def begin(self) -> TransactionContext:
+        """See `MessageStore.begin`: members hear of it when it is committed."""
+        return ChainTransaction(self, self._first.begin())
+
+    def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
+        """See `MessageStore.commit`."""
+        check_completion(on_complete)
+        accepted = transaction.accepted if isinstance(transaction, ChainTransaction) else []
+
+        def committed(error: StoreError | None) -> None:
+            self._decided(accepted, on_complete, error)
+
+        self._guarded(on_complete, partial(self._first.commit, self._inner(transaction)), committed)
+
+    def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
+        """See `MessageStore.abort`."""
+        check_completion(on_complete)
+        self._first.abort(self._inner(transaction), partial(self._line.put, on_complete))
+
+    def flush(self, on_complete: OnComplete) -> None:
+        """See `MessageStore.flush`: of the first store, and of all members."""
+        check_completion(on_complete)
+
+        def passed(_error: StoreError | None) -> None:
+            told = [place for place in self._places if place.is_told]
+            parts = [Completion() for _ in range(len(told) + 1)]
+            all_of(parts).add_callback(on_complete)
+            for flush, part in zip(
+                (self._first.flush, *(place.member.flush for place in told)), parts, strict=True
+            ):
+                try:
+                    flush(part.finish)
+                except StoreError as error:
+                    part.finish(error)
+
+        self._after_earlier(passed)
+
+    def recover(self) -> Recovered:
+        """See `MessageStore.recover`; what the chain keeps for itself is not told."""
+        recovered = self._first.recover()
+        configured = {
+            key: detail for key, detail in recovered.configured.items() if key[0] != CATEGORY
+        }
+        return replace(recovered, configured=configured)
+
+    def load(self, message_id: int) -> StoredMessage:
+        """See `MessageStore.load`."""
+        return self._first.load(message_id)
+
+    def at_hand(self, message_id: int) -> StoredMessage | None:
+        """See `MessageStore.at_hand`."""
+        return self._first.at_hand(message_id)
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """See `MessageStore.read`."""
+        return self._first.read(message_id, offset, length)
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """See `MessageStore.headers`."""
+        return self._first.headers(message_ids)
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """See `MessageStore.prefetch`."""
+        self._first.prefetch(message_ids, on_loaded)
+
+    def close(self) -> None:
+        """See `MessageStore.close`: the first store, whose last calls members then complete."""
+        self._first.close()
+        for place in self._places:
+            place.member.close()
+
+    def _call(
+        self,
+        on_complete: OnComplete,
+        operation: str,
+        *arguments: Any,
+        within: TransactionContext | None = None,
+        **options: Any,
+    ) -> None:
+        check_completion(on_complete)
+        call = StoreCall(operation, arguments, options)
+        make = partial(getattr(self._first, operation), *arguments, **options)
+        if within is None:
+            self._guarded(on_complete, make, partial(self._decided, [call], on_complete))
+            return
+
+        def noted(error: StoreError | None) -> None:
+            if error is None and isinstance(within, ChainTransaction):
+                within.accepted.append(call)
+            self._line.put(on_complete, error)
+
+        self._guarded(on_complete, partial(make, transaction=self._inner(within)), noted)
+
+    def _guarded(self, on_complete: OnComplete, make: Any, decided: OnComplete) -> None:
+        """Ask the first store, unless the chain has ended: then nothing is asked any more."""
+        failure = self._failure
+        if failure is None:
+            make(on_complete=decided)
+        else:
+            self._after_earlier(lambda _error: self._line.put(on_complete, failure))
+
+    def _after_earlier(self, then: OnComplete) -> None:
+        """Call this when all earlier calls of the first store have completed, on its thread."""
+        self._first.abort(self._first.begin(), then)
+
+    def _inner(self, transaction: TransactionContext) -> TransactionContext:
+        """The first store's own; one of another chain is passed on, and refused there."""
+        if isinstance(transaction, ChainTransaction) and transaction.owner is self:
+            return transaction.inner
+        return transaction
+
+    def _decided(
+        self, calls: Sequence[StoreCall], on_complete: OnComplete, error: StoreError | None
+    ) -> None:
+        """The first store has completed it: members get what it accepted."""
+        told = [place for place in self._places if place.is_told] if calls and not error else []
+        told_all = self._line.add(on_complete, len(told), error)
+        for place in told:
+            place.apply(calls, told_all)
+
+    def _fail(self, member: str, error: StoreError) -> StoreError:
+        """A member failed that may not be dropped: from now on nothing is done any more."""
+        if self._failure is None:
+            _log.error("the store chain ends: its member %s failed: %s", member, error)
+            self._failure = Ended(
+                f"the chain's member {member} failed: {error}: start anew, and it catches up;"
+                " or let it be dropped"
+            )
+        return self._failure
+
+
+@dataclass(slots=True, eq=False)
+class ChainTransaction:
+    """See `TransactionContext`.
+
+    Attributes:
+        owner: The chain that it is of.
+        inner: The first store's.
+        accepted: Calls within it that the first store has accepted.
+    """
+
+    owner: object
+    inner: TransactionContext
+    accepted: list[StoreCall] = field(default_factory=list)
+
+    @property
+    def transaction(self) -> int:
+        """The number that its rows carry in the first store."""
+        return self.inner.transaction
+
+
+class _Told:
+    """What waits in the line to be told."""
+
+    __slots__ = ("error", "left", "on_complete")
+
+    def __init__(self, on_complete: OnComplete, left: int, error: StoreError | None) -> None:
+        self.on_complete, self.left, self.error = on_complete, left, error
+
+
+class _Line:
+    """Completions in the order of the calls; each is told when it, and all before it, are done.
+
+    Any thread may call it. One at a time is told, outside the lock, by whichever thread comes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: deque[_Told] = deque()
+        self._is_telling = False
+
+    def put(self, on_complete: OnComplete, error: StoreError | None) -> None:
+        """At the end: one that only waits for its turn."""
+        self.add(on_complete, 0, error)
+
+    def add(self, on_complete: OnComplete, left: int, error: StoreError | None) -> OnComplete:
+        """At the end: one that waits for `left` calls of what is returned."""
+        last = _Told(on_complete, left, error)
+        with self._lock:
+            self._told.append(last)
+        if not left:
+            self._tell()
+        return partial(self._one_done, last)
+
+    def _one_done(self, told: _Told, error: StoreError | None) -> None:
+        with self._lock:
+            told.left -= 1
+            told.error = told.error or error
+        self._tell()
+
+    def _tell(self) -> None:
+        while True:
+            with self._lock:
+                if self._is_telling or not self._told or self._told[0].left:
+                    return
+                self._is_telling = True
+                head = self._told.popleft()
+            fire_once(head.on_complete, head.error)
+            with self._lock:
+                self._is_telling = False
+
+
+class _Place:
+    """A member in its chain: what it owes, and what becomes of it when it fails."""
+
+    def __init__(self, member: ChainMember, tolerance: Tolerance, fail: Any) -> None:
+        self.member = member
+        self._tolerance, self._fail = tolerance, fail
+        self._lock = threading.Lock()
+        self._owed: deque[OnComplete] = deque()
+        self._applied = 0
+        self._failure: str | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """False once it was dropped."""
+        return self._failure is None
+
+    @property
+    def status(self) -> MemberStatus:
+        """How it fares."""
+        with self._lock:
+            return MemberStatus(self.member.name, self._applied, len(self._owed), self._failure)
+
+    def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
+        """Have it make these calls; `on_complete` also if it is dropped before it has."""
+        with self._lock:
+            self._owed.append(on_complete)
+            waiting = len(self._owed)
+        if self._tolerance.may_drop and waiting > self._tolerance.max_waiting:
+            self._drop(f"{waiting} calls wait for it")
+        else:
+            self.member.apply(calls, self._completed)
+
+    def _completed(self, error: StoreError | None) -> None:
+        """The oldest of what it owes is done: members complete in the order of their calls."""
+        with self._lock:
+            if not self._owed:  # it was dropped meanwhile
+                return
+            on_complete = self._owed.popleft()
+            self._applied += 1
+        if error is not None and self._tolerance.may_drop:
+            self._drop(str(error))
+            error = None
+        on_complete(None if error is None else self._fail(self.member.name, error))
+
+    def _drop(self, why: str) -> None:
+        with self._lock:
+            self._failure = self._failure or why
+            owed, self._owed = self._owed, deque()
+        _log.error(
+            "the store chain goes on without its member %s: %s; it catches up at the next start",
+            *(self.member.name, why),
+        )
+        self.member.drop()
+        for on_complete in owed:
+            on_complete(None)

@@ -1,0 +1,174 @@
+"""What one store lacks of another: the calls that make it alike. Pure.
+
+Both are `MessageStore`s, seen as `recover` tells them. The one that follows got every call that the
+other completed, in order, but for the last ones before a crash, or since it was dropped. So most
+of its entries are those of the other, in the same order from the beginning on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from broker_shim.store.chain.calls import StoreCall
+from broker_shim.store.interface import Entry, Exchange, Queue, Recovered
+from sparkstore.core.annotations import annotations_of
+
+CATEGORY = "store-chain"
+"""Of configuration objects that each store of a chain keeps for itself."""
+
+
+class Missing(NamedTuple):
+    """A message that is on a queue of the other store: to be loaded there and enqueued here."""
+
+    message_id: int
+    queue: str
+    entry: Entry
+
+
+def difference(ours: Recovered, theirs: Recovered) -> Iterator[StoreCall | Missing]:
+    """What to do to `theirs`, in order, to have all of `ours` there and nothing else."""
+    yield from _definitions(ours, theirs)
+    for queue, entries in ours.entries.items():
+        yield from _entries(queue, entries, _before(queue, ours, theirs))
+    yield from _links(ours, theirs)
+
+
+def _definitions(ours: Recovered, theirs: Recovered) -> Iterator[StoreCall]:
+    for gone in set(theirs.bindings) - set(ours.bindings):
+        yield _call("unbind", gone)
+    yield from _declared(ours.exchanges, theirs.exchanges)
+    yield from _declared(ours.queues, theirs.queues)
+    anew = _anew(ours.exchanges, theirs.exchanges), _anew(ours.queues, theirs.queues)
+    for binding, arguments in ours.bindings.items():
+        is_gone = binding.exchange in anew[0] or binding.queue in anew[1]
+        before = None if is_gone else theirs.bindings.get(binding)
+        if before != arguments:
+            if before is not None:
+                yield _call("unbind", binding)
+            yield _call("bind", binding, arguments)
+    for category, key in {**ours.configured, **theirs.configured}:
+        detail = ours.configured.get((category, key))
+        if category != CATEGORY and detail != theirs.configured.get((category, key)):
+            yield _call("configure", category, key, detail)
+
+
+def _declared(
+    ours: Sequence[Queue] | Sequence[Exchange], theirs: Sequence[Queue] | Sequence[Exchange]
+) -> Iterator[StoreCall]:
+    there = {each.name: each for each in theirs}
+    for gone in set(there) - {each.name for each in ours}:
+        yield _call("destroy", there[gone])
+    for wanted in ours:
+        before = there.get(wanted.name)
+        if before == wanted:
+            continue
+        if not _is_another(wanted, before):
+            yield _call("alter", wanted)
+            continue
+        if before is not None:
+            yield _call("destroy", before)
+        yield _call("create", wanted)
+
+
+def _is_another(wanted: Queue | Exchange, there: Queue | Exchange | None) -> bool:
+    """Whether it was destroyed and created anew: more has changed than can be altered."""
+    if there is None or isinstance(wanted, Exchange):
+        return wanted != there
+    return wanted.durability != there.durability
+
+
+def _anew(ours: Sequence[Queue | Exchange], theirs: Sequence[Queue | Exchange]) -> set[str]:
+    """Names of those that are there, and are to be destroyed and created: bindings go with them."""
+    there = {each.name: each for each in theirs}
+    return {
+        each.name for each in ours if each.name in there and _is_another(each, there[each.name])
+    }
+
+
+def _before(queue: str, ours: Recovered, theirs: Recovered) -> Mapping[int, Entry]:
+    """The entries that a queue has there, once the definitions are alike."""
+    wanted = {each.name: each for each in ours.queues}
+    there = {each.name: each for each in theirs.queues}
+    return {} if _is_another(wanted[queue], there.get(queue)) else theirs.entries.get(queue, {})
+
+
+def _entries(
+    queue: str, ours: Mapping[int, Entry], theirs: Mapping[int, Entry]
+) -> Iterator[StoreCall | Missing]:
+    """From the first place on where the order differs, all is put on the queue anew.
+
+    It differs where a message left the queue and came back to its end.
+    """
+    kept: set[int] = set()
+    there = (message_id for message_id in theirs if message_id in ours)
+    for wanted, found in zip(ours, there, strict=False):
+        if wanted != found or _is_later(theirs[found], ours[wanted]):
+            break
+        kept.add(found)
+    for message_id, entry in theirs.items():
+        if message_id not in kept:
+            yield _call("dequeue", message_id, queue, entry.acquired_by)
+    for message_id, entry in ours.items():
+        if message_id not in kept:
+            yield Missing(message_id, queue, entry)
+        yield from _held(
+            queue, message_id, entry, theirs[message_id] if message_id in kept else _NEW
+        )
+
+
+def _is_later(theirs: Entry, ours: Entry) -> bool:
+    """Whether an entry cannot become ours any more: ours is a new one of the same message."""
+    was_given_back = theirs.detail is not None and ours.detail is None
+    return was_given_back or theirs.delivery_count > ours.delivery_count
+
+
+def _held(queue: str, message_id: int, ours: Entry, theirs: Entry) -> Iterator[StoreCall]:
+    """Who has an entry, how often its delivery failed, and what its annotations are."""
+    holder, failures, detail = theirs.acquired_by, theirs.delivery_count, theirs.detail
+    while failures < ours.delivery_count or detail != ours.detail:
+        if holder is None:
+            yield _call("acquire", message_id, queue, _NOBODY)
+        is_failure = failures < ours.delivery_count
+        failures += is_failure
+        yield _call(
+            "release",
+            *(message_id, queue, holder or _NOBODY),
+            delivery_failed=is_failure,
+            annotations=annotations_of(ours.detail),
+        )
+        holder, detail = None, ours.detail
+    if holder != ours.acquired_by:
+        if holder is not None:
+            yield _call("release", message_id, queue, holder)
+        if ours.acquired_by is not None:
+            yield _call("acquire", message_id, queue, ours.acquired_by)
+
+
+_NEW = Entry(0, 0, 0, None, 0)
+"""As a message that was just enqueued: nobody has it, and it has not failed."""
+_NOBODY = "store-chain"
+"""Holds an entry for a moment, to give it back with what it lacks."""
+
+
+def _links(ours: Recovered, theirs: Recovered) -> Iterator[StoreCall]:
+    for key in set(theirs.links) - set(ours.links):
+        yield _call("detach", key, closed=True)
+    for key, detail in ours.links.items():
+        before = theirs.links.get(key)
+        if before != detail:
+            yield _call("attach", key, detail)
+        remembered = ours.unsettled.get(key, {})
+        there = theirs.unsettled.get(key, {}) if before is not None else {}
+        if before is not None and before.get("durability") != detail.get("durability"):
+            there = {}
+        gone = [tag for tag in there if tag not in remembered]
+        if gone:
+            yield _call("settle", key, gone)
+        for tag, state in remembered.items():
+            if tag not in there or there[tag] != state:
+                yield _call("unsettled", key, tag, state)
+
+
+def _call(operation: str, *arguments: Any, **options: Any) -> StoreCall:
+    return StoreCall(operation, arguments, options)

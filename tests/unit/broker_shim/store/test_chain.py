@@ -1,0 +1,371 @@
+"""A chain tells nobody before all its members are done, and ends with them or goes on."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import Ended, InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.store.chain.audit import CallAuditor
+from broker_shim.store.chain.calls import StoreCall
+from broker_shim.store.chain.chain import MessageStoreChain, Tolerance
+from broker_shim.store.chain.mirror import Mirror, check_alike
+from broker_shim.store.interface import LinkKey, MessageHeader, Queue
+from broker_shim.store.memory import MemoryMessageStore
+from tests.support.stores.chains import contents
+from tests.support.stores.stores import HeldMessageStore, RecordedMessageStore, done
+
+HEADER = MessageHeader(header=b"h", durable=True)
+
+
+class Told:
+    """A member that a test completes."""
+
+    def __init__(self, name: str = "told") -> None:
+        self.name = name
+        self.calls: list[list[StoreCall]] = []
+        self.owed: list[OnComplete] = []
+        self.is_dropped = self.is_closed = False
+
+    def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
+        self.calls.append([*calls])
+        self.owed.append(on_complete)
+
+    def flush(self, on_complete: OnComplete) -> None:
+        self.owed.append(on_complete)
+
+    def drop(self) -> None:
+        self.is_dropped = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Answers(list[StoreError | None]):
+    """What one caller after the other was told, with its name."""
+
+    def of(self, name: str) -> OnComplete:
+        return lambda error: self.append((name, error))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def first() -> HeldMessageStore:
+    store = HeldMessageStore([])
+    done(store.create, Queue("q"))
+    return store
+
+
+def enqueue(chain: MessageStoreChain, on_complete: OnComplete) -> int:
+    message = chain.message(HEADER, b"body")
+    chain.enqueue(message, "q", on_complete)
+    return message.message_id
+
+
+def test_a_call_is_told_when_all_members_are_done_and_in_the_order_of_the_calls(
+    first: HeldMessageStore,
+) -> None:
+    one, two, told = Told("one"), Told("two"), Answers()
+    chain = MessageStoreChain(first, [(one, Tolerance()), (two, Tolerance())])
+    enqueue(chain, told.of("a"))
+    enqueue(chain, told.of("b"))
+    chain.acquire(99, "q", "c", told.of("refused"))
+    first.wait()
+    assert len(one.owed) == len(two.owed) == 2  # what was refused, nobody hears of
+    assert told == []
+    for complete in one.owed:
+        complete(None)
+    assert told == []
+    two.owed[0](None)
+    assert [name for name, _ in told] == ["a"]  # type: ignore[misc]
+    two.owed[1](None)
+    assert [name for name, _ in told] == ["a", "b", "refused"]  # type: ignore[misc]
+    assert [type(error) for _, error in told] == [type(None), type(None), InvalidRequest]  # type: ignore[misc]
+    first.close()
+
+
+def test_no_member_hears_of_a_call_before_the_first_store_has_completed_it(
+    first: HeldMessageStore,
+) -> None:
+    member, told = Told(), Answers()
+    chain = MessageStoreChain(first, [(member, Tolerance())])
+    message = chain.message(HEADER, b"body")
+    first.sink.is_holding = True
+    chain.enqueue(message, "q", told.of("a"))
+    first.wait()
+    assert member.calls == []
+    first.sink.tell()
+    first.wait()
+    assert [call.operation for calls in member.calls for call in calls] == ["enqueue"]
+    assert told == []
+    first.sink.is_holding = False
+    first.close()
+
+
+def test_a_transaction_is_told_at_its_commit_and_one_that_is_aborted_never(
+    first: HeldMessageStore,
+) -> None:
+    member, told = Told(), Answers()
+    chain = MessageStoreChain(first, [(member, Tolerance())])
+    kept, dropped = chain.begin(), chain.begin()
+    for transaction in (kept, dropped):
+        for name in ("a", "b"):
+            message = chain.message(HEADER, b"")
+            chain.enqueue(message, "q", told.of(name), transaction)
+    chain.abort(dropped, told.of("abort"))
+    chain.commit(kept, told.of("commit"))
+    chain.commit(kept, told.of("again"))
+    first.wait()
+    assert [[call.operation for call in calls] for calls in member.calls] == [["enqueue"] * 2]
+    assert [name for name, _ in told] == ["a", "b", "a", "b", "abort"]  # type: ignore[misc]
+    member.owed[0](None)
+    assert [name for name, _ in told][5:] == ["commit", "again"]  # type: ignore[misc]
+    assert isinstance(told[-1][1], InvalidRequest)  # type: ignore[index]
+    first.close()
+
+
+def test_a_transaction_of_another_chain_is_refused(first: HeldMessageStore) -> None:
+    chain, other = MessageStoreChain(first, []), MessageStoreChain(MemoryMessageStore(), [])
+    with pytest.raises(InvalidRequest):
+        done(chain.commit, other.begin())
+    other.close()
+    first.close()
+
+
+def test_the_chain_ends_with_a_member_that_may_not_be_dropped(
+    first: HeldMessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    member, told = Told(), Answers()
+    chain = MessageStoreChain(first, [(member, Tolerance())])
+    enqueue(chain, told.of("a"))
+    first.wait()
+    member.owed[0](Unavailable("its disk is full"))
+    enqueue(chain, told.of("b"))
+    first.wait()
+    assert [type(error) for _, error in told] == [Ended, Ended]  # type: ignore[misc]
+    assert "told" in str(chain.failure)
+    assert "its disk is full" in str(chain.failure)
+    assert "its disk is full" in caplog.text
+    assert len(member.calls) == 1  # nothing is done any more that not all have
+    assert len(first.recover().entries["q"]) == 1
+    first.close()
+
+
+def test_the_chain_goes_on_without_a_member_that_may_be_dropped(
+    first: HeldMessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    weak, strong, told = Told("weak"), Told("strong"), Answers()
+    chain = MessageStoreChain(first, [(weak, Tolerance(may_drop=True)), (strong, Tolerance())])
+    for name in ("a", "b"):
+        enqueue(chain, told.of(name))
+    first.wait()
+    weak.owed[0](Unavailable("its disk is full"))
+    for complete in strong.owed:
+        complete(None)
+    assert told == [("a", None), ("b", None)]  # type: ignore[comparison-overlap]
+    enqueue(chain, told.of("c"))
+    first.wait()
+    weak.owed[1](None)  # too late, and nobody is told twice
+    strong.owed[2](None)
+    assert len(told) == 3
+    assert len(weak.calls) == 2
+    assert weak.is_dropped
+    assert [status.failure for status in chain.members] == ["its disk is full", None]
+    assert "goes on without its member weak" in caplog.text
+    first.close()
+
+
+def test_a_member_that_does_not_keep_up_is_dropped_where_that_is_allowed(
+    first: HeldMessageStore,
+) -> None:
+    slow, told = Told(), Answers()
+    chain = MessageStoreChain(first, [(slow, Tolerance(may_drop=True, max_waiting=3))])
+    for number in range(3):
+        enqueue(chain, told.of(str(number)))
+    first.wait()
+    assert told == []
+    assert chain.members[0].waiting == 3
+    enqueue(chain, told.of("3"))
+    first.wait()
+    assert [name for name, _ in told] == ["0", "1", "2", "3"]  # type: ignore[misc]
+    assert chain.members[0].failure is not None
+    first.close()
+
+
+def test_a_flush_is_one_of_all_members_after_all_earlier_calls(first: HeldMessageStore) -> None:
+    member, told = Told(), Answers()
+    chain = MessageStoreChain(first, [(member, Tolerance())])
+    enqueue(chain, told.of("a"))
+    chain.flush(told.of("flush"))
+    first.wait()
+    first.wait()
+    assert len(member.owed) == 2
+    member.owed[1](None)
+    first.wait()
+    assert told == [("flush", None)]  # type: ignore[comparison-overlap]
+    first.close()
+    chain.close()
+    assert member.is_closed
+
+
+# ------------------------------------------------------------------------------------- mirrors
+
+
+def filled() -> RecordedMessageStore:
+    """A store with some of everything."""
+    store = RecordedMessageStore([])
+    for name in ("q", "r"):
+        done(store.create, Queue(name, arguments={"max_delivery_count": 5}))
+    for number in range(6):
+        message = store.message(HEADER, b"%d" % number)
+        if number == 3:
+            message = done(store.stage, store.message(HEADER), [b"in ", b"pieces"])
+        done(store.enqueue, message, "q")
+        if number % 2:
+            done(store.enqueue, message, "r", annotations={"x-opt-a": ("uint", "1")})
+    done(store.acquire, 2, "q", "somebody")
+    for _ in range(2):
+        done(store.acquire, 1, "q", "c")
+        done(store.release, 1, "q", "c", delivery_failed=True)
+    key = LinkKey("c", "l", "receiver")
+    detail = {
+        "version": 1, "source": None, "target": None, "durability": 2, "expiry_policy": "never",
+        "timeout_s": 0,
+    }  # fmt: skip
+    done(store.attach, key, detail)
+    done(store.unsettled, key, b"tag", {"queue": "q"})
+    done(store.configure, "category", "key", {"a": 1})
+    return store
+
+
+def test_an_empty_store_becomes_like_the_first_and_then_may_take_its_place() -> None:
+    first, second = filled(), RecordedMessageStore([])
+    mirror = Mirror("m", second, first)
+    assert mirror.catch_up() > 10
+    assert contents(second) == contents(first)
+    assert mirror.catch_up() == 0
+    check_alike(second.recover())
+    first.close()
+    mirror.close()
+
+
+def test_a_mirror_that_was_dropped_says_so_until_it_has_caught_up() -> None:
+    first, second = filled(), RecordedMessageStore([])
+    mirror = Mirror("m", second, first)
+    mirror.catch_up()
+    chain = MessageStoreChain(first, [(mirror, Tolerance(may_drop=True, max_waiting=0))])
+    enqueue(chain, lambda _error: None)
+    first.close()
+    with pytest.raises(InvalidRequest, match="was behind when that ended"):
+        check_alike(second.recover())
+    second.close()
+
+
+def test_a_store_that_follows_another_or_is_somebody_elses_is_refused() -> None:
+    first, other, second = filled(), filled(), RecordedMessageStore([])
+    with pytest.raises(InvalidRequest, match="is not empty, and has followed no store"):
+        Mirror("m", other, first).catch_up()
+    Mirror("m", second, first).catch_up()
+    with pytest.raises(InvalidRequest, match="follows another store: give it an empty root"):
+        Mirror("m", second, other).catch_up()
+    for store in (first, other, second):
+        store.close()
+
+
+def test_a_store_that_is_too_far_behind_is_refused_with_its_messages_untouched() -> None:
+    first, second = filled(), RecordedMessageStore([])
+    mirror = Mirror("m", second, first)
+    with pytest.raises(InvalidRequest, match="more than 3 calls behind"):
+        mirror.catch_up(max_distance=3)
+    assert second.recover().queues == []
+    mirror.catch_up()
+    for store in (first, second):
+        store.close()
+
+
+def test_what_was_done_to_the_second_store_alone_is_undone_when_it_catches_up() -> None:
+    first, second = filled(), RecordedMessageStore([])
+    mirror = Mirror("m", second, first)
+    mirror.catch_up()
+    done(second.dequeue, 3, "q", None)
+    done(second.acquire, 1, "q", "c")
+    done(second.release, 1, "q", "c", delivery_failed=True)
+    done(second.destroy, Queue("r"))
+    done(second.create, Queue("s"))
+    done(second.detach, LinkKey("c", "l", "receiver"), closed=True)
+    assert mirror.catch_up() > 3
+    assert contents(second) == contents(first)
+    for store in (first, second):
+        store.close()
+
+
+def test_content_in_pieces_that_is_gone_when_a_mirror_asks_for_it_does_not_end_the_chain() -> None:
+    first, second = HeldMessageStore([]), RecordedMessageStore([])
+    done(first.create, Queue("q"))
+    mirror, told = Mirror("m", second, first), Answers()
+    mirror.catch_up()
+    chain = MessageStoreChain(first, [(mirror, Tolerance())])
+    message = done(chain.stage, chain.message(HEADER), [b"pie", b"ces"])
+    first.sink.is_holding = True
+    chain.enqueue(message, "q", told.of("enqueue"))
+    chain.dequeue(message.message_id, "q", None, told.of("dequeue"))
+    first.sink.tell()
+    first.sink.tell()
+    first.wait()
+    first.sink.is_holding = False
+    done(chain.flush)
+    assert told == [("enqueue", None), ("dequeue", None)]  # type: ignore[comparison-overlap]
+    assert contents(second) == contents(first)
+    chain.close()
+
+
+def test_a_mirror_refuses_what_the_first_store_refused_never_more() -> None:
+    first, second = filled(), RecordedMessageStore([])
+    mirror = Mirror("m", second, first)
+    mirror.catch_up()
+    chain = MessageStoreChain(first, [(mirror, Tolerance())])
+    with pytest.raises(NotAcquired):
+        done(chain.acquire, 2, "q", "another")
+    done(chain.release, 2, "q", "somebody", delivery_failed=True)
+    assert chain.failure is None
+    assert contents(second) == contents(first)
+    assert chain.durability is TerminusDurability.UNSETTLED_STATE
+    chain.close()
+
+
+# ------------------------------------------------------------------------------------- auditor
+
+
+def test_an_auditor_writes_one_line_for_each_call(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    chain = MessageStoreChain(MemoryMessageStore(), [(CallAuditor(path), Tolerance())])
+    done(chain.create, Queue("q"))
+    message = chain.message(HEADER, b"secret")
+    done(chain.enqueue, message, "q", annotations={"x-opt-a": ("uint", "1")})
+    transaction = chain.begin()
+    done(chain.acquire, 1, "q", "me", transaction=transaction)
+    done(chain.dequeue, 1, "q", "me", transaction=transaction, outcome={"why": "so"})
+    done(chain.commit, transaction)
+    with pytest.raises(InvalidRequest):
+        done(chain.dequeue, 1, "q", "me")
+    chain.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert all(line.pop("at") > 0 for line in lines)
+    assert lines == [
+        {"operation": "create", "wiring": "q"},
+        {
+            "operation": "enqueue", "message": 1, "queue": "q",
+            "annotations": {"x-opt-a": ["uint", "1"]},
+        },
+        {"together": 1, "operation": "acquire", "message_id": 1, "queue": "q", "holder": "me"},
+        {
+            "together": 1, "operation": "dequeue", "message_id": 1, "queue": "q", "holder": "me",
+            "outcome": {"why": "so"},
+        },
+    ]  # fmt: skip
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
