@@ -7,8 +7,9 @@ from hypothesis import settings
 from hypothesis.stateful import invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run
 
-from broker_shim.store.chain.chain import MessageStoreChain, Tolerance
+from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
+from broker_shim.store.chain.place import Tolerance
 from tests.support.histories.store_machine import StoreMachine
 from tests.support.stores.chains import contents
 from tests.support.stores.stores import RecordedMessageStore

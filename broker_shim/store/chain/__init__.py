@@ -1,6 +1,7 @@
 """A store made of several: the first decides, the others get what it accepted (QPID-2893).
 
     chain      `MessageStoreChain`, a `MessageStore`: a call is complete when all have completed it
+    place      of a member: what it owes, and what becomes of it when it fails
     calls      what the others are told: one call, or those of a transaction together
     mirror     a member that is a `MessageStore` itself, and how it catches up when the chain opens
     difference what a store lacks of another: calls that make them alike. Pure

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_shim.errors import StoreError
-from broker_shim.store.chain.chain import MessageStoreChain, Tolerance
+from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
+from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import (
     MessageHeader,

@@ -6,6 +6,7 @@ import json
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,13 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Ended, InvalidRequest, NotAcquired, StoreError, Unavailable
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import StoreCall
-from broker_shim.store.chain.chain import MessageStoreChain, Tolerance
+from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror, check_alike
+from broker_shim.store.chain.place import Tolerance
+from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import LinkKey, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
+from tests.support.documents import blocks, text_of
 from tests.support.stores.chains import contents
 from tests.support.stores.stores import HeldMessageStore, RecordedMessageStore, done
 
@@ -369,3 +373,29 @@ def test_an_auditor_writes_one_line_for_each_call(tmp_path: Path) -> None:
         },
     ]  # fmt: skip
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_example_of_the_documents_runs_and_its_mirror_takes_the_first_stores_place(
+    tmp_path: Path,
+) -> None:
+    example = next(
+        block
+        for block in blocks(text_of("docs/store-interface.md"), "python")
+        if "MessageStoreChain" in block
+    )
+    names: dict[str, Any] = {
+        "DeltaMessageStore": DeltaMessageStore,
+        "root": tmp_path / "root",
+        "mirror_root": tmp_path / "mirror",
+        "calls_file": tmp_path / "calls.jsonl",
+    }
+    exec(compile(example, "docs/store-interface.md", "exec"), names)
+    chain = names["chain"]
+    done(chain.create, Queue("orders"))
+    done(chain.enqueue, chain.message(HEADER, b"a dozen"), "orders")
+    chain.close()
+    mirror = DeltaMessageStore(tmp_path / "mirror")
+    check_alike(mirror.recover())
+    assert [mirror.load(i).body for i in mirror.recover().entries["orders"]] == [b"a dozen"]
+    mirror.close()
+    assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 2
