@@ -37,7 +37,7 @@ def test_the_snippets_run_and_every_query_has_an_answer(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = tmp_path / "queues"
-    storing = snippet("docs/store-interface.md", "DeltaMessageStore")
+    storing = snippet("docs/store-interface.md", "enqueued.complete")
     questions = snippet("README.md", "spark.sql")
     exec(compile(storing, "docs/store-interface.md", "exec"), {"root": root})
     exec(compile(questions, "README.md", "exec"), {"root": root})
