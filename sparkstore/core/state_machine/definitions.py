@@ -77,8 +77,9 @@ def check_depth(told: str) -> None:
 
 
 def durability_of(detail: str) -> TerminusDurability:
-    """The durability that a definition asks for."""
-    return TerminusDurability(json.loads(detail)["durability"])
+    """The durability that a definition asks for; the highest if it does not say."""
+    highest = TerminusDurability.UNSETTLED_STATE
+    return TerminusDurability(json.loads(detail).get("durability", highest))
 
 
 def queue_of(name: str, detail: str) -> Queue:

@@ -30,6 +30,10 @@ def test_a_definition_comes_back_from_its_detail(
     assert definitions.durability_of(definitions.detail_of(queue)) == durability
 
 
+def test_a_definition_that_does_not_say_how_durable_it_is_is_kept() -> None:
+    assert definitions.durability_of("{}") is TerminusDurability.UNSETTLED_STATE
+
+
 def test_equal_arguments_have_one_detail_whatever_their_order() -> None:
     one = Queue("q", arguments={"a": 1, "b": {"c": 2, "d": 3}})
     other = Queue("q", arguments={"b": {"d": 3, "c": 2}, "a": 1})
