@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from sparkstore.session import local_session
 from sparkstore.tables.root import Root, open_or_create_root
+from tests.support.spark.session import MANY_TASKS, QUICK_JAVA, SETTINGS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,34 +21,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
-SHORT_QUERIES = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.stats.skipping": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.ui.explainMode": "simple",
-}
-"""Plans here are long and rows few: to compile them, to plan them stage by stage, to ask which
-files may be skipped and to describe each plan to a UI that is not there takes most of the time.
-Tests of the commands as processes, the notebook's and the demo's set none of these, and
-`make test-all` runs everything as Spark is shipped (SPARKSTORE_SPARK=shipped)."""
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session; two tasks, two shuffle partitions."""
-    is_shipped = os.environ.get("SPARKSTORE_SPARK") == "shipped"
-    session = local_session(
-        "tests",
-        heap="1500m",
-        # Short queries: to compile them well costs more than it saves; that cache must be large.
-        # Two cores are shared by three workers: one thread collects.
-        java_options="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
-        settings={"spark.sql.shuffle.partitions": "2", **({} if is_shipped else SHORT_QUERIES)},
-    )
+    """The session, quick for many short queries (`support.spark.session`)."""
+    session = local_session("tests", heap="1500m", java_options=QUICK_JAVA, settings=SETTINGS)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def many_tasks(spark: SparkSession) -> Iterator[None]:
+    """Stages have several tasks, as shipped: rows that belong together come from all of them."""
+    for name, value in MANY_TASKS.items():
+        spark.conf.set(name, value)
+    yield
+    for name in MANY_TASKS:
+        spark.conf.set(name, SETTINGS[name])
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ MANY, MOST_STEPS = 40, 50
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("many_tasks")
 def test_oracle_recovery_job_and_views_agree_on_forty_histories_in_one_root(
     spark: SparkSession,
 ) -> None:
@@ -45,6 +46,7 @@ def test_oracle_recovery_job_and_views_agree_on_forty_histories_in_one_root(
 
 @pytest.mark.slow
 @pytest.mark.thorough
+@pytest.mark.usefixtures("many_tasks")
 def test_they_agree_for_as_long_as_it_was_asked_for(spark: SparkSession) -> None:
     until = time.monotonic() + float(os.environ.get("SPARKSTORE_FOLD_SECONDS", "0"))
     number = 0

@@ -22,11 +22,11 @@ from sparkstore.config import StoreConfig
 from sparkstore.compaction import compact
 from sparkstore.reconcile import reconcile
 from sparkstore.replication import replicate
+from tests.support.spark.session import QUICK_JAVA, SETTINGS
 
 def at(boundary):
     print(boundary, flush=True)
-options = '-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m'
-spark = local_session('killed', heap='1g', java_options=options)
+spark = local_session('killed', heap='1g', java_options=QUICK_JAVA, settings=SETTINGS)
 root = sys.argv[1]
 """
 
