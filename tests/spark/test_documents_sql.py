@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import MapType, StructType
 
 from sparkstore.jobs import job_runs
 from sparkstore.jobs.job_runs import JobRun
@@ -48,17 +49,55 @@ def test_the_snippets_run_and_every_query_has_an_answer(
         views.sql(spark, root, query).collect()
 
 
+@pytest.fixture(scope="module")
+def schemas(spark: SparkSession, module_root: Root) -> dict[str, StructType]:
+    """Of every view, those of the jobs' tables too."""
+    job_runs.record(module_root, JobRun("1", "compact", datetime.now(UTC), 1.0, "done", {}))
+    write(spark, module_root, "run", [Finding("positions", "error", "journal")])
+    views.register(spark, module_root)
+    return {view: spark.table(view).schema for view in (*views.VIEWS, *LOGS)}
+
+
 def test_the_dictionary_tells_every_column_of_every_view_with_its_type(
-    spark: SparkSession, root: Root
+    schemas: dict[str, StructType],
 ) -> None:
-    job_runs.record(root, JobRun("1", "compact", datetime.now(UTC), 1.0, "done", {}))
-    write(spark, root, "run", [Finding("positions", "error", "journal")])
-    views.register(spark, root)
     there = {
-        view: [(field.name, field.dataType.simpleString()) for field in spark.table(view).schema]
-        for view in (*views.VIEWS, *LOGS)
+        view: [(field.name, field.dataType.simpleString()) for field in schema]
+        for view, schema in schemas.items()
     }
     assert told_columns() == there
+
+
+NEVER_NULL = {
+    "queues": ["depth", "bytes", "acquired", "acquired_by"],
+    "queue_messages": [],
+    "message_history": ["position", "at", "kind", "epoch", "segment"],
+    "bindings": [],
+    "configuration": [],
+    "members": [],
+    "links": ["attached", "unsettled"],
+    "deliveries": [],
+    "job_runs": ["run_id", "job", "began_at", "seconds", "outcome", "figures"],
+    "findings": [],
+}
+"""Columns that a query need not ask for NULL: whoever relies on one finds it here."""
+NULL_IN_MAPS = {"acquired_by": False, "properties": True, "annotations": True}
+"""Whether a value may be NULL, by the name of a column that is a map."""
+
+
+def test_which_columns_may_be_null_stays_as_it_is(schemas: dict[str, StructType]) -> None:
+    never = {
+        view: [field.name for field in schema if not field.nullable]
+        for view, schema in schemas.items()
+    }
+    assert never == NEVER_NULL
+    maps = {
+        field.name: field.dataType.valueContainsNull
+        for schema in schemas.values()
+        for field in schema
+        if isinstance(field.dataType, MapType)
+    }
+    assert maps == NULL_IN_MAPS
 
 
 def test_the_readme_names_every_view() -> None:
