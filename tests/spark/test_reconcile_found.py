@@ -33,7 +33,6 @@ from sparkstore.reconcile import reconcile, repair_history
 from sparkstore.reconcile.findings import DONE, ERROR, PROPOSED
 from sparkstore.reconcile.inspection import look
 from sparkstore.reconcile.reconcile import ReconcileReport
-from sparkstore.replication import replicate
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.marks import MARKS_FILE
@@ -42,11 +41,12 @@ from tests.support.checkout import CHECKOUT
 from tests.support.histories.histories import Layers, Row, fold_rows
 from tests.support.histories.history_builder import STEPS, build_history
 from tests.support.roots.damage import files
-from tests.support.roots.roots import append_journal, build_root
+from tests.support.roots.replicas import replica_of
+from tests.support.roots.roots import append_journal, build_root, rows_table, state_table
 from tests.support.spark.tables import trim
 from tests.support.stores.stores import TIMEOUT_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+pytestmark = pytest.mark.slow
 
 HISTORY = build_history([(step % len(STEPS), step, 3 * step) for step in range(40)])
 END = HISTORY.last_position
@@ -91,16 +91,15 @@ def evidence(report: ReconcileReport, check: str, subject: str) -> dict[str, obj
     return told
 
 
-def pair(spark: SparkSession, folder: Path) -> tuple[Root, Root]:
-    """A root and a replica of all that it holds."""
-    root = build_root(folder / "ro`ot 'n' ü", Layers(HISTORY, P, H, 1, 1000), commit_records=64)
-    replicate.run(spark, root.path, folder / "replica")
-    return open_root(root.path), open_root(folder / "replica")
-
-
 @pytest.fixture(scope="module")
-def two(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Root, Root]:
-    return pair(spark, tmp_path_factory.mktemp("two"))
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Root, Root]:
+    """A root and a replica of all that it holds, as a replication leaves it."""
+    folder = tmp_path_factory.mktemp("two")
+    root = build_root(folder / "ro`ot 'n' ü", Layers(HISTORY, P, H, 1, 1000), commit_records=64)
+    replica = replica_of(root, folder / "replica")
+    write_deltalake(str(replica.history), rows_table(HISTORY.rows, 0), mode="overwrite")
+    write_deltalake(str(replica.state), state_table(fold_rows(HISTORY.rows)), mode="append")
+    return open_root(root.path), replica
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +237,7 @@ def test_a_mark_of_a_version_that_is_not_there_is_found_and_the_command_ends_wit
     assert shown.split()[:3] == ["error", "marks_are_not_ahead", "state"]
 
 
+@pytest.mark.thorough
 def test_a_serving_store_is_never_accused(spark: SparkSession, tmp_path: Path) -> None:
     with serving(tmp_path / "root"):
         compact.run(spark, tmp_path / "root")
