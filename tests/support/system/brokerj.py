@@ -25,7 +25,8 @@ PLUGIN = MODULE / "target" / "sparkstore-brokerj.jar"
 _OUTCOMES = ("READY ", "ERRORED")
 """What `BrokerProcess` says; the broker itself may print before that."""
 START_S, STOP_S, CLIENT_S = 90.0, 30.0, 240.0
-_JVM = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
+_JVM = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""A broker or a client lives for seconds: to compile its code well costs more than it saves."""
 ROOM = ("-Xmx1500m", "-XX:MaxDirectMemorySize=1g")
 """For a JVM that handles a message of 100 MB: the last of equal options counts."""
 
@@ -40,17 +41,28 @@ def build() -> None:
     """The plugin's jar, and what a broker and its clients need, in target/.
 
     Skips the tests, with the reason, where that cannot be. One process at a time builds: the
-    others find it up to date, and leave the jar as it is.
+    others find it up to date, and start no Maven.
     """
     if lacking := missing():
         pytest.skip(f"Broker-J: {lacking}")
     with (MODULE / "pom.xml").open() as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
+        if _is_up_to_date():
+            return
         subprocess.run(
             ["mvn", "-q", "-B", "-f", str(MODULE / "pom.xml"), "package", "-DskipTests"],
             check=True,
             stdin=subprocess.DEVNULL,
         )
+
+
+def _is_up_to_date() -> bool:
+    """Nothing that the jar is made of is newer than it, and all that lies beside it is there."""
+    beside = (MODULE / "target" / "lib", MODULE / "target" / "test-classes")
+    if not PLUGIN.exists() or not all(folder.is_dir() for folder in beside):
+        return False
+    sources = [MODULE / "pom.xml", *(MODULE / "src").rglob("*")]
+    return max(path.stat().st_mtime_ns for path in sources) < PLUGIN.stat().st_mtime_ns
 
 
 def java(*arguments: object, plugin: Path = PLUGIN, without: str = "no jar") -> list[str]:
