@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
+from sparkstore.jobs.priority import lower_priority
 from tests.support.system.processes import BrokerProcess, StartBroker
 
 if os.environ.get("SPARKSTORE_SPARK") != "shipped":
@@ -48,9 +49,9 @@ class OneSession(LoadFileScheduling):  # type: ignore[misc]
 _DEAREST = (
     "tests/system/test_brokerj_module.py",
     "tests/system/test_demo_run.py",
-    "tests/system/test_job_process.py",
     "tests/system/test_cli_process.py",
     _NOTEBOOK,
+    "tests/system/test_job_process.py",
 )
 _ORDER = ("system", "schedules", "properties", "contract", "unit", "architecture")
 
@@ -85,6 +86,16 @@ SKIPPED_IN_CI = (
 )
 """Why a test may be skipped where `CI` is set. Nothing that a machine lacks is among them: a run
 that is green because a client or a compiler was missing says nothing of what it did not run."""
+
+
+_OTHERS_NICE = 3
+"""Three workers share two cores: with this, the one that has Spark gets a whole one."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Who has the Spark session has the longest way to go, so the other workers let it pass."""
+    if "PYTEST_XDIST_WORKER" in os.environ and _rank(item) > 0:
+        lower_priority(_OTHERS_NICE)
 
 
 @pytest.fixture(autouse=True)

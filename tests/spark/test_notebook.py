@@ -47,7 +47,7 @@ def test_the_notebook_shows_the_queues_with_two_charts(
         "PYTHONPATH", os.pathsep.join([f"{CHECKOUT}", os.environ.get("PYTHONPATH", "")])
     )
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
-    NotebookClient(notebook, timeout=300).execute()
+    NotebookClient(notebook, timeout=600).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
     assert any("late 1 4 1 {'anna': 1}" in output.get("text", "") for output in outputs)

@@ -22,7 +22,7 @@ def test_the_demo_proves_that_nothing_is_lost_and_draws_its_chart(tmp_path: Path
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=850,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "PROVED, after kill -9 and restart" in ended.stdout

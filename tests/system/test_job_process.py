@@ -63,7 +63,7 @@ def ended(*words: Path | str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
 
 
@@ -92,7 +92,7 @@ def test_a_second_start_leaves_at_once_and_the_first_goes_on_at_low_priority(roo
         assert (second.returncode, second.stdout) == (75, "")
         assert second.stderr.count("\n") == 1
         assert "another job is at work" in second.stderr
-    told, _ = first.communicate("\n", timeout=300)
+    told, _ = first.communicate("\n", timeout=600)
     assert first.returncode == 0
     assert json.loads(told)["records_moved"] == 1
     rows = DeltaTable(str(root / "job_runs")).to_pyarrow_table().to_pylist()
@@ -101,7 +101,7 @@ def test_a_second_start_leaves_at_once_and_the_first_goes_on_at_low_priority(roo
 
 def test_spark_submit_runs_the_job_and_ends_with_its_exit_code(root: Path, tmp_path: Path) -> None:
     submit = ["spark-submit", "--properties-file", "conf/spark-defaults.conf", "jobs/compact.py"]
-    done = ended(*submit, "--textfile", str(tmp_path), str(root))
+    done = ended(*submit, "--nice", "0", "--textfile", str(tmp_path), str(root))
     assert done.returncode == 0, done.stderr
     # What spark-submit itself says comes before, and a job's standard error with it.
     assert json.loads(done.stdout.splitlines()[-1])["position_after"] == 1
