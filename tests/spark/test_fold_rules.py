@@ -205,7 +205,6 @@ def told(spark: SparkSession, module_root: Root) -> Told:
     compact.run(spark, module_root)
     table = spark.read.format("delta").load(str(module_root.state))
     state = table.where("part = 'entry'").localCheckpoint()
-    definitions = table.where("part = 'wiring'").collect()
     return Told(
         positions,
         entries.collect(),
@@ -216,7 +215,7 @@ def told(spark: SparkSession, module_root: Root) -> Told:
         len(written),
         state.collect(),
         state.selectExpr(*FOLDED),
-        definitions,
+        table.where("part = 'wiring'").collect(),
     )
 
 
