@@ -289,8 +289,16 @@ class _Said(NamedTuple):
 
 @lru_cache(maxsize=1 << 10)
 def _said(value: bytes) -> _Said:
-    """Of the value of a header section: most messages of a sender have the same."""
-    _durable, priority, ttl, first, count = [*fields_of(Header, value, 0), *[None] * 5][:5]
+    """Of the value of a header section: most messages of a sender have the same.
+
+    One that cannot be read says nothing: earlier releases took some that this one refuses, and a
+    message that a root has must be delivered.
+    """
+    try:
+        fields = fields_of(Header, value, 0)
+    except DecodeError:
+        fields = []
+    _durable, priority, ttl, first, count = [*fields, *[None] * 5][:5]
     return _Said(priority, ttl, first, count or 0)
 
 

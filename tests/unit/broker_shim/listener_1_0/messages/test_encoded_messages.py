@@ -332,6 +332,22 @@ def test_delivery_annotations_go_no_further() -> None:
     assert (again.instructions, again.subject, again.body) == (None, "s", "x")
 
 
+@pytest.mark.parametrize("failures", [0, 1])
+def test_a_stored_header_section_that_is_refused_today_does_not_hold_its_message_back(
+    failures: int,
+) -> None:
+    """An earlier release took any byte for a boolean, and a root may have such a message."""
+    came = b"\x00\x53\x70\xc0\x03\x01\x56\x07"  # durable is neither true nor false
+    with pytest.raises(DecodeError):
+        parse(came + b"\x00\x53\x77\xa1\x01x", now_us=NOW_US)
+    header, body = parse(b"\x00\x53\x77\xa1\x01x", now_us=NOW_US)
+    assert header.header is not None
+    stored = header._replace(header=came + header.header, header_bytes=len(came + header.header))
+    sent = outgoing(stored, body, delivery_count=failures, now_us=NOW_US)
+    assert sent.endswith(b"\x00\x53\x77\xa1\x01x")
+    assert sent.startswith(came) is (not failures)
+
+
 def test_a_message_of_another_protocol_goes_out_as_one_data_section() -> None:
     again = Message()
     header = MessageHeader(durable=True, priority=7, body_bytes=5)
