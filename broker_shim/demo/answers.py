@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from pyspark.sql import Row, SparkSession
 
 from broker_shim.demo.departures import number_of
-from broker_shim.demo.told import Key, Stored, count
+from broker_shim.demo.verdict import Key, Stored, count
 from sparkstore.tables.root import open_root
 from sparkstore.views import views
 from sparkstore.views.spark_tables import table_names

@@ -21,7 +21,7 @@ from proton.reactor import Container
 
 from broker_shim.demo.client import Client, run
 from broker_shim.demo.departures import number_of
-from broker_shim.demo.told import Key
+from broker_shim.demo.verdict import Key
 
 WINDOW = 200
 """Credit of each link."""

@@ -19,7 +19,7 @@ from broker_shim.demo.processes import (
     Progress,
     kill_what_runs,
 )
-from broker_shim.demo.told import ConfirmedDeliveries, disagreements, landed_in_doubt
+from broker_shim.demo.verdict import ConfirmedDeliveries, disagreements, landed_in_doubt
 from sparkstore.cli.output import table
 from sparkstore.compaction import compact
 from sparkstore.session import local_session

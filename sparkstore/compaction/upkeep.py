@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from delta import tables
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -27,7 +28,7 @@ from sparkstore.tables.delta_log_cleaning import clean_log
 from sparkstore.tables.durable_files import SyncFailed
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.root import Root
-from sparkstore.views.spark_tables import delta_name, settings
+from sparkstore.views.spark_tables import settings
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ def _optimize(spark: SparkSession, root: Root, table: str, places: list[str]) ->
     for place in places:
         metadata = state_fold.commit_metadata("compact", newest_version(root.table(table)))
         with settings(spark, {state_fold.METADATA: metadata}):
-            spark.sql(f"OPTIMIZE {delta_name(root.table(table))} WHERE {place}")
+            _by_spark(spark, root, table).optimize().where(place).executeCompaction()
         state_fold.check_is_newest(root, table, metadata)
         _log.info("%s: small files of %s put together", table, place)
 
@@ -120,10 +121,15 @@ def _vacuum(spark: SparkSession, root: Root, table: str, reader_grace_s: float) 
         return 0
     kept = kept_s(delta.history(100), reader_grace_s, time.time_ns() // 1_000_000)
     with settings(spark, _VACUUM):
-        spark.sql(f"VACUUM {delta_name(path)} RETAIN {kept / 3600:.6f} HOURS")
+        _by_spark(spark, root, table).vacuum(kept / 3600)
     deleted = len(before) - len(_data_files(path))
     _log.info("%s: %d files deleted that no reader needs", table, deleted)
     return deleted
+
+
+def _by_spark(spark: SparkSession, root: Root, table: str) -> tables.DeltaTable:
+    """A table as the engine that commits to it has it (ARCHITECTURE: Rule 2)."""
+    return tables.DeltaTable.forPath(spark, str(root.table(table)))
 
 
 def _data_files(table: Path) -> list[Path]:

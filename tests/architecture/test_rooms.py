@@ -17,7 +17,6 @@ PRODUCT = {"sparkstore", "broker_shim"}
 # Words that end like a gerund or a participle, or are one, and stay: with the reason.
 ALLOWED_NAMES = {
     "broker_shim.broker.routing": "a noun of the field: which queues a message goes to",
-    "broker_shim.demo.told": "not a noun: to be renamed",
     "broker_shim.links.unsettled": "the specification's word: the unsettled map (AMQP 1.0 2.6.13)",
     "broker_shim.protocol_1_0.greeting": "a noun: what is said before the first frame",
     "broker_shim.protocol_1_0.links.unsettled": "the specification's word, as above",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_shim.demo.departures import departure, departures, message_name, number_of
-from broker_shim.demo.told import (
+from broker_shim.demo.verdict import (
     ConfirmedDeliveries,
     Key,
     Stored,
