@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from sparkstore.errors import InvalidRequest
-from sparkstore.settings_file import read_section, told_of
+from sparkstore.settings_file import check_kind, check_names, read_section, told_of
 
 _MIB = 1 << 20
 
@@ -25,6 +27,37 @@ _LEAST: dict[str, float] = {
     "cache_bytes": 0,
     "fence_check_s": 0.01,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ChainMemberConfig:
+    """One more store that a broker's store is chained with; exactly one of the first two is said.
+
+    Attributes:
+        mirror: Folder of another root, which gets all that this one accepts.
+        audit: File that gets one line for each call.
+        on_failure: `end`: the broker ends when the member fails, as when its own disk does.
+            `drop`: it goes on without it until the next start.
+        max_waiting: A member that may be dropped is, when so many calls wait for it.
+        max_distance: A mirror that is so many calls behind at the start is not caught up with.
+    """
+
+    mirror: str = ""
+    audit: str = ""
+    on_failure: str = "end"
+    max_waiting: int = 10_000
+    max_distance: int = 100_000
+
+    def __post_init__(self) -> None:
+        if bool(self.mirror) is bool(self.audit):
+            raise InvalidRequest('[store] chain: say mirror = "FOLDER" or audit = "FILE" of each')
+        if self.on_failure not in {"end", "drop"}:
+            message = f"[store] chain: on_failure is {self.on_failure!r}: say end or drop"
+            raise InvalidRequest(message)
+        for name in ("max_waiting", "max_distance"):
+            if getattr(self, name) < 1:
+                message = f"[store] chain: {name} is {getattr(self, name)}: it must be at least 1"
+                raise InvalidRequest(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +85,7 @@ class StoreConfig:
         fence_check_s: How often a store looks whether a replica was promoted in its place: so long
             may it go on after that.
         fsync: False only to measure what fsync costs; never in service.
+        chain: Stores that a broker chains with its own, which is the first.
     """
 
     ack: str = ""
@@ -69,6 +103,7 @@ class StoreConfig:
     cache_bytes: int = 64 * _MIB
     fence_check_s: float = 10.0
     fsync: bool = True
+    chain: tuple[ChainMemberConfig, ...] = ()
 
     def __post_init__(self) -> None:
         if self.ack not in {"", "wal", "delta"}:
@@ -87,4 +122,17 @@ def read_config(path: Path) -> StoreConfig:
         InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
     """
     with told_of(path):
-        return StoreConfig(**read_section(path, "store", StoreConfig()))
+        values = read_section(path, "store", StoreConfig())
+        values["chain"] = tuple(map(_chain_member, values.get("chain", [])))
+        return StoreConfig(**values)
+
+
+def _chain_member(item: object) -> ChainMemberConfig:
+    if not isinstance(item, Mapping):
+        message = f'[store] chain: {item!r} is no member: say {{mirror = "FOLDER"}} of each'
+        raise InvalidRequest(message)
+    known: dict[str, Any] = {each.name: type(each.default) for each in fields(ChainMemberConfig)}
+    check_names(item, known, "key", "of [store] chain")
+    for name, value in item.items():
+        check_kind("store", f"chain: {name}", value, known[name])
+    return ChainMemberConfig(**item)

@@ -67,7 +67,7 @@ def read_section(
     }
     check_names(found, known, "setting", f"in [{section}]")
     for name, value in found.items():
-        _check_kind(section, name, value, known[name])
+        check_kind(section, name, value, known[name])
     return found
 
 
@@ -110,7 +110,8 @@ def _advice(name: str, known: Collection[str]) -> str:
     return "none has a name like it; conf/sparkstore.toml has all"
 
 
-def _check_kind(section: str, name: str, value: object, kind: type) -> None:
+def check_kind(section: str, name: str, value: object, kind: type) -> None:
+    """Raises InvalidRequest if a value of a section has another type than its default."""
     is_whole = kind is float and type(value) is int
     if kind is tuple:
         if not isinstance(value, list):

@@ -133,8 +133,7 @@ def serve(
     _show(reporter, loop, listener, broker, store)
     _probe(loop, calls)
     control = _control(options, loop, broker, listener)
-    keeps = {"keeps": store.durability.word}
-    announce([url], entrance.in_force | keeps, options, reporter.url)
+    announce([url], entrance.in_force | stores.in_force, options, reporter.url)
     listener.run()
     reporter.stopping()
     if control is not None:

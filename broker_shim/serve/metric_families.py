@@ -14,12 +14,14 @@ from prometheus_client.core import Metric
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.service.service import Service
+from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageStore
 from sparkstore.core.queue_names import TEMPORARY
 from sparkstore.metrics.exposition import counter, counters, gauge
 
 BROKER, SERVICE, LOG = "sparkstore_broker", "sparkstore_service", "sparkstore_log"
+CHAIN = "sparkstore_chain_member"
 
 
 class QueueFigures(NamedTuple):
@@ -65,7 +67,13 @@ def broker_families(broker: Broker, store: MessageStore, connection_count: int) 
 
 
 def log_families(store: MessageStore) -> Iterator[Metric]:
-    """What the log of a store did, and what waits in it; nothing of a store without one."""
+    """What the log of a store did, and what waits in it; nothing of a store without one.
+
+    Of a chain, the log of its first store, and how each member fares.
+    """
+    if isinstance(store, MessageStoreChain):
+        yield from _chain_families(store)
+        store = store.first
     if not isinstance(store, DeltaMessageStore):
         return
     yield from counters(LOG, store.metrics)
@@ -85,8 +93,24 @@ def service_families(service: Service) -> list[Metric]:
     return [*counters(SERVICE, service.members.metrics), *log_families(service.store)]
 
 
+def _chain_families(chain: MessageStoreChain) -> Iterator[Metric]:
+    for name, text in (
+        ("waiting", "Calls that a member of the store chain was told and has not done."),
+        ("up", "1 while a member of the store chain is told of calls, 0 once it was dropped."),
+    ):
+        values = (
+            ({"member": each.name}, float(each.waiting if name == "waiting" else not each.failure))
+            for each in chain.members
+        )
+        yield gauge(f"{CHAIN}_{name}", text, values)
+    done = (({"member": each.name}, float(each.applied)) for each in chain.members)
+    yield counter(f"{CHAIN}_calls", "Calls that a member of the store chain has done.", done)
+
+
 def trouble_of(store: MessageStore) -> str | None:
     """Why a store takes nothing now; None while it does."""
+    if isinstance(store, MessageStoreChain):
+        return trouble_of(store.first) if store.failure is None else str(store.failure)
     refusal = store.refusal if isinstance(store, DeltaMessageStore) else None
     return None if refusal is None else str(refusal)
 

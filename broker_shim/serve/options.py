@@ -58,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_options(found.add_argument)
+    _add_metrics(found.add_argument)
     _add_wiring(found.add_argument)
     security_options.add_options(found.add_argument)
     service_options.add_options(found.add_argument)
@@ -92,6 +93,17 @@ def _add_options(add: Callable[..., object]) -> None:
         " with the process; without it they are rejected",
     )
     add(
+        "--accept-loss",
+        action="store_true",
+        help="serve a mirror of another root ([store] chain) that was behind when that ended: what"
+        " it lacks is lost; without it such a root is refused",
+    )
+    add("--json", action="store_true", help="print the READY line as JSON")
+    add("--verbose", action="store_true", help="log more")
+
+
+def _add_metrics(add: Callable[..., object]) -> None:
+    add(
         "--metrics-file",
         type=Path,
         metavar="FILE",
@@ -102,8 +114,6 @@ def _add_options(add: Callable[..., object]) -> None:
         metavar="HOST:PORT",
         help="answer http://HOST:PORT/metrics, /healthz and /readyz, for example 127.0.0.1:9672",
     )
-    add("--json", action="store_true", help="print the READY line as JSON")
-    add("--verbose", action="store_true", help="log more")
 
 
 def _add_wiring(add: Callable[..., object]) -> None:

@@ -7,15 +7,24 @@ A root keeps everything; a folder of JSON files what is wired and the termini, b
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
+from broker_shim.store.chain.audit import CallAuditor
+from broker_shim.store.chain.calls import ChainMember
+from broker_shim.store.chain.chain import MessageStoreChain
+from broker_shim.store.chain.mirror import Mirror, take_place
+from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.links import LinkStores, link_stores_of
 from sparkstore.config import StoreConfig
 from sparkstore.tables.private_folder import private_folder
+
+if TYPE_CHECKING:
+    from broker_shim.store.delta import DeltaMessageStore
 
 WIRING, LINKS = "wiring.json", "links.json"
 """Files of a folder of `--configuration`."""
@@ -26,6 +35,14 @@ class Stores(NamedTuple):
 
     messages: MessageStore
     link_stores: LinkStores
+
+    @property
+    def in_force(self) -> dict[str, str]:
+        """What the line that says "ready" tells of them."""
+        keeps = {"keeps": self.messages.durability.word}
+        if isinstance(self.messages, MessageStoreChain):
+            keeps["chain"] = str(1 + len(self.messages.members))
+        return keeps
 
     def registry(self) -> LinkRegistry:
         """The links that are kept there, not recovered yet."""
@@ -65,6 +82,8 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
     Raises:
         StoreError: As the store's constructor; nothing stays open.
     """
+    if config.chain and (options.memory or options.configuration is not None):
+        raise InvalidRequest("[store] chain is for a root: give one, or leave chain out")
     if options.memory:
         from broker_shim.store.memory import MemoryMessageStore  # noqa: PLC0415
 
@@ -73,7 +92,45 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
         return _configuration(options.configuration, config)
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
-    return stores_of(DeltaMessageStore(options.root, config))
+    if config.chain and options.no_amqp:
+        text = "[store] chain is for brokers: members of the store service would not be chained"
+        raise InvalidRequest(f"{text}: leave out chain, or --no-amqp")
+    first = DeltaMessageStore(options.root, config)
+    try:
+        take_place(first, accept_loss=options.accept_loss)
+        return stores_of(_chained(first, config) if config.chain else first)
+    except BaseException:
+        first.close()
+        raise
+
+
+def _chained(first: DeltaMessageStore, config: StoreConfig) -> MessageStore:
+    """A root's store and those that the settings chain with it, alike when this returns."""
+    members: list[tuple[ChainMember, Tolerance]] = []
+    try:
+        for each in config.chain:
+            tolerance = Tolerance(each.on_failure == "drop", each.max_waiting)
+            if each.audit:
+                members.append((CallAuditor(Path(each.audit)), tolerance))
+                continue
+            mirror = _mirror(each.mirror, first, config)
+            members.append((mirror, tolerance))
+            mirror.catch_up(each.max_distance)
+    except BaseException:
+        for member, _ in members:
+            member.close()
+        raise
+    return MessageStoreChain(first, members)
+
+
+def _mirror(folder: str, first: DeltaMessageStore, config: StoreConfig) -> Mirror:
+    from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
+
+    if Path(folder).resolve() == first.root.path.resolve():
+        message = f"[store] chain: {folder} is the root itself: give another folder"
+        raise InvalidRequest(message)
+    own = replace(config, wal_dir="", chain=())
+    return Mirror(folder, DeltaMessageStore(folder, own), first)
 
 
 def stores_of(messages: MessageStore) -> Stores:

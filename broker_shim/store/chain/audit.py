@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_shim.completion import OnComplete
-from broker_shim.errors import StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.interface import Exchange, MessageStore, Queue, StoredMessage
 
@@ -35,9 +36,13 @@ class CallAuditor:
         """Append to a file, which only its owner can read.
 
         Raises:
-            OSError: It cannot be opened.
+            InvalidRequest: It cannot be opened.
         """
-        self._file = open(path, "a", buffering=1, encoding="utf-8", opener=_private)  # noqa: SIM115
+        try:
+            self._file = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115
+        except OSError as reason:
+            message = f"{path} cannot get lines of calls: {reason.strerror}"
+            raise InvalidRequest(message) from reason
         self._path = path
         self._together = 0
 
@@ -55,10 +60,11 @@ class CallAuditor:
         at = time.time_ns() // 1000
         error: StoreError | None = None
         try:
-            self._file.write("".join(_line({"at": at, **told}, call) for call in calls))
-            self._file.flush()
+            lines = "".join(_line({"at": at, **told}, call) for call in calls).encode()
+            if self._file.write(lines) < len(lines):
+                error = Unavailable(f"{self._path}: {os.strerror(errno.ENOSPC)}")
         except OSError as reason:
-            error = Unavailable(f"{self._path}: {reason}")
+            error = Unavailable(f"{self._path}: {reason.strerror}")
         on_complete(error)
 
     def flush(self, on_complete: OnComplete) -> None:

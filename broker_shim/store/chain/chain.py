@@ -63,6 +63,11 @@ class MessageStoreChain:
         self._failure: StoreError | None = None
 
     @property
+    def first(self) -> MessageStore:
+        """The store that decides."""
+        return self._first
+
+    @property
     def durability(self) -> TerminusDurability:
         """The highest tier that the first store keeps."""
         return self._first.durability

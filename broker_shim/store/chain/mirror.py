@@ -20,7 +20,6 @@ from broker_shim.store.chain.difference import CATEGORY, Missing, difference
 from broker_shim.store.interface import (
     LinkKey,
     MessageStore,
-    Recovered,
     StoredMessage,
     TransactionContext,
 )
@@ -212,18 +211,31 @@ class Mirror:
             make(on_complete=on_complete, transaction=transaction)
 
 
-def check_alike(recovered: Recovered) -> None:
-    """See that a store which followed another may take its place; one that never did, may.
+def take_place(store: MessageStore, *, accept_loss: bool = False) -> bool:
+    """Make a mirror a store of its own, before it takes calls in the first store's place.
+
+    It follows nobody from then on: a chain that would make it like its old first store is refused.
+
+    Returns:
+        False if it was no mirror; then nothing was done.
 
     Raises:
-        InvalidRequest: It was catching up, or was dropped: acknowledged messages may be missing.
+        InvalidRequest: It was catching up, or was dropped, when its chain ended: acknowledged
+            messages may be missing.
     """
-    followed = recovered.configured.get((CATEGORY, _FIRST))
-    if followed is not None and not followed["is_alike"]:
+    followed = store.recover().configured.get((CATEGORY, _FIRST))
+    if followed is None:
+        return False
+    if not (followed["is_alike"] or accept_loss):
         raise InvalidRequest(
-            "this store followed another and was behind when that ended: open the other,"
-            " or accept the loss"
+            "this root mirrors another one, and was behind when that ended: serve the other, or"
+            " accept the loss of what it lacks (--accept-loss)"
         )
+    forgotten = Completion()
+    store.configure(CATEGORY, _FIRST, None, forgotten.finish)
+    forgotten.complete()
+    _log.warning("this root was a mirror of another one; it is a store of its own from now on")
+    return True
 
 
 def _ignore(_error: StoreError | None) -> None:

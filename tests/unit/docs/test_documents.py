@@ -15,6 +15,7 @@ from broker_shim.security import passwd
 from broker_shim.security.settings import SecuritySettings, read_security
 from broker_shim.serve.options import parser as serve_parser
 from sparkstore.cli import command_line
+from sparkstore.config import StoreConfig, read_config
 from tests.support.checkout import CHECKOUT
 from tests.support.documents import DOCUMENTS, PAGES, blocks, prose, text_of
 
@@ -86,11 +87,11 @@ def test_every_command_line_of_the_documents_is_taken(line: str) -> None:
 
 def test_every_settings_file_of_the_documents_is_read(tmp_path: Path) -> None:
     files = blocks(ALL, "toml")
-    assert len(files) == 3
+    assert len(files) == 4
     for text in files:
         (file := tmp_path / "sparkstore.toml").write_text(text)
-        read = (read_settings(file), read_security(file))
-        assert read != (BrokerSettings(), SecuritySettings())
+        read = (read_settings(file), read_security(file), read_config(file))
+        assert read != (BrokerSettings(), SecuritySettings(), StoreConfig())
 
 
 def test_every_command_that_the_documents_name_is_there(

@@ -16,7 +16,7 @@ from broker_shim.errors import Ended, InvalidRequest, NotAcquired, StoreError, U
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.chain.chain import MessageStoreChain
-from broker_shim.store.chain.mirror import Mirror, check_alike
+from broker_shim.store.chain.mirror import Mirror, take_place
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import LinkKey, MessageHeader, Queue
@@ -253,7 +253,7 @@ def test_an_empty_store_becomes_like_the_first_and_then_may_take_its_place() -> 
     assert mirror.catch_up() > 10
     assert contents(second) == contents(first)
     assert mirror.catch_up() == 0
-    check_alike(second.recover())
+    assert take_place(second)
     first.close()
     mirror.close()
 
@@ -266,7 +266,7 @@ def test_a_mirror_that_was_dropped_says_so_until_it_has_caught_up() -> None:
     enqueue(chain, lambda _error: None)
     first.close()
     with pytest.raises(InvalidRequest, match="was behind when that ended"):
-        check_alike(second.recover())
+        assert take_place(second)
     second.close()
 
 
@@ -395,7 +395,7 @@ def test_the_example_of_the_documents_runs_and_its_mirror_takes_the_first_stores
     done(chain.enqueue, chain.message(HEADER, b"a dozen"), "orders")
     chain.close()
     mirror = DeltaMessageStore(tmp_path / "mirror")
-    check_alike(mirror.recover())
+    assert take_place(mirror)
     assert [mirror.load(i).body for i in mirror.recover().entries["orders"]] == [b"a dozen"]
     mirror.close()
     assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 2
