@@ -209,9 +209,14 @@ def test_the_same_frames_with_their_true_sizes_are_a_message(broker: BrokerProce
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_name_of_10000_characters_is_served_and_a_longer_one_refused(
-    connected_clients: Programs, client: str
+    connected_clients: Programs, broker: BrokerProcess, client: str
 ) -> None:
-    """A refusal reaches the program with its reason, and the connection goes on."""
+    """A refusal reaches the program with its reason, and the connection goes on.
+
+    That of fe2o3-amqp does so, too, but now and then the library ends its own session after a link
+    that was refused ("The session stopped before the link was attached: Ended", where Ended is its
+    word for what it did itself): so it gets a new one.
+    """
     program = connected_clients[client]
     longest = client.ljust(10_000, "q")
     # fe2o3-amqp keeps the reason to itself.
@@ -219,6 +224,9 @@ def test_a_name_of_10000_characters_is_served_and_a_longer_one_refused(
     for attempt in (program.send, program.open):
         with pytest.raises(AssertionError, match=reason):
             attempt(longest + "q")
+    if client == "fe2o3-amqp":
+        program.disconnect()
+        program.connect(broker)
     assert program.send(longest, {"body": {"value": text("next")}}) == ["accepted"]
     assert program.take(longest)[0]["body"] == {"value": [*answered(client), "next"]}
 

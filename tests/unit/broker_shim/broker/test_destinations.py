@@ -120,8 +120,8 @@ def test_a_name_on_very_many_addresses_is_a_short_line_of_the_log(
         destinations.addresses.add(f"{'a' * 1000}{number}::q1")
     with caplog.at_level(logging.WARNING):
         destinations.queues_for(AnonymousNode(), MessageHeader(to="q1"))
-    assert "and 4982 more" in caplog.text
-    assert len(caplog.text) < 4000
+    (line,) = [text for text in caplog.messages if "and 4982 more" in text]
+    assert len(line) < 4000
 
 
 @pytest.mark.parametrize(
