@@ -104,8 +104,8 @@ def all_of(parts: Sequence[Completion]) -> Completion:
     return whole
 
 
-def wait_for(calls: Iterable[Callable[[OnComplete], None]], timeout_s: float) -> None:
-    """Make calls that take a completion, and wait until all have completed.
+def wait_for(calls: Iterable[Callable[[OnComplete], None]], timeout_s: float = -1) -> None:
+    """Make calls that take a completion, and wait until all have completed; -1 waits for ever.
 
     Raises:
         StoreError: The first of them that was refused.

@@ -38,14 +38,14 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
-from broker_shim.store.reads import OnLoaded
+from broker_shim.store.reads import ReadCalls
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.log.completions import fire_once
 
 _log = logging.getLogger(__name__)
 
 
-class MessageStoreChain:
+class MessageStoreChain(ReadCalls):
     """See `MessageStore` for every call; reads and what `recover` tells are the first store's."""
 
     def __init__(
@@ -57,7 +57,7 @@ class MessageStoreChain:
             first: Decides, gives messages their numbers, and is read.
             members: Are told what it accepts, each with what to do when it fails.
         """
-        self._first = first
+        self._first = self._reads = first
         self._line = _Line()
         self._places = [MemberPlace(member, tolerance, self._fail) for member, tolerance in members]
         self._failure: StoreError | None = None
@@ -252,26 +252,6 @@ class MessageStoreChain:
             key: detail for key, detail in recovered.configured.items() if key[0] != CATEGORY
         }
         return replace(recovered, configured=configured)
-
-    def load(self, message_id: int) -> StoredMessage:
-        """See `MessageStore.load`."""
-        return self._first.load(message_id)
-
-    def at_hand(self, message_id: int) -> StoredMessage | None:
-        """See `MessageStore.at_hand`."""
-        return self._first.at_hand(message_id)
-
-    def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `MessageStore.read`."""
-        return self._first.read(message_id, offset, length)
-
-    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `MessageStore.headers`."""
-        return self._first.headers(message_ids)
-
-    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `MessageStore.prefetch`."""
-        self._first.prefetch(message_ids, on_loaded)
 
     def close(self) -> None:
         """See `MessageStore.close`: the first store, whose last calls members then complete."""

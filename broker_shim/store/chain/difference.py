@@ -7,11 +7,11 @@ of its entries are those of the other, in the same order from the beginning on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from broker_shim.store.chain.calls import StoreCall
-from broker_shim.store.interface import Entry, Exchange, Queue, Recovered
+from broker_shim.store.interface import Entry, Exchange, ExchangeBindingKey, Queue, Recovered
 from sparkstore.core.annotations import annotations_of
 
 CATEGORY = "store-chain"
@@ -28,21 +28,27 @@ class Missing(NamedTuple):
 
 def difference(ours: Recovered, theirs: Recovered) -> Iterator[StoreCall | Missing]:
     """What to do to `theirs`, in order, to have all of `ours` there and nothing else."""
-    yield from _definitions(ours, theirs)
+    exchanges, queues = _anew(ours.exchanges, theirs.exchanges), _anew(ours.queues, theirs.queues)
+
+    def is_of_new(key: ExchangeBindingKey) -> bool:
+        return key.exchange in exchanges or key.queue in queues
+
+    yield from _definitions(ours, theirs, is_of_new)
     for queue, entries in ours.entries.items():
-        yield from _entries(queue, entries, _before(queue, ours, theirs))
+        there = {} if queue in queues else theirs.entries.get(queue, {})
+        yield from _entries(queue, entries, there)
     yield from _links(ours, theirs)
 
 
-def _definitions(ours: Recovered, theirs: Recovered) -> Iterator[StoreCall]:
+def _definitions(
+    ours: Recovered, theirs: Recovered, is_of_new: Callable[[ExchangeBindingKey], bool]
+) -> Iterator[StoreCall]:
     for gone in set(theirs.bindings) - set(ours.bindings):
         yield _call("unbind", gone)
     yield from _declared(ours.exchanges, theirs.exchanges)
     yield from _declared(ours.queues, theirs.queues)
-    anew = _anew(ours.exchanges, theirs.exchanges), _anew(ours.queues, theirs.queues)
     for binding, arguments in ours.bindings.items():
-        is_gone = binding.exchange in anew[0] or binding.queue in anew[1]
-        before = None if is_gone else theirs.bindings.get(binding)
+        before = None if is_of_new(binding) else theirs.bindings.get(binding)
         if before != arguments:
             if before is not None:
                 yield _call("unbind", binding)
@@ -84,13 +90,6 @@ def _anew(ours: Sequence[Queue | Exchange], theirs: Sequence[Queue | Exchange]) 
     return {
         each.name for each in ours if each.name in there and _is_another(each, there[each.name])
     }
-
-
-def _before(queue: str, ours: Recovered, theirs: Recovered) -> Mapping[int, Entry]:
-    """The entries that a queue has there, once the definitions are alike."""
-    wanted = {each.name: each for each in ours.queues}
-    there = {each.name: each for each in theirs.queues}
-    return {} if _is_another(wanted[queue], there.get(queue)) else theirs.entries.get(queue, {})
 
 
 def _entries(

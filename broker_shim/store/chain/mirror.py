@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Protocol
 from uuid import uuid4
 
-from broker_shim.completion import Completion, OnComplete
+from broker_shim.completion import OnComplete, wait_for
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.chain.difference import CATEGORY, Missing, difference
@@ -88,15 +88,11 @@ class Mirror:
             raise InvalidRequest(message)
         if lacking:
             _log.info("%s catches up: it is %d calls behind", self._name, len(lacking))
-        self._note(is_alike=not lacking).complete()
+        wait_for([partial(self._note, is_alike=not lacking)])
         calls = self._loaded(lacking)
         while some := list(islice(calls, _AT_ONCE)):
-            made = [Completion() for _ in some]
-            for call, completion in zip(some, made, strict=True):
-                self.apply([call], completion.finish)
-            for completion in made:
-                completion.complete()
-        self._note(is_alike=True).complete()
+            wait_for(partial(self.apply, [call]) for call in some)
+        wait_for([partial(self._note, is_alike=True)])
         return len(lacking)
 
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
@@ -121,7 +117,7 @@ class Mirror:
     def drop(self) -> None:
         """See `ChainMember.drop`: if it still can, it says that it is not alike any more."""
         with suppress(StoreError):
-            self._note(is_alike=False)
+            self._note(_ignore, is_alike=False)
 
     def close(self) -> None:
         """See `ChainMember.close`."""
@@ -136,9 +132,7 @@ class Mirror:
         known = self._first.recover().configured.get((CATEGORY, _SELF))
         if known is None:
             known = {"id": str(uuid4())}
-            made = Completion()
-            self._first.configure(CATEGORY, _SELF, known, made.finish)
-            made.complete()
+            wait_for([partial(self._first.configure, CATEGORY, _SELF, known)])
         theirs = self._store.recover()
         followed = theirs.configured.get((CATEGORY, _FIRST))
         if followed is None and (theirs.queues or theirs.exchanges or theirs.configured):
@@ -147,12 +141,10 @@ class Mirror:
             raise InvalidRequest(f"{self._name} follows another store: give it an empty root")
         return known
 
-    def _note(self, *, is_alike: bool) -> Completion:
+    def _note(self, on_complete: OnComplete, *, is_alike: bool) -> None:
         """Keep whom it follows, and whether it has all that was told there."""
-        noted = Completion()
         detail = {**self._known, "is_alike": is_alike}
-        self._store.configure(CATEGORY, _FIRST, detail, noted.finish)
-        return noted
+        self._store.configure(CATEGORY, _FIRST, detail, on_complete)
 
     def _loaded(self, lacking: Sequence[StoreCall | Missing]) -> Iterator[StoreCall]:
         for each in lacking:
@@ -231,9 +223,7 @@ def take_place(store: MessageStore, *, accept_loss: bool = False) -> bool:
             "this root mirrors another one, and was behind when that ended: serve the other, or"
             " accept the loss of what it lacks (--accept-loss)"
         )
-    forgotten = Completion()
-    store.configure(CATEGORY, _FIRST, None, forgotten.finish)
-    forgotten.complete()
+    wait_for([partial(store.configure, CATEGORY, _FIRST, None)])
     _log.warning("this root was a mirror of another one; it is a store of its own from now on")
     return True
 
