@@ -1,6 +1,5 @@
 """AMQP 1.0 without I/O: bytes in, events out, commands in, bytes out.
 
-    generate                       conf/amqp_1_0.toml → broker_shim/amqp_1_0, for developers
     codec                          values, performatives, frames, sections of messages ↔ bytes
     output budget                  frames that wait to be written; what a peer may cost
     greeting sasl                  who the peer is, and that both speak AMQP 1.0

@@ -26,14 +26,12 @@ from broker_shim.amqp_1_0.primitives import (
     Symbol,
     UByte,
 )
-from broker_shim.protocol_1_0 import generate
 from broker_shim.protocol_1_0.codec.composites import encoded_composite, read_performative
 from broker_shim.protocol_1_0.codec.decoder import MAX_DEPTH, RAW, TYPED, read
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import DecodeError, InvalidCommand
 from broker_shim.protocol_1_0.codec.values import Array, Described
 from tests.support.amqp.vectors import VECTORS
-from tests.support.checkout import CHECKOUT
 
 
 def identity(value: object) -> object:
@@ -233,11 +231,3 @@ def test_a_coordinator_is_a_target() -> None:
 def test_all_composites_of_the_specification_are_there() -> None:
     assert len(COMPOSITES) == 33
     assert {each.CODE for each in COMPOSITES.values()} == set(COMPOSITES)
-
-
-def test_the_generated_code_is_what_the_table_gives() -> None:
-    table = generate.tomllib.loads((CHECKOUT / "conf" / "amqp_1_0.toml").read_text())
-    written = {
-        path.name: path.read_text() for path in (CHECKOUT / "broker_shim" / "amqp_1_0").glob("*.py")
-    }
-    assert written == generate.modules(table)
