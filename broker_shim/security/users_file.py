@@ -16,7 +16,7 @@ from secrets import token_bytes
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.users import User, Users, UsersFileContent, decoded, encoded
-from sparkstore.tables.durable_files import fsync_path
+from sparkstore.storage.durable_files import fsync_path
 
 _log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 
 from sparkstore.compaction import state_fold
 from sparkstore.jobs.failpoints import Failpoint
+from sparkstore.storage.durable_files import SyncFailed
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.delta_log_cleaning import clean_log
-from sparkstore.tables.durable_files import SyncFailed
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.root import Root
 from sparkstore.views.spark_tables import settings

@@ -30,8 +30,8 @@ from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.metrics import LogMetrics
 from sparkstore.log.trim import Trimmer
 from sparkstore.log.wal import Wal
+from sparkstore.storage.durable_files import SyncFailed
 from sparkstore.tables import rows
-from sparkstore.tables.durable_files import SyncFailed
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.root import Root
 

@@ -30,9 +30,9 @@ from deltalake import (
 from deltalake.exceptions import DeltaError
 
 from sparkstore.errors import CorruptData, Fenced, Unavailable
+from sparkstore.storage.durable_files import SyncFailed
 from sparkstore.tables.delta_files import Version, newest_version, read_version, versions
 from sparkstore.tables.delta_log_cleaning import clean_log
-from sparkstore.tables.durable_files import SyncFailed
 from sparkstore.tables.root import Root
 
 JOURNAL_APP = "sparkstore.journal"

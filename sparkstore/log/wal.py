@@ -28,7 +28,7 @@ from sparkstore.log.wal_format import (
     seed,
     turns_before,
 )
-from sparkstore.tables.durable_files import SyncFailed, fsync_path
+from sparkstore.storage.durable_files import SyncFailed, fsync_path
 
 _PADDING = [bytes(n) for n in range(BLOCK_BYTES)]
 _CHUNK = bytes(1 << 20)

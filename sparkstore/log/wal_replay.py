@@ -25,8 +25,8 @@ from sparkstore.log.wal_format import (
     check_is_ours,
     group_bytes,
 )
+from sparkstore.storage.durable_files import fsync_path, fsync_with_folders
 from sparkstore.tables import rows
-from sparkstore.tables.durable_files import fsync_path, fsync_with_folders
 
 _log = logging.getLogger(__name__)
 

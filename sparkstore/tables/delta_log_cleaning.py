@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from sparkstore.storage.durable_files import fsync_path, fsync_with_folders
 from sparkstore.tables.delta_files import checkpoints, log_folder, version_of
-from sparkstore.tables.durable_files import fsync_path, fsync_with_folders
 from sparkstore.tables.marks import read_marks
 from sparkstore.tables.root import Root
 

@@ -2,9 +2,9 @@
 
 Who replaces `root.json`, and why no change is lost: the creator of a root, once, by a hard link;
 `replicate`, which adds itself to the primary's `replicas`; `promote`, which changes the role of
-both. The last two read, change and replace it under a flock on `root.json.lock`, held for no more
-than that: so a replication that registers cannot write an old role back over `fenced`. Everybody
-else only reads: the file is replaced atomically and fsynced, so what is read is whole.
+both. The last two replace it only if it is still what they read (`change_stored_identity`): so a
+replication that registers cannot write an old role back over `fenced`. Everybody else only reads:
+the file is replaced atomically and durably, so what is read is whole.
 
 What a cut-off costs: whoever can read neither its own `root.json` nor its replicas' goes on. There
 is no third party here that could tell it; what it takes until it is reached stays behind.
@@ -12,18 +12,17 @@ is no third party here that could tell it; what it takes until it is reached sta
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sparkstore.errors import Fenced, StoreError
-from sparkstore.tables.durable_files import replace_durably
-from sparkstore.tables.root import Identity, Root, open_root, read_identity
+from sparkstore.errors import CorruptData, Fenced, StoreError
+from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.root import ROOT_FILE, Identity, Root, identity_in, open_root
 
 _log = logging.getLogger(__name__)
 
@@ -83,33 +82,47 @@ def _reachable(where: str) -> Identity | None:
 
 
 def change_identity(root: Root, change: Callable[[Identity], dict[str, Any]]) -> Identity:
-    """Replace `root.json`, durably, with what it says now and some fields changed.
-
-    Fields that this version does not know are kept.
-
-    Args:
-        root: The root whose `root.json` is replaced.
-        change: Gets what the file says under the lock; returns the fields to change. Nothing is
-            written if there are none; what it raises leaves everything as it was.
+    """Replace `root.json` of a root on a disk: see `change_stored_identity`.
 
     Raises:
         CorruptData: It cannot be read.
         OSError: It cannot be written; the old one stands.
     """
-    file = root.path / "root.json"
-    with _locked(root.path / "root.json.lock"):
-        changed = change(read_identity(file))
-        if changed:
-            content = json.loads(file.read_bytes()) | changed
-            replace_durably(file, json.dumps(content, indent=2).encode())
-        return read_identity(file)
+    return change_stored_identity(LocalStorage(root.path), change)
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def change_stored_identity(
+    storage: Storage, change: Callable[[Identity], dict[str, Any]]
+) -> Identity:
+    """Replace `root.json`, durably, with what it says now and some fields changed.
+
+    Fields that this version does not know are kept. Why no change of another is lost: it is
+    replaced only if it is still what `change` was shown, else `change` is shown what it is now.
+
+    Args:
+        storage: Where the root is whose `root.json` is replaced.
+        change: Gets what the file says; returns the fields to change, and is asked again where
+            somebody else was faster. Nothing is written if there are none; what it raises leaves
+            everything as it was.
+
+    Raises:
+        CorruptData: It cannot be read.
+        OSError: It cannot be written; the old one stands.
+        StoreError: The same of a bucket, as `Storage` says it.
+    """
+    where = f"{storage.location}/{ROOT_FILE}"
+    while True:
+        found = storage.read(ROOT_FILE)
+        if found is None:
+            message = f"{where} is gone: restore it from a replica or a backup"
+            raise CorruptData(message)
+        identity = identity_in(found.content, where)
+        changed = change(identity)
+        if not changed:
+            return identity
+        content = json.dumps(json.loads(found.content) | changed, indent=2).encode()
+        if storage.replace_if_unchanged(ROOT_FILE, content, found.tag):
+            return identity_in(content, where)
 
 
 class FenceWatch:

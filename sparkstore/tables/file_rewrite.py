@@ -27,6 +27,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sparkstore.errors import CorruptData
+from sparkstore.storage.durable_files import fsync_open, fsync_with_folders
 from sparkstore.tables.delta_files import (
     check_sum_file,
     checkpoints,
@@ -35,7 +36,6 @@ from sparkstore.tables.delta_files import (
     read_version,
     versions,
 )
-from sparkstore.tables.durable_files import fsync_open, fsync_with_folders
 from sparkstore.tables.root import Root
 
 _log = logging.getLogger(__name__)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkstore.errors import CorruptData
+from sparkstore.storage.durable_files import fsync_path
 from sparkstore.tables.delta_files import (
     broken_check_sums,
     check_sum_file,
@@ -39,7 +40,6 @@ from sparkstore.tables.delta_files import (
     version_of,
     versions,
 )
-from sparkstore.tables.durable_files import fsync_path
 from sparkstore.tables.file_rewrite import rewrite_after
 from sparkstore.tables.marks import Marked, lower_mark, mark_durable, read_marks
 from sparkstore.tables.parquet_check import reason_broken

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkstore.errors import CorruptData
+from sparkstore.storage.durable_files import fsync_with_folders, replace_durably
 from sparkstore.tables.delta_files import (
     DataFile,
     Version,
@@ -32,7 +33,6 @@ from sparkstore.tables.delta_files import (
     read_version,
     versions,
 )
-from sparkstore.tables.durable_files import fsync_with_folders, replace_durably
 from sparkstore.tables.root import Root
 from sparkstore.tables.snapshot import snapshot
 

@@ -15,7 +15,6 @@ from then on each has one committing engine (ARCHITECTURE: Rule 2).
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError
-from sparkstore.tables.durable_files import fsync_path, fsync_with_folders, replace_durably
+from sparkstore.storage.durable_files import fsync_with_folders
+from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.schema import ROW, SCHEMA_VERSION, STATE, TABLE_CONFIGURATION
+
+ROOT_FILE = "root.json"
+"""Who a root is; what makes a folder a root."""
 
 TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "journal": (ROW, ("segment",)),
@@ -221,13 +224,14 @@ def _create(path: Path, identity: Identity) -> Root:
         )
         log = path / name / "_delta_log"
         fsync_with_folders([*log.glob("*.json")], up_to=path.parent)
-    scratch = path / f"root.json.{identity.root_id}"
-    replace_durably(scratch, json.dumps(asdict(identity), indent=2).encode())
-    with suppress(FileExistsError):  # whoever created it at the same time was first
-        (path / "root.json").hardlink_to(scratch)
-    scratch.unlink()
-    fsync_path(path)
+    # Whoever created it at the same time may be first.
+    LocalStorage(path).put_if_absent(ROOT_FILE, as_root_file(identity))
     return open_root(path)
+
+
+def as_root_file(identity: Identity) -> bytes:
+    """What a new `root.json` holds."""
+    return json.dumps(asdict(identity), indent=2).encode()
 
 
 def read_identity(file: Path) -> Identity:
@@ -237,19 +241,33 @@ def read_identity(file: Path) -> Identity:
         CorruptData: It cannot be read, or is from a newer schema version.
     """
     try:
-        content: dict[str, Any] = json.loads(file.read_bytes())
-        version = int(content["schema_version"])
+        content = file.read_bytes()
+    except OSError as reason:
+        raise CorruptData(_UNREADABLE.format(file, repr(reason))) from reason
+    return identity_in(content, str(file))
+
+
+def identity_in(content: bytes, where: str) -> Identity:
+    """What the content of a `root.json` says; `where` it was, for the error.
+
+    Raises:
+        CorruptData: It cannot be read, or is from a newer schema version.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(content)
+        version = int(fields["schema_version"])
         if version != SCHEMA_VERSION:
-            raise CorruptData(_unknown(file, version))
-        known = {name: content[name] for name in Identity.__dataclass_fields__ if name in content}
-        identity = Identity(**known)
-    except (OSError, ValueError, KeyError, TypeError) as reason:
-        message = f"{file} cannot be read ({reason!r}): restore it from a replica or a backup"
-        raise CorruptData(message) from reason
-    return identity
+            raise CorruptData(_unknown(where, version))
+        known = {name: fields[name] for name in Identity.__dataclass_fields__ if name in fields}
+        return Identity(**known)
+    except (ValueError, KeyError, TypeError) as reason:
+        raise CorruptData(_UNREADABLE.format(where, repr(reason))) from reason
 
 
-def _unknown(file: Path, version: int) -> str:
+_UNREADABLE = "{} cannot be read ({}): restore it from a replica or a backup"
+
+
+def _unknown(where: str, version: int) -> str:
     advice = "install a newer sparkstore" if version > SCHEMA_VERSION else "no release wrote that"
     known = f"this sparkstore knows {SCHEMA_VERSION}"
-    return f"{file.parent} has schema version {version}, {known}: {advice}"
+    return f"{where.removesuffix('/' + ROOT_FILE)} has schema version {version}, {known}: {advice}"

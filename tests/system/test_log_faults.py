@@ -24,7 +24,7 @@ from sparkstore.log.batcher import ClosedSegment
 from sparkstore.log.journal import Journal
 from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
-from sparkstore.tables import durable_files
+from sparkstore.storage import durable_files
 from sparkstore.tables.root import open_root
 from tests.support.roots.logs import (
     BY_DELTA,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from broker_shim.completion import OnComplete
 from broker_shim.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.completions import fire_once
-from sparkstore.tables.durable_files import replace_durably
+from sparkstore.storage.durable_files import replace_durably
 from sparkstore.tables.lock import FileLock
 
 Content = TypeVar("Content")

@@ -17,9 +17,9 @@ from deltalake import DeltaTable
 
 from sparkstore.errors import Ended, Unavailable
 from sparkstore.log.start import open_log
-from sparkstore.tables import durable_files
+from sparkstore.storage import durable_files
+from sparkstore.storage.durable_files import SyncFailed
 from sparkstore.tables.delta_files import log_file, newest_version, read_version
-from sparkstore.tables.durable_files import SyncFailed
 from sparkstore.tables.healing import heal
 from sparkstore.tables.marks import mark_durable, read_marks
 from sparkstore.tables.root import Root, open_root

@@ -11,10 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from sparkstore.log.journal import Journal
-from sparkstore.tables import delta_log_cleaning, durable_files
+from sparkstore.storage import durable_files
+from sparkstore.storage.durable_files import SyncFailed
+from sparkstore.tables import delta_log_cleaning
 from sparkstore.tables.delta_files import checkpoints, newest_version, versions
 from sparkstore.tables.delta_log_cleaning import clean_log
-from sparkstore.tables.durable_files import SyncFailed
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.root import Root
 from tests.support.roots.damage import append, cut_short, zeroed

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from sparkstore.storage.durable_files import fsync_with_folders, replace_durably
 from sparkstore.tables import marks
 from sparkstore.tables.delta_files import (
     log_file,
     newest_version,
     versions,
 )
-from sparkstore.tables.durable_files import fsync_with_folders, replace_durably
 from sparkstore.tables.healing import heal
 from sparkstore.tables.marks import MARKS_FILE, Marks, lower_mark, mark_durable, read_marks
 from sparkstore.tables.root import Root

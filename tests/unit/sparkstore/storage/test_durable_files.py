@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.tables.durable_files import fsync_path, fsync_with_folders, replace_durably
+from sparkstore.storage.durable_files import fsync_path, fsync_with_folders, replace_durably
 
 
 def test_a_file_is_replaced_whole_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -1,0 +1,9 @@
+"""Where the bytes of a root are: folders on a disk, or objects in a bucket.
+
+    storage           the seam: read, list, put if absent, replace if unchanged, upload, delete
+    local             a folder: link, rename and fsync
+    durable_files     fsync of files and folders, for those who write to a folder themselves
+
+Names and bytes come in; what is in place when a call returns survives a power cut. `tables` and
+the copies of a root call it; it knows neither tables nor Delta.
+"""
