@@ -9,7 +9,7 @@ from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
 from broker_shim.protocol_1_0.budget import Budget
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
-from broker_shim.protocol_1_0.codec.frames import Frame
+from broker_shim.protocol_1_0.codec.frames import FrameView
 from broker_shim.protocol_1_0.events import Event, SessionBegun, SessionEnded, SessionFailed
 from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.serial import FreeNumbers
@@ -52,7 +52,7 @@ class Channels:
             session.lost()
         self._output.is_closed = True
 
-    def receive(self, frame: Frame, performative: Composite, payload: bytes) -> None:
+    def receive(self, frame: FrameView, performative: Composite, payload: bytes) -> None:
         """Take a frame of a session.
 
         Raises:
@@ -103,7 +103,7 @@ class Channels:
             if not self._unfinished.is_unfinished:
                 self._unfinished = None
 
-    def _begin(self, frame: Frame, begin: Begin) -> None:
+    def _begin(self, frame: FrameView, begin: Begin) -> None:
         channel = frame.channel
         if channel in self._sessions:
             text = f"begin on channel {channel}, which is begun already"

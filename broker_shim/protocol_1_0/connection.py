@@ -24,7 +24,7 @@ from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.channels import Channels
 from broker_shim.protocol_1_0.codec.composites import read_performative
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand, ProtocolViolation, Scope
-from broker_shim.protocol_1_0.codec.frames import AMQP_FRAME, EMPTY_FRAME, Frame, FrameDecoder
+from broker_shim.protocol_1_0.codec.frames import AMQP_FRAME, EMPTY_FRAME, FrameDecoder, FrameView
 from broker_shim.protocol_1_0.codec.sizes import decoded_bytes
 from broker_shim.protocol_1_0.events import (
     AuthenticationFailed,
@@ -218,7 +218,7 @@ class ServerConnection:
         ):
             self._receive(frame)
 
-    def _receive(self, frame: Frame) -> None:
+    def _receive(self, frame: FrameView) -> None:
         if frame.kind != AMQP_FRAME:
             raise ProtocolViolation(Condition.FRAMING_ERROR, f"a frame of type {frame.kind}")
         if frame.start == frame.end:

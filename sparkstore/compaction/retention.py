@@ -41,7 +41,7 @@ BOUNDARIES = ("history start raised", "segment rewritten")
 _DAY_US = 86_400_000_000
 
 
-class Segment(NamedTuple):
+class HistorySegment(NamedTuple):
     """What Delta's log says of one segment of history.
 
     Attributes:
@@ -60,7 +60,7 @@ class Segment(NamedTuple):
 
 
 def passed(
-    segments: Iterable[Segment], *, start: int, folded: int, history_days: float, now: int
+    segments: Iterable[HistorySegment], *, start: int, folded: int, history_days: float, now: int
 ) -> int:
     """The new `history_start`: after the oldest whole segments that have passed.
 
@@ -82,7 +82,7 @@ def passed(
     return start
 
 
-def worth_rewriting(segment: Segment, needed: int) -> bool:
+def worth_rewriting(segment: HistorySegment, needed: int) -> bool:
     """True if a rewrite would at least halve it: so each row is rewritten a few times in all."""
     return 2 * needed <= segment.row_count
 
@@ -114,15 +114,15 @@ def retain(spark: SparkSession, root: Root, *, history_days: float, now: int, at
     return dropped
 
 
-def _segments(root: Root) -> list[Segment]:
+def _segments(root: Root) -> list[HistorySegment]:
     actions = DeltaTable(str(root.history)).get_add_actions(flatten=True)
     columns = ("partition.segment", "min.position", "max.position", "num_records")
     values = [actions.column(name).to_pylist() for name in (*columns, "modification_time")]
-    found: dict[int, Segment] = {}
+    found: dict[int, HistorySegment] = {}
     for number, first, last, count, changed in zip(*values, strict=True):
         changed_at = 1000 * int(changed)  # Delta's log has milliseconds
-        known = found.get(number, Segment(number, first, last, 0, 0))
-        found[number] = Segment(
+        known = found.get(number, HistorySegment(number, first, last, 0, 0))
+        found[number] = HistorySegment(
             number,
             min(first, known.first),
             max(last, known.last),
@@ -140,7 +140,7 @@ def _raise_start(spark: SparkSession, root: Root, start: int) -> None:
     _log.info("history is whole from position %d on", start)
 
 
-def _needed(spark: SparkSession, root: Root, segments: list[Segment]) -> dict[int, int]:
+def _needed(spark: SparkSession, root: Root, segments: list[HistorySegment]) -> dict[int, int]:
     """How many rows of each segment are needed; segments without any are left out."""
     if not segments:
         return {}
@@ -154,7 +154,7 @@ def _still_needed(root: Root, segments: list[int]) -> str:
     return statement("still_needed", table_names(root) | {"segments": numbers})
 
 
-def _rewrite(spark: SparkSession, root: Root, segment: Segment) -> None:
+def _rewrite(spark: SparkSession, root: Root, segment: HistorySegment) -> None:
     metadata = state_fold.commit_metadata("compact", segment.last)
     values = {"segment": str(segment.number), "needed": _still_needed(root, [segment.number])}
     (

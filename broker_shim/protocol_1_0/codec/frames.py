@@ -47,7 +47,7 @@ AMQP_HEADER = ProtocolHeader(0)
 SASL_HEADER = ProtocolHeader(3)
 
 
-class Frame(NamedTuple):
+class FrameView(NamedTuple):
     """A whole frame, where it lies.
 
     Attributes:
@@ -114,7 +114,7 @@ class FrameDecoder:
         self._at += HEADER_BYTES
         return ProtocolHeader(*self._encoded[self._at - 4 : self._at])
 
-    def next_frame(self) -> Frame | None:
+    def next_frame(self) -> FrameView | None:
         """The next whole frame; None while there is none.
 
         Raises:
@@ -135,7 +135,7 @@ class FrameDecoder:
             self._wait_for(size)
             return None
         self._at = at + size
-        return Frame(kind, channel, encoded, at + 4 * doff, at + size)
+        return FrameView(kind, channel, encoded, at + 4 * doff, at + size)
 
     def _wait_for(self, size: int) -> None:
         """Gather until so many bytes are there."""

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import compact, retention, state_fold
-from sparkstore.compaction.retention import Segment, retain
+from sparkstore.compaction.retention import HistorySegment, retain
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.marks import read_marks
 from sparkstore.tables.root import Root
@@ -33,7 +33,7 @@ def test_the_state_that_says_what_is_needed_is_durable_before_a_segment_is_rewri
     if is_killed_before:
         append(root, "state")
         start = 6
-    segments = [Segment(0, 1, 5, 5, 0), Segment(1, 6, 12, 7, 0)]
+    segments = [HistorySegment(0, 1, 5, 5, 0), HistorySegment(1, 6, 12, 7, 0)]
     meta = state_fold.Meta(position=9, history_start=start)
     monkeypatch.setattr(state_fold, "read_meta", lambda _root: meta)
     monkeypatch.setattr(retention, "_segments", lambda _root: segments)

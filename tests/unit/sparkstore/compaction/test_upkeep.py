@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkstore.compaction.retention import Segment, passed, worth_rewriting
+from sparkstore.compaction.retention import HistorySegment, passed, worth_rewriting
 from sparkstore.compaction.upkeep import MOST_FILES, SMALL_BYTES, crowded, kept_s
 
 DAY_US = 86_400_000_000
 NOW = 100 * DAY_US
 
 
-def _segment(number: int, *, days_old: float) -> Segment:
+def _segment(number: int, *, days_old: float) -> HistorySegment:
     """Ten positions for each segment."""
-    return Segment(number, 10 * number + 1, 10 * number + 10, 10, int(NOW - days_old * DAY_US))
+    return HistorySegment(
+        number, 10 * number + 1, 10 * number + 10, 10, int(NOW - days_old * DAY_US)
+    )
 
 
-def _passed(segments: list[Segment], *, start: int = 1, folded: int = 1000) -> int:
+def _passed(segments: list[HistorySegment], *, start: int = 1, folded: int = 1000) -> int:
     return passed(segments, start=start, folded=folded, history_days=30, now=NOW)
 
 

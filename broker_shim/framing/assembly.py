@@ -1,0 +1,128 @@
+"""A control or command with what belongs to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from broker_shim.amqp_0_10.definitions import SegmentType
+from broker_shim.framing.frames import (
+    FIRST_FRAME,
+    FIRST_SEGMENT,
+    HEADER_BYTES,
+    LAST_FRAME,
+    LAST_SEGMENT,
+    MOST_FRAME_BYTES,
+    Frame,
+)
+from broker_shim.framing.methods import Method
+from broker_shim.framing.order import FrameOrder, FramingLimits
+from broker_shim.framing.segments import BodySegment, HeaderSegment, MethodSegment
+
+_CONTROL, _, _HEADER, _ = (int(each) for each in SegmentType)
+_WHOLE = FIRST_FRAME | LAST_FRAME
+
+
+@dataclass(slots=True)
+class Assembly:
+    """A method, which is always complete, and its header and body as far as anybody attached them.
+
+    Whoever puts header or body together attaches them, and forwards no frames of them; whoever does
+    not forwards the frames. So who needs one looks here first.
+
+    Attributes:
+        channel: Of its session.
+        method: The control or command, decoded.
+        sync: Of a command: its sender waits for its completion.
+        is_alone: True if nothing belongs to the method: no frames of header or body come.
+        header: The complete header segment; None if it was not put together, or there is none.
+        body: The complete body segment; as `header`.
+        command_id: Its number in its session, once that is known; a control has none.
+    """
+
+    channel: int
+    method: Method
+    sync: bool = False
+    is_alone: bool = True
+    header: HeaderSegment | None = None
+    body: BodySegment | None = None
+    command_id: int | None = None
+
+    @property
+    def is_control(self) -> bool:
+        """True for a control, which has no number and no content."""
+        return self.method.NAME.startswith(("connection.", "session."))
+
+
+class MethodReader:
+    """Puts the methods in a stream of frames together; other frames go on as they are."""
+
+    def __init__(self, limits: FramingLimits) -> None:
+        self._limits = limits
+        self._orders: dict[int, FrameOrder] = {}
+        self._segments: dict[int, MethodSegment] = {}
+
+    def take(self, frame: Frame) -> Assembly | Frame | None:
+        """The assembly that begins with a method which is complete now; a header's or body's frame.
+
+        None if more of the method has to come.
+
+        Raises:
+            RemoteFramingError: The frame may not stand here, or is no control.
+            RemoteCommandError: It is no command, or more of it than is taken.
+        """
+        kind, flags, channel, payload = frame
+        key = channel << 1 | (kind == _CONTROL)
+        order = self._orders.get(key)
+        if order is None:
+            order = self._orders[key] = FrameOrder(self._limits)
+        order.take(frame)
+        if kind >= _HEADER:
+            return frame
+        if flags & _WHOLE == _WHOLE:
+            segment = MethodSegment(kind, payload)  # as nearly all are
+        else:
+            segment = self._segments.setdefault(key, MethodSegment(kind))
+            segment.add(frame)
+            if not segment.is_complete:
+                return None
+            del self._segments[key]
+        method, sync = segment.read()
+        return Assembly(channel, method, sync, is_alone=order.is_between)
+
+    def forget(self, channel: int) -> None:
+        """Nothing of what began on a channel is wanted any more; what comes begins anew."""
+        for key in (channel << 1, channel << 1 | 1):
+            self._orders.pop(key, None)
+            self._segments.pop(key, None)
+
+
+def frames_of(assembly: Assembly, max_frame_bytes: int = MOST_FRAME_BYTES) -> Iterator[Frame]:
+    """The frames of an assembly, with the header and body that are attached to it.
+
+    Raises:
+        LocalFramingError: A value of the method does not fit its field.
+    """
+    method = MethodSegment.of(assembly.method, sync=assembly.sync)
+    segments = [(method.type, method.payload)]
+    if assembly.header is not None:
+        segments.append((assembly.header.type, assembly.header.payload))
+    if assembly.body is not None:
+        segments.append((assembly.body.type, assembly.body.payload))
+    room = max_frame_bytes - HEADER_BYTES
+    last = len(segments) - 1
+    for index, (kind, payload) in enumerate(segments):
+        flags = (0 if index else FIRST_SEGMENT) | (LAST_SEGMENT if index == last else 0)
+        if assembly.is_alone or index or len(segments) > 1:
+            yield from _split(kind, flags, assembly.channel, payload, room)
+        else:  # frames of header and body follow that are not attached
+            yield from _split(kind, FIRST_SEGMENT, assembly.channel, payload, room)
+
+
+def _split(kind: int, flags: int, channel: int, payload: bytes, room: int) -> Iterator[Frame]:
+    if len(payload) <= room:
+        yield Frame(kind, flags | FIRST_FRAME | LAST_FRAME, channel, payload)
+        return
+    for at in range(0, len(payload), room):
+        place = (0 if at else FIRST_FRAME) | (LAST_FRAME if at + room >= len(payload) else 0)
+        yield Frame(kind, flags | place, channel, payload[at : at + room])

@@ -1,0 +1,115 @@
+"""Which frame may follow which, and how much of an assembly is taken. Pure.
+
+    assembly  =  method segment [header segment] [body segment]
+    segment   =  first frame, any frames, last frame (one may be both)
+
+All frames of a segment say the same of their segment: whether it is the first, the last of its
+assembly. On one channel controls may stand between the frames of a command: they are on a track of
+their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker_shim.amqp_0_10.definitions import ExecutionErrorCode, SegmentType
+from broker_shim.framing.errors import RemoteCommandError, RemoteFramingError
+from broker_shim.framing.frames import (
+    FIRST_FRAME,
+    FIRST_SEGMENT,
+    HEADER_BYTES,
+    LAST_FRAME,
+    LAST_SEGMENT,
+    MOST_FRAME_BYTES,
+    Frame,
+)
+
+_CONTROL, _COMMAND, *_ = (int(each) for each in SegmentType)
+_SEGMENT_FLAGS = FIRST_SEGMENT | LAST_SEGMENT
+_END = LAST_SEGMENT | LAST_FRAME
+
+
+@dataclass(frozen=True, slots=True)
+class FramingLimits:
+    """How much of a peer is taken.
+
+    Attributes:
+        max_frame_bytes: Of one frame, with its header.
+        max_method_bytes: Of a method segment.
+        max_header_bytes: Of a header segment.
+        max_assembly_bytes: Of an assembly, with the headers of its frames: so frames without a
+            payload count, too.
+    """
+
+    max_frame_bytes: int = MOST_FRAME_BYTES
+    max_method_bytes: int = 1 << 20
+    max_header_bytes: int = 1 << 20
+    max_assembly_bytes: int = 1 << 28
+
+
+class FrameOrder:
+    """Watches the frames of one channel and track.
+
+    Attributes:
+        is_between: True while no assembly is under way.
+    """
+
+    def __init__(self, limits: FramingLimits) -> None:
+        self._most_of = (
+            limits.max_method_bytes,
+            limits.max_method_bytes,
+            limits.max_header_bytes,
+            limits.max_assembly_bytes,
+        )
+        self._most_together = limits.max_assembly_bytes
+        self._most = 0
+        self.is_between = True
+        self._is_in_segment = False
+        self._type = self._segment_flags = 0
+        self._segment_bytes = self._assembly_bytes = 0
+
+    def take(self, frame: Frame) -> None:
+        """The next frame.
+
+        Raises:
+            RemoteFramingError: It may not stand here.
+            RemoteCommandError: It is more of a command than is taken.
+        """
+        kind, flags, _, payload = frame
+        if self._is_in_segment:
+            if kind != self._type or flags & FIRST_FRAME:
+                raise RemoteFramingError("a frame of another segment before the last one's end")
+            if flags & _SEGMENT_FLAGS != self._segment_flags:
+                raise RemoteFramingError("frames of one segment with different segment flags")
+        else:
+            self._begin(kind, flags)
+        self._segment_bytes += len(payload)
+        self._assembly_bytes += len(payload) + HEADER_BYTES
+        self._is_in_segment = not flags & LAST_FRAME
+        self.is_between = flags & _END == _END
+        if self._segment_bytes > self._most or self._assembly_bytes > self._most_together:
+            raise self._too_large()
+
+    def _begin(self, kind: int, flags: int) -> None:
+        """A segment begins."""
+        if not flags & FIRST_FRAME:
+            raise RemoteFramingError("a segment that begins without its first frame")
+        if self.is_between:
+            if not flags & FIRST_SEGMENT or kind > _COMMAND:
+                raise RemoteFramingError("an assembly that does not begin with a method")
+            if kind == _CONTROL and not flags & LAST_SEGMENT:
+                raise RemoteFramingError("a control with more than one segment")
+            self._assembly_bytes = 0
+        elif flags & FIRST_SEGMENT or kind <= self._type or kind <= _COMMAND:
+            raise RemoteFramingError("a segment that may not follow the one before it")
+        self._type, self._segment_flags = kind, flags & _SEGMENT_FLAGS
+        self._segment_bytes = 0
+        self._most = self._most_of[kind]
+
+    def _too_large(self) -> RemoteFramingError | RemoteCommandError:
+        text = f"too large: more than {self._most_together} bytes in one assembly"
+        if self._segment_bytes > self._most:
+            text = f"too large: a segment of more than {self._most} bytes"
+        if self._type == _CONTROL:
+            return RemoteFramingError(text)
+        return RemoteCommandError(ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
