@@ -34,7 +34,7 @@ class Assembly:
         channel: Of its session.
         method: The control or command, decoded.
         sync: Of a command: its sender waits for its completion.
-        is_alone: True if nothing belongs to the method: no frames of header or body come.
+        is_whole: True if nothing of it is still to come, as frames of header or body.
         header: The complete header segment; None if it was not put together, or there is none.
         body: The complete body segment; as `header`.
         command_id: Its number in its session, once that is known; a control has none.
@@ -43,7 +43,7 @@ class Assembly:
     channel: int
     method: Method
     sync: bool = False
-    is_alone: bool = True
+    is_whole: bool = True
     header: HeaderSegment | None = None
     body: BodySegment | None = None
     command_id: int | None = None
@@ -77,6 +77,8 @@ class MethodReader:
         if order is None:
             order = self._orders[key] = FrameOrder(self._limits)
         order.take(frame)
+        if order.is_dropped:
+            return None
         if kind >= _HEADER:
             return frame
         if flags & _WHOLE == _WHOLE:
@@ -88,13 +90,15 @@ class MethodReader:
                 return None
             del self._segments[key]
         method, sync = segment.read()
-        return Assembly(channel, method, sync, is_alone=order.is_between)
+        return Assembly(channel, method, sync, is_whole=order.is_between)
 
-    def forget(self, channel: int) -> None:
-        """Nothing of what began on a channel is wanted any more; what comes begins anew."""
+    def drop(self, channel: int) -> None:
+        """Nobody wants what began on a channel any more: the rest of it leads to nothing."""
         for key in (channel << 1, channel << 1 | 1):
-            self._orders.pop(key, None)
             self._segments.pop(key, None)
+            order = self._orders.get(key)
+            if order is not None:
+                order.is_dropped = not order.is_between
 
 
 def frames_of(assembly: Assembly, max_frame_bytes: int = MOST_FRAME_BYTES) -> Iterator[Frame]:
@@ -112,11 +116,9 @@ def frames_of(assembly: Assembly, max_frame_bytes: int = MOST_FRAME_BYTES) -> It
     room = max_frame_bytes - HEADER_BYTES
     last = len(segments) - 1
     for index, (kind, payload) in enumerate(segments):
-        flags = (0 if index else FIRST_SEGMENT) | (LAST_SEGMENT if index == last else 0)
-        if assembly.is_alone or index or len(segments) > 1:
-            yield from _split(kind, flags, assembly.channel, payload, room)
-        else:  # frames of header and body follow that are not attached
-            yield from _split(kind, FIRST_SEGMENT, assembly.channel, payload, room)
+        is_last = index == last and assembly.is_whole  # else frames follow that nobody attached
+        flags = (0 if index else FIRST_SEGMENT) | (LAST_SEGMENT if is_last else 0)
+        yield from _split(kind, flags, assembly.channel, payload, room)
 
 
 def _split(kind: int, flags: int, channel: int, payload: bytes, room: int) -> Iterator[Frame]:

@@ -52,6 +52,8 @@ class FrameOrder:
 
     Attributes:
         is_between: True while no assembly is under way.
+        is_dropped: The rest of the assembly that is under way is wanted by nobody: its frames
+            still have to be in order, but there may be any number of them.
     """
 
     def __init__(self, limits: FramingLimits) -> None:
@@ -64,6 +66,7 @@ class FrameOrder:
         self._most_together = limits.max_assembly_bytes
         self._most = 0
         self.is_between = True
+        self.is_dropped = False
         self._is_in_segment = False
         self._type = self._segment_flags = 0
         self._segment_bytes = self._assembly_bytes = 0
@@ -87,7 +90,10 @@ class FrameOrder:
         self._assembly_bytes += len(payload) + HEADER_BYTES
         self._is_in_segment = not flags & LAST_FRAME
         self.is_between = flags & _END == _END
-        if self._segment_bytes > self._most or self._assembly_bytes > self._most_together:
+        is_too_large = (
+            self._segment_bytes > self._most or self._assembly_bytes > self._most_together
+        )
+        if is_too_large and not self.is_dropped:
             raise self._too_large()
 
     def _begin(self, kind: int, flags: int) -> None:
@@ -100,6 +106,7 @@ class FrameOrder:
             if kind == _CONTROL and not flags & LAST_SEGMENT:
                 raise RemoteFramingError("a control with more than one segment")
             self._assembly_bytes = 0
+            self.is_dropped = False
         elif flags & FIRST_SEGMENT or kind <= self._type or kind <= _COMMAND:
             raise RemoteFramingError("a segment that may not follow the one before it")
         self._type, self._segment_flags = kind, flags & _SEGMENT_FLAGS

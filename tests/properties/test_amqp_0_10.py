@@ -175,7 +175,6 @@ def test_a_stream_gives_the_same_assemblies_however_it_is_cut(
         Assembly(
             channel,
             MessageTransfer(f"q{channel}", 1, 0),
-            is_alone=False,
             header=HeaderSegment.of(MessageProperties(content_length=len(body))),
             body=BodySegment(body),
         )
@@ -233,5 +232,5 @@ def _stream(chance: random.Random) -> bytes:
     }
     header = HeaderSegment.of(MessageProperties(application_headers=headers))
     body = BodySegment(bytes(chance.randrange(20)))
-    sent = Assembly(1, MessageTransfer("q", 1, 0), is_alone=False, header=header, body=body)
+    sent = Assembly(1, MessageTransfer("q", 1, 0), header=header, body=body)
     return b"".join(frame.encoded for frame in frames_of(sent))

@@ -19,7 +19,6 @@ TRANSFER = Assembly(
     5,
     MessageTransfer("a", 1, 0),
     sync=True,
-    is_alone=False,
     header=HeaderSegment.of(MessageDeliveryProperties(routing_key="q"), MessageProperties()),
     body=BodySegment(bytes(10_000)),
 )
@@ -40,7 +39,7 @@ def test_an_assembly_is_split_into_frames_and_put_together_again() -> None:
     ]
     reader, header, body = MethodReader(FramingLimits()), HeaderSegment(), BodySegment()
     began, *rest = [reader.take(each) for each in frames]
-    assert began == Assembly(5, TRANSFER.method, sync=True, is_alone=False)
+    assert began == Assembly(5, TRANSFER.method, sync=True, is_whole=False)
     for each in rest:
         assert isinstance(each, Frame)
         (header if each.type == HEADER else body).add(each)
@@ -50,7 +49,7 @@ def test_an_assembly_is_split_into_frames_and_put_together_again() -> None:
 
 
 def test_a_method_with_content_that_nobody_attached_says_that_more_comes() -> None:
-    (alone,) = frames_of(Assembly(1, MessageTransfer("a", 1, 0), is_alone=False))
+    (alone,) = frames_of(Assembly(1, MessageTransfer("a", 1, 0), is_whole=False))
     assert alone.flags == FIRST_SEGMENT | FIRST_FRAME | LAST_FRAME
     (complete,) = frames_of(Assembly(1, ExecutionSync()))
     assert complete.is_last_of_assembly
@@ -141,11 +140,26 @@ def test_a_control_without_end_ends_the_connection() -> None:
         MethodReader(FramingLimits(max_method_bytes=8)).take(frame(CONTROL, FS | LS | FF, bytes(9)))
 
 
-def test_what_began_on_a_channel_is_forgotten() -> None:
+def test_the_rest_of_what_is_dropped_is_no_error_however_long_and_leads_to_nothing() -> None:
+    reader = MethodReader(FramingLimits(max_assembly_bytes=100))
+    reader.take(frame(COMMAND, FS | FF | LF, METHOD))
+    reader.drop(1)
+    for each in [frame(BODY, LS | FF, bytes(100)), *[frame(BODY, LS, bytes(100))] * 3]:
+        assert reader.take(each) is None
+    assert reader.take(frame(BODY, LS | LF)) is None
+    alone = frame(COMMAND, FS | LS | FF | LF, METHOD)
+    assert reader.take(alone) == Assembly(1, ExecutionSync())
+    reader.drop(1)  # between two commands there is nothing to drop
+    assert reader.take(alone) == Assembly(1, ExecutionSync())
+
+
+def test_half_a_method_that_is_dropped_is_forgotten() -> None:
     reader = MethodReader(FramingLimits())
     reader.take(frame(COMMAND, FS | LS | FF, METHOD[:3]))
-    reader.forget(1)
-    assert reader.take(frame(COMMAND, FS | LS | FF | LF, METHOD)) == Assembly(1, ExecutionSync())
+    reader.drop(1)
+    assert reader.take(frame(COMMAND, FS | LS | LF, METHOD[3:])) is None
+    with pytest.raises(RemoteFramingError):
+        reader.take(frame(COMMAND, FS | LS | LF, METHOD[3:]))
 
 
 def test_a_segment_takes_only_its_own_frames() -> None:

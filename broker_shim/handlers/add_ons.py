@@ -1,0 +1,92 @@
+"""Add-on handlers by configuration: `[amqp_0_10]` of sparkstore.toml.
+
+    handlers = [
+        {point = "connection-incoming", handler = "frame-tracer"},
+        {point = "connection-incoming", handler = "rate-limiter", frames_per_s = 1000},
+        {point = "session-incoming", handler = "header-router", header = "region", value = "eu",
+         exchange = "amq.topic", routing_key = "eu.orders"},
+        {point = "session-outgoing", handler = "my_package.my_module:MyHandler", limit = 3},
+    ]
+
+The first one named stands first. Whatever else a row says is given to the handler by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.handlers.chain import HandlerContext, InsertionPoints
+from broker_shim.handlers.frame_tracer import FrameTracer
+from broker_shim.handlers.header_router import HeaderRouter
+from broker_shim.handlers.rate_limiter import RateLimiter
+
+POINTS = {
+    "connection-incoming": "connection_incoming",
+    "session-incoming": "session_incoming",
+    "session-outgoing": "session_outgoing",
+}
+SHIPPED: dict[str, tuple[Callable[..., Any], frozenset[str]]] = {
+    "frame-tracer": (FrameTracer, frozenset(POINTS)),
+    "header-router": (HeaderRouter, frozenset({"session-incoming", "session-outgoing"})),
+    "rate-limiter": (RateLimiter, frozenset({"connection-incoming"})),
+}
+"""Name → maker, and where it can stand."""
+
+
+def insertion_points(rows: Iterable[Mapping[str, Any]]) -> InsertionPoints:
+    """What a list of handlers says.
+
+    Raises:
+        InvalidRequest: It names a point or a handler that there is not, or gives a handler what it
+            does not take: one line.
+    """
+    found: dict[str, list[Any]] = {name: [] for name in POINTS.values()}
+    for row in rows:
+        if not isinstance(row, Mapping) or not {"point", "handler"} <= row.keys():
+            message = f"[amqp_0_10] handlers: {row!r:.80} is no table with point and handler"
+            raise InvalidRequest(message)
+        options = {key: value for key, value in row.items() if key not in {"point", "handler"}}
+        point, name = row["point"], row["handler"]
+        if point not in POINTS:
+            message = f"[amqp_0_10] handlers: point {point!r:.80} is not one of {', '.join(POINTS)}"
+            raise InvalidRequest(message)
+        make = _maker(name, point)
+        _check(name, make, options)
+        found[POINTS[point]].append(partial(make, **options))
+    return InsertionPoints(**{point: tuple(makers) for point, makers in found.items()})
+
+
+def _maker(name: Any, point: str) -> Callable[..., Any]:
+    if name in SHIPPED:
+        make, points = SHIPPED[name]
+        if point not in points:
+            message = f"[amqp_0_10] handlers: {name} stands at {' or '.join(sorted(points))}"
+            raise InvalidRequest(message)
+        return make
+    module, colon, attribute = str(name).partition(":")
+    if not colon:
+        names = ", ".join(SHIPPED)
+        message = f"[amqp_0_10] handlers: {name!r:.80} is not {names} or package.module:name"
+        raise InvalidRequest(message)
+    try:
+        found: Callable[..., Any] = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as reason:
+        message = f"[amqp_0_10] handlers: {name!r:.80} cannot be imported: {reason}"
+        raise InvalidRequest(message) from reason
+    return found
+
+
+def _check(name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Make one, for nobody, so that a slip is found at the start and not by the first client."""
+    try:
+        inspect.signature(make).bind(None, None, **options)
+        if name in SHIPPED:
+            make(None, HandlerContext("", lambda: 0.0, lambda _delayed: None), **options)
+    except TypeError as reason:
+        message = f"[amqp_0_10] handlers: {name}: {reason}"
+        raise InvalidRequest(message) from reason

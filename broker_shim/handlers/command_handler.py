@@ -1,0 +1,41 @@
+"""The last handler of what comes in: commands are invoked when all of them is there."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker_shim.framing.assembly import Assembly
+from broker_shim.framing.frames import Frame
+from broker_shim.handlers.content import ContentCollector
+
+
+class Commands(Protocol):
+    """What a broker does when it is commanded."""
+
+    def invoke(self, assembly: Assembly) -> None:
+        """Do a command; its header and body are attached, if it has any.
+
+        Raises:
+            RemoteCommandError: It cannot be done.
+        """
+
+
+class CommandHandler:
+    """Takes commands and frames, puts together what nobody has, and invokes the broker."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._content = ContentCollector(wants_body=True)
+
+    def handle_assembly(self, assembly: Assembly) -> None:
+        """See `AssemblyHandler`."""
+        if self._content.begin(assembly):
+            self._commands.invoke(assembly)
+
+    def handle_frame(self, frame: Frame) -> None:
+        """See `FrameHandler`."""
+        if not self._content.is_open:
+            return  # of a command that was refused
+        assembly, _ = self._content.add(frame)
+        if assembly is not None:
+            self._commands.invoke(assembly)

@@ -1,0 +1,43 @@
+"""An add-on that logs what passes, wherever it stands: frames, controls, commands."""
+
+from __future__ import annotations
+
+import logging
+
+from broker_shim.amqp_0_10.definitions import SegmentType
+from broker_shim.framing.assembly import Assembly
+from broker_shim.framing.frames import Frame
+from broker_shim.handlers.chain import HandlerContext
+from broker_shim.handlers.handler import AssemblyHandler, FrameHandler
+
+_log = logging.getLogger(__name__)
+
+_MOST_TEXT = 200
+_PLACES = ("b", "e", "B", "E")
+"""Last frame, first frame, last segment, first segment: a bit each, the lowest first."""
+
+
+class FrameTracer:
+    """Logs, and forwards everything as it is. What a login says is not logged."""
+
+    def __init__(
+        self, then: FrameHandler | AssemblyHandler, context: HandlerContext, *, name: str = "frames"
+    ) -> None:
+        """Begin; `name` tells several tracers apart in the log."""
+        self._then, self._peer, self._name = then, context.peer, name
+
+    def handle_frame(self, frame: Frame) -> None:
+        """See `FrameHandler`."""
+        kind = SegmentType(frame.type).name.lower()
+        text = "%s %s: channel %d %s frame, flags %x, %d bytes"
+        _log.info(
+            text, self._name, self._peer, frame.channel, kind, frame.flags, len(frame.payload)
+        )
+        self._then.handle_frame(frame)
+
+    def handle_assembly(self, assembly: Assembly) -> None:
+        """See `AssemblyHandler`."""
+        name = assembly.method.NAME
+        told = name if name.startswith("connection.") else repr(assembly.method)[:_MOST_TEXT]
+        _log.info("%s %s: channel %d %s", self._name, self._peer, assembly.channel, told)
+        self._then.handle_assembly(assembly)  # type: ignore[union-attr]  # stands where there are

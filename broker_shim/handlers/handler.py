@@ -1,0 +1,61 @@
+"""What takes frames, and what takes assemblies, too."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker_shim.framing.assembly import Assembly
+from broker_shim.framing.frames import Frame
+
+
+class FrameHandler(Protocol):
+    """Takes frames as they come."""
+
+    def handle_frame(self, frame: Frame) -> None:
+        """The next frame.
+
+        Raises:
+            RemoteFramingError: The peer's connection has to end.
+            RemoteCommandError: The peer's session has to end.
+        """
+
+
+class AssemblyHandler(FrameHandler, Protocol):
+    """Takes controls and commands, and those frames of header and body that nobody put together."""
+
+    def handle_assembly(self, assembly: Assembly) -> None:
+        """The next control or command; frames follow, unless it `is_whole`. Raises the same."""
+
+
+class FrameAddOn:
+    """A handler that stands before another one: alone it only forwards.
+
+    Attributes:
+        then: The handler that comes after it.
+    """
+
+    def __init__(self, then: FrameHandler) -> None:
+        self.then = then
+
+    def handle_frame(self, frame: Frame) -> None:
+        """See `FrameHandler`."""
+        self.then.handle_frame(frame)
+
+
+class AssemblyAddOn:
+    """The same where there are assemblies.
+
+    Attributes:
+        then: The handler that comes after it.
+    """
+
+    def __init__(self, then: AssemblyHandler) -> None:
+        self.then = then
+
+    def handle_frame(self, frame: Frame) -> None:
+        """See `FrameHandler`."""
+        self.then.handle_frame(frame)
+
+    def handle_assembly(self, assembly: Assembly) -> None:
+        """See `AssemblyHandler`."""
+        self.then.handle_assembly(assembly)

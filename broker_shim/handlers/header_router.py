@@ -1,0 +1,83 @@
+"""An add-on that sends messages elsewhere by what their headers say: it puts the header together.
+
+It shows why header and body are put together where they are needed: this handler needs the header
+early, attaches it to the command, and forwards the frames of the body, which it has no use for.
+"""
+
+from __future__ import annotations
+
+from broker_shim.amqp_0_10.commands import MessageTransfer
+from broker_shim.amqp_0_10.structs import MessageDeliveryProperties
+from broker_shim.framing.assembly import Assembly
+from broker_shim.framing.frames import Frame
+from broker_shim.framing.segments import HeaderSegment
+from broker_shim.handlers.chain import HandlerContext
+from broker_shim.handlers.content import ContentCollector
+from broker_shim.handlers.handler import AssemblyHandler
+
+
+class HeaderRouter:
+    """Of transfers that have a certain application header: another exchange and routing key."""
+
+    def __init__(
+        self,
+        then: AssemblyHandler,
+        _context: HandlerContext,
+        *,
+        header: str,
+        value: str | int | bool | None = None,
+        exchange: str = "",
+        routing_key: str,
+    ) -> None:
+        """Begin.
+
+        Args:
+            then: The next handler.
+            header: The name of an application header.
+            value: What it has to be; None: whatever it is.
+            exchange: Where such messages go; the default exchange if it is empty.
+            routing_key: The routing key that they get; with the default exchange, their queue.
+        """
+        self._then = then
+        self._header, self._value = header, value
+        self._exchange, self._routing_key = exchange, routing_key
+        self._content = ContentCollector(wants_body=False)
+
+    def handle_assembly(self, assembly: Assembly) -> None:
+        """See `AssemblyHandler`."""
+        if not isinstance(assembly.method, MessageTransfer):
+            self._then.handle_assembly(assembly)
+        elif self._content.begin(assembly):
+            self._forward(assembly)
+
+    def handle_frame(self, frame: Frame) -> None:
+        """See `FrameHandler`."""
+        if not self._content.is_open:
+            self._then.handle_frame(frame)
+            return
+        assembly, after = self._content.add(frame)
+        if assembly is not None:
+            self._forward(assembly)
+        if after is not None:
+            self._then.handle_frame(after)
+
+    def _forward(self, assembly: Assembly) -> None:
+        if assembly.header is not None and self._is_meant(assembly.header):
+            transfer = assembly.method
+            assert isinstance(transfer, MessageTransfer)
+            transfer.destination = self._exchange
+            delivery = assembly.header.delivery
+            delivery.routing_key = self._routing_key
+            rest = [
+                each
+                for each in assembly.header.structs
+                if not isinstance(each, MessageDeliveryProperties)
+            ]
+            assembly.header = HeaderSegment.of(delivery, *rest)
+        self._then.handle_assembly(assembly)
+
+    def _is_meant(self, header: HeaderSegment) -> bool:
+        headers = header.message.application_headers or {}
+        if self._header not in headers:
+            return False
+        return self._value is None or headers[self._header] == self._value

@@ -1,0 +1,52 @@
+"""The standard handler of what comes in on a session: its controls are invoked, commands go on."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker_shim.amqp_0_10.controls import Control
+from broker_shim.framing.assembly import Assembly
+from broker_shim.framing.frames import Frame
+from broker_shim.handlers.handler import AssemblyHandler
+
+
+class SessionControls(Protocol):
+    """What a session does: its own controls, and the numbers of commands."""
+
+    def session_control(self, control: Control) -> None:
+        """A control of the session came.
+
+        Raises:
+            RemoteCommandError: It cannot come now, or says what cannot be.
+        """
+
+    def numbered(self, assembly: Assembly) -> bool:
+        """Give a command its number; False if the session takes none, and it is dropped."""
+
+
+class SessionIncoming:
+    """Session incoming, an `AssemblyHandler`: the standard handler there."""
+
+    def __init__(self, controls: SessionControls, commands: AssemblyHandler) -> None:
+        """Begin.
+
+        Args:
+            controls: What session controls are invoked at.
+            commands: The handler that commands go on to, with frames of header and body.
+        """
+        self._controls, self._commands = controls, commands
+        self._is_dropping = False
+
+    def handle_assembly(self, assembly: Assembly) -> None:
+        """See `AssemblyHandler`."""
+        if assembly.is_control:
+            self._controls.session_control(assembly.method)  # type: ignore[arg-type]
+            return
+        self._is_dropping = not self._controls.numbered(assembly)
+        if not self._is_dropping:
+            self._commands.handle_assembly(assembly)
+
+    def handle_frame(self, frame: Frame) -> None:
+        """See `FrameHandler`."""
+        if not self._is_dropping:
+            self._commands.handle_frame(frame)
