@@ -9,7 +9,7 @@ it will be; if the store refuses, the queue is again what it was.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,6 +25,8 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.queue_arguments import arguments_of
+from sparkstore.core.queue_names import shown
+from sparkstore.core.wiring_arguments import alternate_of
 from sparkstore.operations.administration import (
     AdminAction,
     Order,
@@ -32,6 +34,7 @@ from sparkstore.operations.administration import (
     OwnLink,
     decide,
     existing,
+    new_exchange,
 )
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
 from sparkstore.operations.queue_alteration import QueueUsage, definition
@@ -102,9 +105,29 @@ class BrokerFacts:
         """Type of an exchange; None: there is none."""
         return self._host.destinations.router.type_of(exchange)
 
+    def alternate_of(self, exchange: str) -> str | None:
+        """The alternate of an exchange; None: it has none."""
+        return self._host.destinations.router.alternate_of(exchange)
+
+    def users_of_alternate(self, exchange: str) -> list[str]:
+        """Whose alternate exchange it is, for a person."""
+        queues, router = self._host.queues.items(), self._host.destinations.router
+        return [
+            *(f"exchange {shown(name)}" for name in router.with_alternate(exchange)),
+            *(
+                f"queue {shown(name)}"
+                for name, queue in queues
+                if queue.arguments.alternate_exchange == exchange
+            ),
+        ]
+
     def bindings(self) -> Collection[ExchangeBindingKey]:
         """All bindings."""
         return self._host.destinations.router.bindings()
+
+    def binding_arguments(self, key: ExchangeBindingKey) -> Mapping[str, Any]:
+        """The arguments of a binding that is there."""
+        return self._host.destinations.router.arguments_of(key)
 
 
 class Administration:
@@ -221,14 +244,15 @@ class Administration:
             self._host.destroy_queue(name, on_done)
 
     def _create_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
-        order = decided.order
+        exchange = new_exchange(decided)
 
         def created(error: StoreError | None) -> None:
             if error is None:
-                self._host.destinations.router.add_exchange(order.exchange, order.type)
+                alternate = alternate_of(exchange.arguments)
+                self._host.destinations.router.add_exchange(exchange.name, exchange.type, alternate)
             on_done(error)
 
-        self._host.calls.create(Exchange(order.exchange, order.type), created)
+        self._host.calls.create(exchange, created)
 
     def _delete_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
         exchange = decided.order.exchange
@@ -242,14 +266,15 @@ class Administration:
         self._host.calls.destroy(Exchange(exchange, ""), destroyed)
 
     def _add_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
-        key = _key(decided)
+        key, arguments = _key(decided), arguments_of(decided.detail)
 
         def bound(error: StoreError | None) -> None:
             if error is None:
-                self._host.destinations.router.bind(key.exchange, key.binding_key, key.queue)
+                router = self._host.destinations.router
+                router.bind(key.exchange, key.binding_key, key.queue, arguments)
             on_done(error)
 
-        self._host.calls.bind(key, bound)
+        self._host.calls.bind(key, bound, arguments)
 
     def _remove_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key = _key(decided)

@@ -1,8 +1,10 @@
 """Messages that may not stay on their queue: how a rejected one leaves it, and what is told of all.
 
 A message dies expired, delivered too often (`bulk`) or rejected (here): it goes to its queue's dead
-letters in one transaction of the store, with why and whence in the annotations of its entry there;
-or, where there are none, off its queue, and stays in history.
+letters in one transaction of the store, with why and whence in the annotations of its entry there.
+Where the queue says nothing of dead letters, a rejected message goes likewise where the queue's
+alternate exchange routes it (`QueueArguments.reject_exchange`). Where there is neither, it goes off
+its queue, and stays in history.
 """
 
 from __future__ import annotations
@@ -12,17 +14,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from broker_shim.broker.exchanges.alternates import RoutingHost, alternate_queues
 from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import Queue
+from broker_shim.store.interface import Entry, Queue
 from sparkstore.core.annotations import Death
 from sparkstore.core.queue_arguments import EXPIRED, OVER_DELIVERED, REJECTED
-from sparkstore.operations.bulk import Dequeue, Enqueue, buried
+from sparkstore.operations.bulk import Dequeue, Enqueue, buried, rerouted
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +77,7 @@ class Deaths:
         )
 
 
-class BurialHost(QueueHost, Protocol):
+class BurialHost(RoutingHost, Protocol):
     """The virtual host, as far as rejected messages go.
 
     Attributes:
@@ -91,7 +93,8 @@ class Rejection:
     """A rejected message on its way off its queue.
 
     Attributes:
-        target: The dead-letter queue; None if the message leaves the store.
+        target: The dead-letter queue; None if there is none for it.
+        exchange: The alternate exchange that it goes to instead; None if it goes to none.
     """
 
     def __init__(
@@ -108,24 +111,40 @@ class Rejection:
         self._steps: Sequence[Enqueue | Dequeue] = ()
         self._priority = 0
         self.target = queue.arguments.dead_letter_queue_of(queue.name, rejected=True)
+        self.exchange = queue.arguments.reject_exchange(queue.name)
 
     def steps(self) -> list[tuple[int, Enqueue | Dequeue]]:
-        """What the store is to do, decided on what is true now."""
+        """What the store is to do, decided on what is true now.
+
+        Raises:
+            StoreError: Where the message goes depends on its header, which cannot be read now.
+        """
         calls, name = self._host.calls, self._queue.name
         entry = calls.entry(name, self._message_id)
         if entry is not None:
             told = (self._told.get("condition"), self._told.get("description"))
             at = time.time_ns() // 1000
             death = Death(name, REJECTED, entry.delivery_count + 1, at, *told)
-            target = self.target
-            there = None if target is None else calls.entry(target, self._message_id)
             self._priority = entry.priority
-            self._steps = buried(
-                death, target, entry, is_on_target=there is not None, holder=self._holder
+            self._steps = (
+                self._rerouted(death, self.exchange, entry)
+                if self.exchange is not None
+                else self._buried(death, entry)
             )
         elif not self._steps:  # it went with its queue: the store says so
             self._steps = [Dequeue(name, {"outcome": REJECTED}, self._holder)]
         return [(self._message_id, step) for step in self._steps]
+
+    def _buried(self, death: Death, entry: Entry) -> Sequence[Enqueue | Dequeue]:
+        target = self.target
+        there = None if target is None else self._host.calls.entry(target, self._message_id)
+        is_there = there is not None
+        return buried(death, target, entry, is_on_target=is_there, holder=self._holder)
+
+    def _rerouted(self, death: Death, exchange: str, entry: Entry) -> Sequence[Enqueue | Dequeue]:
+        header = self._host.calls.header(self._message_id)
+        targets = alternate_queues(self._host, exchange, header, self._message_id, self._queue.name)
+        return rerouted(death, exchange, targets, entry, self._holder)
 
     def make_target(self, on_done: OnComplete) -> None:
         """Have the dead-letter queue, if there is to be one."""
@@ -142,21 +161,28 @@ class Rejection:
             else:
                 self._host.arrived(step.queue, self._message_id, self._priority)
 
+    def _leave(self, on_done: OnComplete) -> None:
+        """Have the store do it, once."""
+
+        def made(error: StoreError | None) -> None:
+            if error is not None:
+                on_done(error)
+                return
+            try:
+                steps = self.steps()
+            except StoreError as reason:
+                on_done(reason)
+                return
+            self._host.calls.together(steps, on_done)
+
+        self.make_target(made)
+
     def run(self, consumer: Consumer, on_done: OnComplete) -> None:
         """Do it, repeated as all that consumers decide is; `on_done(None)` when it is durable.
 
         What the store refuses is available again, but not for the consumer that rejected it.
         """
         message_id, queue = self._message_id, self._queue
-
-        def call(done: OnComplete) -> None:
-            def made(error: StoreError | None) -> None:
-                if error is None:
-                    self._host.calls.together(self.steps(), done)
-                else:
-                    done(error)
-
-            self.make_target(made)
 
         def done(error: StoreError | None) -> None:
             if self._host.queues.get(queue.name) is queue:
@@ -172,4 +198,4 @@ class Rejection:
             on_done(error)
 
         what = ("rejection of message %d on %r", message_id, queue.name)
-        self._host.settlement.insist(call, done, what)
+        self._host.settlement.insist(self._leave, done, what)

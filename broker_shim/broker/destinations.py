@@ -23,6 +23,7 @@ from broker_shim.broker.address import (
     node_of,
     refusal_to_create,
 )
+from broker_shim.broker.exchanges.headers_exchange import Get
 from broker_shim.broker.routing import Router
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import InvalidRequest
@@ -79,8 +80,16 @@ class Destinations:
             return node if reason is None else MalformedNode(reason)
         return node
 
-    def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
-        """The queues that a message sent to a node goes to; none if it routes nowhere."""
+    def queues_for(
+        self, node: Node, header: MessageHeader, get: Get = lambda _name: None
+    ) -> set[str]:
+        """The queues that a message sent to a node goes to; none if it routes nowhere.
+
+        Args:
+            node: Where it was sent.
+            header: The message's header.
+            get: Tells its application properties, which headers exchanges route by.
+        """
         match self.said_by(node, header):
             case QueueNode(queue):
                 return {queue}
@@ -88,7 +97,7 @@ class Destinations:
                 return set(self.addresses.route(address, self._routing_of(address)))
             case ExchangeNode(exchange, key):
                 routing_key = key if key is not None else header.subject or ""
-                return self.router.route(exchange, routing_key)
+                return self.router.route(exchange, routing_key, get)
             case AmbiguousNode(ambiguous):
                 self.warn(ambiguous, is_repeated=False)
                 return set()

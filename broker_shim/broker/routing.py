@@ -1,14 +1,27 @@
-"""Which queues a message goes to: direct, fanout and topic exchanges. Pure."""
+"""Which queues a message goes to: direct, fanout, topic and headers exchanges. Pure.
+
+A message that goes to no queue of an exchange goes where the exchange's alternate routes it, if it
+has one, and so on. A message is routed by no exchange twice: exchanges that are each other's
+alternates end there.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from broker_shim.addressing.topics import TopicBindings
+from broker_shim.broker.exchanges.headers_exchange import Get, HeadersBindings
 from broker_shim.errors import InvalidRequest
 from sparkstore.core.records import ExchangeBindingKey
+from sparkstore.core.wiring_arguments import HEADERS
 
-DEFAULT_EXCHANGES = {"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic"}
+DEFAULT_EXCHANGES = {
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.match": "headers",
+    "amq.topic": "topic",
+}
 """Exchanges of every broker, by name: their type."""
 
 
@@ -71,37 +84,49 @@ _KINDS: dict[str, type[DirectBindings | FanoutBindings | TopicBindings]] = {
     "fanout": FanoutBindings,
     "topic": TopicBindings,
 }
-EXCHANGE_TYPES = tuple(_KINDS)
+EXCHANGE_TYPES = (*_KINDS, HEADERS)
+
+
+def _no_header(_name: str) -> None:
+    return None
 
 
 class Router:
     """The exchanges of a broker and what is bound to them."""
 
     def __init__(self) -> None:
-        self._exchanges: dict[str, Bindings] = {}
+        self._exchanges: dict[str, Bindings | HeadersBindings] = {}
         self._kinds: dict[str, str] = {}
+        self._alternates: dict[str, str] = {}
         self._keys: dict[str, set[tuple[str, str]]] = {}
+        self._arguments: dict[ExchangeBindingKey, Mapping[str, Any]] = {}
 
     def __contains__(self, exchange: object) -> bool:
         """True if there is such an exchange."""
         return exchange in self._exchanges
 
-    def add_exchange(self, name: str, kind: str) -> None:
-        """Add an exchange; one that is there keeps its bindings.
+    def add_exchange(self, name: str, kind: str, alternate: str | None = None) -> None:
+        """Add an exchange; one that is there stays as it is, with its bindings.
 
         Raises:
             InvalidRequest: There is no such type of exchange.
         """
-        if kind not in _KINDS:
-            message = f"exchange {name!r}: type {kind!r} is not one of {', '.join(_KINDS)}"
+        if kind not in EXCHANGE_TYPES:
+            message = f"exchange {name!r}: type {kind!r} is not one of {', '.join(EXCHANGE_TYPES)}"
             raise InvalidRequest(message)
-        self._exchanges.setdefault(name, _KINDS[kind]())
-        self._kinds.setdefault(name, kind)
+        if name not in self._exchanges:
+            self._exchanges[name] = HeadersBindings() if kind == HEADERS else _KINDS[kind]()
+            self._kinds[name] = kind
+            if alternate is not None:
+                self._alternates[name] = alternate
 
     def remove_exchange(self, name: str) -> None:
         """Take an exchange and its bindings away; one that is not there changes nothing."""
         self._exchanges.pop(name, None)
         self._kinds.pop(name, None)
+        self._alternates.pop(name, None)
+        for key in [key for key in self._arguments if key.exchange == name]:
+            del self._arguments[key]
         for queue, keys in [*self._keys.items()]:
             left = {each for each in keys if each[0] != name}
             if left:
@@ -112,6 +137,18 @@ class Router:
     def type_of(self, exchange: str) -> str | None:
         """Type of an exchange; None: there is none."""
         return self._kinds.get(exchange)
+
+    def alternate_of(self, exchange: str) -> str | None:
+        """The exchange that gets what goes to no queue of this one; None: nobody does."""
+        return self._alternates.get(exchange)
+
+    def with_alternate(self, alternate: str) -> list[str]:
+        """The exchanges whose alternate one is."""
+        return [name for name, other in self._alternates.items() if other == alternate]
+
+    def arguments_of(self, key: ExchangeBindingKey) -> Mapping[str, Any]:
+        """The arguments of a binding; none if it is not there."""
+        return self._arguments.get(key, {})
 
     def bindings(self) -> set[ExchangeBindingKey]:
         """All bindings."""
@@ -129,12 +166,24 @@ class Router:
         """True if a routing key costs this exchange more the more words it has."""
         return self._kinds.get(exchange) == "topic"
 
-    def bind(self, exchange: str, binding_key: str, queue: str) -> None:
+    def bind(
+        self,
+        exchange: str,
+        binding_key: str,
+        queue: str,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
         """Bind a queue to an exchange; one that is gone meanwhile changes nothing."""
-        if exchange not in self._exchanges:
+        bindings = self._exchanges.get(exchange)
+        if bindings is None:
             return
-        self._exchanges[exchange].bind(binding_key, queue)
+        if isinstance(bindings, HeadersBindings):
+            bindings.bind(binding_key, queue, arguments or {})
+        else:
+            bindings.bind(binding_key, queue)
         self._keys.setdefault(queue, set()).add((exchange, binding_key))
+        if arguments:
+            self._arguments[ExchangeBindingKey(exchange, queue, binding_key)] = arguments
 
     def unbind(self, exchange: str, binding_key: str, queue: str) -> None:
         """Take a binding away; one that is not there changes nothing."""
@@ -142,13 +191,39 @@ class Router:
             return
         self._exchanges[exchange].unbind(binding_key, queue)
         self._keys.get(queue, set()).discard((exchange, binding_key))
+        self._arguments.pop(ExchangeBindingKey(exchange, queue, binding_key), None)
 
     def unbind_queue(self, queue: str) -> None:
         """Take all bindings of a queue away."""
         for exchange, key in self._keys.pop(queue, set()):
             self._exchanges[exchange].unbind(key, queue)
+            self._arguments.pop(ExchangeBindingKey(exchange, queue, key), None)
 
-    def route(self, exchange: str, routing_key: str) -> set[str]:
-        """Names of the queues for a message; none if there is no such exchange."""
+    def route(self, exchange: str, routing_key: str, get: Get = _no_header) -> set[str]:
+        """Names of the queues for a message; none if there is no such exchange.
+
+        Args:
+            exchange: Name of the exchange that it was sent to.
+            routing_key: What the message was sent with, or its subject.
+            get: Tells its application properties.
+        """
+        queues = self._bound(exchange, routing_key, get)
+        if queues or not self._alternates:
+            return queues
+        seen = {exchange}
+        while not queues:
+            alternate = self._alternates.get(exchange)
+            if alternate is None or alternate in seen:
+                break
+            seen.add(alternate)
+            exchange = alternate
+            queues = self._bound(exchange, routing_key, get)
+        return queues
+
+    def _bound(self, exchange: str, routing_key: str, get: Get) -> set[str]:
         bindings = self._exchanges.get(exchange)
-        return bindings.route(routing_key) if bindings is not None else set()
+        if bindings is None:
+            return set()
+        if isinstance(bindings, HeadersBindings):
+            return bindings.route(get)
+        return bindings.route(routing_key)

@@ -4,8 +4,9 @@ Wiring looks like this:
 
     queues = [{name = "orders", durability = "unsettled-state", arguments = {}}]
     queues = [{name = "late", arguments = {message_ttl_ms = 60000, dead_letter_queue = "dead"}}]
-    exchanges = [{name = "news", type = "topic"}]
+    exchanges = [{name = "news", type = "topic", arguments = {alternate_exchange = "amq.fanout"}}]
     bindings = [{exchange = "news", key = "sport.#", queue = "orders"}]
+    bindings = [{exchange = "amq.match", queue = "eu", arguments = {x-match = "all", land = "eu"}}]
     addresses = [{match = "prices.#", routing = "multicast", auto_create = true, arguments = {}}]
 
 A queue is named `address::queue`, or by a plain name: then its address has that name, too.
@@ -26,9 +27,10 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.queue_arguments import QueueArguments, check_arguments
 from sparkstore.core.queue_names import TEMPORARY, canonical, is_reserved
+from sparkstore.core.wiring_arguments import check_exchange_arguments
 from sparkstore.settings_file import check_names, read_section, told_of
 
-NO_SETTINGS = frozenset({"max_message_bytes", "durable_messages"})
+NO_SETTINGS = frozenset({"max_message_bytes", "durable_messages", "binding_arguments"})
 """Fields of `BrokerSettings` that `[broker]` does not have."""
 
 _MIB = 1 << 20
@@ -71,8 +73,9 @@ class BrokerSettings:
     Attributes:
         auto_create: Attaching to an unknown queue creates it.
         queues: Created at start, durably; likewise exchanges and bindings.
-        exchanges: Beside amq.direct, amq.fanout and amq.topic.
+        exchanges: Beside amq.direct, amq.fanout, amq.match and amq.topic.
         bindings: Of these queues to these exchanges.
+        binding_arguments: Of those bindings that have any.
         addresses: Settings of addresses; the first that matches an address holds.
         temporary_queues: Who consumes from a queue that the broker made for a client: the
             "connection" that had it made, or any connection of its "user".
@@ -111,6 +114,7 @@ class BrokerSettings:
     queues: tuple[Queue, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     bindings: tuple[ExchangeBindingKey, ...] = ()
+    binding_arguments: Mapping[ExchangeBindingKey, Mapping[str, Any]] = field(default_factory=dict)
     addresses: tuple[AddressSettings, ...] = ()
     temporary_queues: str = "connection"
     credit: int = 1000
@@ -206,9 +210,15 @@ def read_settings(path: Path) -> BrokerSettings:
     """
     with told_of(path):
         values = read_section(path, "broker", BrokerSettings(), without=NO_SETTINGS)
+        told = values.get("bindings", ())
         for name, make in _WIRING.items():
             if name in values:
                 values[name] = tuple(make(item) for item in values[name])
+        values["binding_arguments"] = {
+            key: arguments
+            for key, item in zip(values.get("bindings", ()), told, strict=True)
+            if (arguments := _table(f"binding of {key.queue!r} to {key.exchange!r}", item))
+        }
         return BrokerSettings(**values)
 
 
@@ -222,12 +232,15 @@ def _queue(item: Mapping[str, Any]) -> Queue:
 
 
 def _exchange(item: Mapping[str, Any]) -> Exchange:
-    _check_keys("exchanges", item, ("name", "type"))
-    return Exchange(_field(item, "name"), _field(item, "type"))
+    _check_keys("exchanges", item, ("name", "type", "arguments"))
+    name, kind = _field(item, "name"), _field(item, "type")
+    arguments = _table(f"exchange {name!r}", item)
+    check_exchange_arguments(name, arguments)
+    return Exchange(name, kind, arguments=arguments)
 
 
 def _binding(item: Mapping[str, Any]) -> ExchangeBindingKey:
-    _check_keys("bindings", item, ("exchange", "key", "queue"))
+    _check_keys("bindings", item, ("exchange", "key", "queue", "arguments"))
     return ExchangeBindingKey(
         _field(item, "exchange"), _field(item, "queue"), _field(item, "key", "")
     )
@@ -250,15 +263,21 @@ def _address(item: Mapping[str, Any]) -> AddressSettings:
 
 def _arguments(where: str, name: str, item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arguments of a queue; here only what the store acts on, as nobody else asks these queues."""
-    arguments = item.get("arguments", {})
-    if not isinstance(arguments, Mapping):
-        message = f"[broker] {where}: arguments must be a table"
-        raise InvalidRequest(message)
+    arguments = _table(where, item)
     check_names(arguments, QueueArguments._fields, "argument", f"of {where}")
     check_arguments(name, arguments)
     target = arguments.get("dead_letter_queue")
     if target is not None and is_reserved(canonical(target)):
         raise InvalidRequest(_reserved(target))
+    return arguments
+
+
+def _table(where: str, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of an item."""
+    arguments = item.get("arguments", {})
+    if not isinstance(arguments, Mapping):
+        message = f"[broker] {where}: arguments must be a table"
+        raise InvalidRequest(message)
     return arguments
 
 

@@ -15,6 +15,7 @@ from broker_shim.broker.administration import Administration
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letters import Deaths
 from broker_shim.broker.destinations import Destinations
+from broker_shim.broker.exchanges.headers_exchange import properties_of
 from broker_shim.broker.header_scan import HeaderScan
 from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
 from broker_shim.broker.metrics import Metrics
@@ -110,7 +111,8 @@ class Broker:
         """The queues that a message sent to a node goes to; none if it routes nowhere."""
         if isinstance(node, QueueNode):  # most often
             return {node.queue} if node.queue in self.queues else set()
-        return self.destinations.queues_for(node, header) & self.queues.keys()
+        get = properties_of(self.headers, header)
+        return self.destinations.queues_for(node, header, get) & self.queues.keys()
 
     def selecting(self, names: Iterable[str], header: MessageHeader) -> tuple[str, ...]:
         """Of the queues that a message is routed to, those that do not refuse it by a selector."""

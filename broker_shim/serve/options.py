@@ -40,7 +40,7 @@ addresses a client may use:
   prices                multicast: every queue on it, or a subscription; else one of its queues
   amq.topic/order.new   an exchange and a routing key
   amq.topic             an exchange; the subject of each message is its routing key
-exchanges that are always there: amq.direct, amq.fanout, amq.topic
+exchanges that are always there: amq.direct, amq.fanout, amq.match, amq.topic
 A message that routes to no queue is rejected with amqp:not-found.
 
 exit codes: 0 stopped cleanly, 1 the store failed or another writer took over, 2 wrong call,

@@ -18,6 +18,11 @@ from broker_shim.listener_1_0.links import Held, now_ms
 from broker_shim.listener_1_0.resumption import tag_of
 from broker_shim.store.interface import Entry, Exchange, MessageStore, Queue
 from sparkstore.core.queue_names import shown
+from sparkstore.core.wiring_arguments import (
+    ALTERNATE_EXCHANGE,
+    alternate_of,
+    check_binding_arguments,
+)
 from sparkstore.operations.administration import DURABILITIES
 from sparkstore.operations.queue_alteration import QueueUsage, check_alteration, definition
 
@@ -49,9 +54,10 @@ def recover(store: MessageStore, host: Host, *, timeout_s: float = 600.0) -> Non
         dispatch = broker.serve(kept)
         dispatch.recovered(_survivors(kept.name, entries, keepers, acquired))
     for exchange in recovered.exchanges:
-        broker.router.add_exchange(exchange.name, exchange.type)
-    for key in recovered.bindings:
-        broker.router.bind(key.exchange, key.binding_key, key.queue)
+        alternate = alternate_of(exchange.arguments)
+        broker.router.add_exchange(exchange.name, exchange.type, alternate)
+    for key, arguments in recovered.bindings.items():
+        broker.router.bind(key.exchange, key.binding_key, key.queue, arguments)
     _release(store, [each for each in acquired if each.holder not in keepers], timeout_s)
     _hold(host, [each for each in acquired if each.holder in keepers], keepers)
     _create(store, broker, timeout_s)
@@ -116,9 +122,12 @@ def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
     exchanges = [Exchange(name, kind) for name, kind in DEFAULT_EXCHANGES.items()]
     exchanges += settings.exchanges
     _check_exchanges(broker, exchanges)
+    exchanges = [each for each in exchanges if each.arguments or each.name not in broker.router]
     altered = [each for each in settings.queues if _is_to_alter(broker, each)]
     for exchange in exchanges:
-        broker.router.add_exchange(exchange.name, exchange.type)
+        alternate = alternate_of(exchange.arguments)
+        broker.router.add_exchange(exchange.name, exchange.type, alternate)
+    _check_alternates(broker, exchanges)
     wait_for((partial(store.create, exchange) for exchange in exchanges), timeout_s)
     new = [queue for queue in settings.queues if queue.name not in broker.queues]
     wait_for((partial(store.create, queue) for queue in new), timeout_s)
@@ -128,10 +137,16 @@ def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
     for queue in altered:
         broker.redefine(queue)
         _log.info("queue %r altered, as the settings say: %s", queue.name, dict(queue.arguments))
-    bindings = [broker.destinations.bound(key) for key in settings.bindings]
-    wait_for((partial(store.bind, key, {}) for key in bindings), timeout_s)
-    for key in bindings:
-        broker.router.bind(key.exchange, key.binding_key, key.queue)
+    bindings = [
+        (broker.destinations.bound(key), settings.binding_arguments.get(key, {}))
+        for key in settings.bindings
+    ]
+    for key, arguments in bindings:
+        kind = broker.router.type_of(key.exchange) or ""
+        check_binding_arguments(key.exchange, kind, arguments)
+    wait_for((partial(store.bind, *each) for each in bindings), timeout_s)
+    for key, arguments in bindings:
+        broker.router.bind(key.exchange, key.binding_key, key.queue, arguments)
 
 
 def _check_exchanges(broker: Broker, exchanges: Iterable[Exchange]) -> None:
@@ -142,6 +157,28 @@ def _check_exchanges(broker: Broker, exchanges: Iterable[Exchange]) -> None:
             message = f"exchange {name} is there with type {there}, the settings say {each.type}:"
             message += f" change them, or delete it first: sparkstore exchange delete ROOT {name}"
             raise InvalidRequest(message)
+
+
+def _check_alternates(broker: Broker, exchanges: Iterable[Exchange]) -> None:
+    """Refuse settings by which something has an alternate exchange that is not there.
+
+    An exchange that is there keeps the one it has: settings that give another are refused, and
+    those that give none leave it.
+    """
+    wanted = [(f"exchange {shown(each.name)}", alternate_of(each.arguments)) for each in exchanges]
+    for each, (name, said) in zip(exchanges, wanted, strict=True):
+        there = broker.router.alternate_of(each.name)
+        if said != there:
+            message = f"{name} is there with {ALTERNATE_EXCHANGE} {there!r}, the settings say"
+            message += f" {said!r}: change them, or delete it first: sparkstore exchange delete"
+            raise InvalidRequest(f"{message} ROOT {shown(each.name)}")
+    settings = broker.settings
+    wanted += [(f"queue {shown(q.name)}", alternate_of(q.arguments)) for q in settings.queues]
+    wanted += [(f"address {shown(a.match)}", alternate_of(a.arguments)) for a in settings.addresses]
+    for name, said in wanted:
+        if said is not None and said not in broker.router:
+            message = f"{name}: its {ALTERNATE_EXCHANGE} {shown(said)} is not there: say it among"
+            raise InvalidRequest(f"{message} the exchanges of the settings")
 
 
 def _is_to_alter(broker: Broker, queue: Queue) -> bool:

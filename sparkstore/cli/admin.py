@@ -28,7 +28,13 @@ _HOW = (
 )
 _ARGUMENTS = (
     "arguments: message_ttl_ms, max_delivery_count, dead_letter_queue, on_reject, exclusive,\n"
-    "message_groups, last_value_key (docs/operating.md, Queues that ask for more).\n\n"
+    "alternate_exchange, message_groups, last_value_key (docs/operating.md, Queues that ask for\n"
+    "more).\n\n"
+)
+_HEADERS = (
+    "A binding to an exchange of the type headers says which application properties a message\n"
+    "has: --set land=eu --set year=2026; null: whatever the value is. x-match=any: one of them\n"
+    "is enough (default: all).\n\n"
 )
 
 
@@ -124,16 +130,20 @@ def _add_exchange(exchange: Subparsers) -> None:
         commands.create_exchange,
         "create",
         "create an exchange",
-        "example:\n  sparkstore exchange create ROOT news --type topic",
+        "arguments: alternate_exchange, which gets the messages that go to no queue of this.\n\n"
+        "examples:\n  sparkstore exchange create ROOT news --type topic\n"
+        "  sparkstore exchange create ROOT news --type topic --set alternate_exchange=amq.fanout",
         positional=(_EXCHANGE,),
     )
     parser.add_argument("--type", required=True, choices=EXCHANGE_TYPES, help="how it routes")
+    _add_set(parser, "an argument of the exchange; may be given again")
     parser = _admin(
         exchange,
         commands.delete_exchange,
         "delete",
         "delete an exchange",
-        "One with bindings is refused; amq.direct, amq.fanout and amq.topic are every broker's.\n\n"
+        "One with bindings, or that is somebody's alternate exchange, is refused; amq.direct,\n"
+        "amq.fanout, amq.match and amq.topic are every broker's.\n\n"
         "example:\n  sparkstore exchange delete ROOT news --force",
         positional=(_EXCHANGE,),
     )
@@ -141,19 +151,21 @@ def _add_exchange(exchange: Subparsers) -> None:
 
 
 def _add_binding(binding: Subparsers) -> None:
-    for run, name, summary in (
-        (commands.add_binding, "add", "bind a queue to an exchange"),
-        (commands.remove_binding, "remove", "take a binding away"),
+    for run, name, summary, more in (
+        (commands.add_binding, "add", "bind a queue to an exchange", _HEADERS),
+        (commands.remove_binding, "remove", "take a binding away", ""),
     ):
         parser = _admin(
             binding,
             run,
             name,
             summary,
-            f"example:\n  sparkstore binding {name} ROOT amq.topic orders --key 'order.#'",
+            more + f"example:\n  sparkstore binding {name} ROOT amq.topic orders --key 'order.#'",
             positional=(_EXCHANGE, _QUEUE),
         )
         parser.add_argument("--key", default="", help="the binding key (default: empty)")
+        if name == "add":
+            _add_set(parser, "x-match, or a header that messages have; may be given again")
 
 
 _QUEUE = ("queue", "name of the queue")

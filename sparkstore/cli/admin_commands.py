@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sparkstore.control.client import SocketControl
     from sparkstore.operations.bulk import Answer
 
-_NAMES = {"dead_letter_queue", "last_value_key"}
+_NAMES = {"alternate_exchange", "dead_letter_queue", "last_value_key"}
 """Arguments whose value is a text, whatever it looks like."""
 _COLUMNS = ("connection", "peer", "user", "tls", "container", "links", "connected_at", "open")
 
@@ -56,8 +56,9 @@ def delete_queue(arguments: Namespace) -> int:
 
 def create_exchange(arguments: Namespace) -> int:
     """Create an exchange."""
-    order = Order(AdminAction.CREATE_EXCHANGE, exchange=arguments.exchange, type=arguments.type)
-    return _order(arguments, order)
+    given, name, kind = _given(arguments.given), arguments.exchange, arguments.type
+    act = AdminAction.CREATE_EXCHANGE
+    return _order(arguments, Order(act, exchange=name, type=kind, arguments=given))
 
 
 def delete_exchange(arguments: Namespace) -> int:
@@ -68,7 +69,9 @@ def delete_exchange(arguments: Namespace) -> int:
 
 def add_binding(arguments: Namespace) -> int:
     """Bind a queue to an exchange."""
-    return _order(arguments, _binding(AdminAction.ADD_BINDING, arguments))
+    order = _binding(AdminAction.ADD_BINDING, arguments)
+    headers = {name: _header(value) for name, value in _texts(arguments.given).items()}
+    return _order(arguments, order._replace(arguments=headers))
 
 
 def remove_binding(arguments: Namespace) -> int:
@@ -122,7 +125,12 @@ def _given(said: Iterable[str]) -> dict[str, Any]:
     Raises:
         InvalidRequest: It is another text, or there twice.
     """
-    given: dict[str, Any] = {}
+    texts = _texts(said).items()
+    return {name: value if name in _NAMES else _plain(value) for name, value in texts}
+
+
+def _texts(said: Iterable[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
     for each in said:
         name, equals, value = each.partition("=")
         if not name or not equals:
@@ -131,8 +139,17 @@ def _given(said: Iterable[str]) -> dict[str, Any]:
         if name in given:
             message = f"--set {name!r} is there twice: say it once"
             raise InvalidRequest(message)
-        given[name] = value if name in _NAMES else _plain(value)
+        given[name] = value
     return given
+
+
+def _header(value: str) -> Any:
+    """The value of a header: what is no number, true, false, null or quoted text is a text."""
+    try:
+        found = json.loads(value, parse_constant=str)
+    except ValueError:
+        return value
+    return value if isinstance(found, list | dict) else found
 
 
 def _plain(value: str) -> Any:

@@ -38,11 +38,11 @@ Annotations = Mapping[str, tuple[str, str]]
 
 
 class Death(NamedTuple):
-    """Why a message left its queue for the dead letters.
+    """Why a message left its queue for the dead letters, or for an alternate exchange.
 
     Attributes:
         queue: Name of the queue that the message left.
-        reason: `expired`, `over-delivered` or `rejected`.
+        reason: `expired`, `over-delivered`, `rejected` or `queue-deleted`.
         attempts: Deliveries that failed, a rejected one included.
         at: When the message left it, UTC µs.
         condition: What a consumer that rejected it said, if it did.

@@ -6,6 +6,9 @@
                         without it such a message leaves the store
     on_reject           "dead_letter": a message that a consumer rejects goes there, too, as it does
                         where this is not said; "drop": it leaves the store
+    alternate_exchange  an exchange that gets what a consumer rejects, where neither
+                        `dead_letter_queue` nor `on_reject` says otherwise, and what is on the queue
+                        when it is deleted
     last_value_key      an application property or a header's name (`JMSType`, `amqp.subject`): of
                         waiting messages with the same value of it only the newest stays
     exclusive           true: one consumer at a time; another one that attaches is refused
@@ -49,6 +52,7 @@ class QueueArguments(NamedTuple):
         exclusive: One consumer at a time.
         message_groups: A group goes to one consumer.
         on_reject: What becomes of what is rejected; None: as `dead_letter`.
+        alternate_exchange: Name of an exchange.
     """
 
     message_ttl_ms: int | None = None
@@ -58,6 +62,7 @@ class QueueArguments(NamedTuple):
     exclusive: bool = False
     message_groups: bool = False
     on_reject: str | None = None
+    alternate_exchange: str | None = None
 
     def expires_at(self, wanted: int | None, now_us: int) -> int | None:
         """When a message that is enqueued now expires, UTC µs: the earlier of both wishes."""
@@ -78,6 +83,17 @@ class QueueArguments(NamedTuple):
         is_dropped = rejected and self.on_reject == _DROP
         return None if is_dropped or self.dead_letter_queue == queue else self.dead_letter_queue
 
+    def reject_exchange(self, queue: str) -> str | None:
+        """The exchange that a message goes to which is rejected on `queue`; None: to none.
+
+        Decision: what the queue says of its dead letters wins over an alternate exchange: that they
+        have a queue, or that what is rejected is dropped. It says of just these messages what
+        becomes of them; an alternate exchange is the way out for what nobody provided for.
+        """
+        is_dropped = self.on_reject == _DROP
+        is_provided = is_dropped or self.dead_letter_queue_of(queue) is not None
+        return None if is_provided else self.alternate_exchange
+
 
 class Terms(NamedTuple):
     """A queue's definition, as far as the store acts on it.
@@ -96,8 +112,9 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
 
     Raises:
         InvalidRequest: A time or count is no integer from 0; the dead-letter queue is no other
-            queue's name, plain or `address::queue`; a switch is neither true nor false; the key of
-            last values is no name; `on_reject` says neither of both.
+            queue's name, plain or `address::queue`; the alternate exchange is no name; a switch is
+            neither true nor false; the key of last values is no name; `on_reject` says neither of
+            both.
     """
     for name, most in (("message_ttl_ms", _MAX_TTL_MS), ("max_delivery_count", (1 << 31) - 1)):
         value = arguments.get(name)
@@ -109,6 +126,10 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
     if on_reject is not None and on_reject not in _ON_REJECT:
         message = f'queue {queue!r}: on_reject is {on_reject!r}: say "dead_letter" or "drop"'
         raise InvalidRequest(message)
+    alternate = arguments.get("alternate_exchange")
+    if alternate is not None and not is_name(alternate):
+        message = f"queue {queue!r}: alternate_exchange is {alternate!r:.200}: say the name of an"
+        raise InvalidRequest(f"{message} exchange")
     target = arguments.get("dead_letter_queue")
     if target is None:
         return
@@ -123,7 +144,7 @@ def _check_dispatch(queue: str, arguments: Mapping[str, Any]) -> None:
             message = f"queue {queue!r}: {name} is {arguments[name]!r}: say true or false"
             raise InvalidRequest(message)
     key = arguments.get("last_value_key")
-    if key is not None and not _is_name(key):
+    if key is not None and not is_name(key):
         message = f"queue {queue!r}: last_value_key is {key!r}: say the name of a property"
         raise InvalidRequest(message)
 
@@ -143,14 +164,16 @@ def terms_of(detail: str) -> Terms:
     given = arguments_of(detail)
     ttl_ms, limit = given.get("message_ttl_ms"), given.get("max_delivery_count")
     target, on_reject = given.get("dead_letter_queue"), given.get("on_reject")
+    alternate = given.get("alternate_exchange")
     arguments = QueueArguments(
         ttl_ms if _is_number(ttl_ms, _MAX_TTL_MS) else None,
         limit if _is_number(limit, (1 << 31) - 1) else None,
         _target(target),
-        given["last_value_key"] if _is_name(given.get("last_value_key")) else None,
+        given["last_value_key"] if is_name(given.get("last_value_key")) else None,
         exclusive=given.get("exclusive") is True,
         message_groups=given.get("message_groups") is True,
         on_reject=on_reject if on_reject in _ON_REJECT else None,
+        alternate_exchange=alternate if is_name(alternate) else None,
     )
     return Terms(content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES, arguments)
 
@@ -169,5 +192,6 @@ def _is_number(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
-def _is_name(value: object) -> bool:
+def is_name(value: object) -> bool:
+    """True if an argument's value is a name that is not empty, and not too long."""
     return isinstance(value, str) and 0 < len(value) <= _MAX_NAME

@@ -17,9 +17,19 @@ from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
+from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import QueueArguments, arguments_of, check_arguments
 from sparkstore.core.queue_names import TEMPORARY, canonical, find, is_reserved, parts_of, shown
 from sparkstore.core.records import ExchangeBindingKey
+from sparkstore.core.state_machine.definitions import as_json
+from sparkstore.core.state_machine.values import Exchange
+from sparkstore.core.wiring_arguments import (
+    ALTERNATE_EXCHANGE,
+    HEADERS,
+    alternate_of,
+    check_binding_arguments,
+    check_exchange_arguments,
+)
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.queue_alteration import (
     QueueUsage,
@@ -29,8 +39,8 @@ from sparkstore.operations.queue_alteration import (
 )
 from sparkstore.settings_file import check_names
 
-EXCHANGE_TYPES = ("direct", "fanout", "topic")
-DEFAULT_EXCHANGES = ("amq.direct", "amq.fanout", "amq.topic")
+EXCHANGE_TYPES = ("direct", "fanout", "topic", HEADERS)
+DEFAULT_EXCHANGES = ("amq.direct", "amq.fanout", "amq.match", "amq.topic")
 DURABILITIES = ("none", "configuration", "unsettled-state")
 """Of a queue; the place of each is its number."""
 _BROKERS_OWN = "amq."
@@ -59,9 +69,13 @@ class Order(NamedTuple):
         exchange: Name of the exchange that is created, deleted, or bound to.
         key: Of a binding.
         type: Of a new exchange.
-        arguments: Of a queue: all of a new one, those that change of another; None takes one away.
-        durability: Of a new queue, 0 to 2.
+        arguments: Of a new queue, exchange or binding: all of them; of a queue that is altered,
+            those that change, where None takes one away.
+        durability: Of a new queue or exchange, 0 to 2.
         force: Delete it with what is on it and who uses it.
+        if_unused: But not, by force either, if somebody uses it: a consumer; of an exchange, a
+            binding.
+        if_empty: Nor if a message is on it.
     """
 
     act: AdminAction
@@ -72,6 +86,8 @@ class Order(NamedTuple):
     arguments: Mapping[str, Any] = {}
     durability: int = 2
     force: bool = False
+    if_unused: bool = False
+    if_empty: bool = False
 
 
 class OwnLink(NamedTuple):
@@ -108,8 +124,17 @@ class AdministrationFacts(Protocol):
     def exchange_type(self, exchange: str) -> str | None:
         """Type of an exchange; None: there is none."""
 
+    def alternate_of(self, exchange: str) -> str | None:
+        """The alternate of an exchange; None: it has none."""
+
+    def users_of_alternate(self, exchange: str) -> list[str]:
+        """Whose alternate exchange it is, for a person."""
+
     def bindings(self) -> Collection[ExchangeBindingKey]:
         """All bindings."""
+
+    def binding_arguments(self, key: ExchangeBindingKey) -> Mapping[str, Any]:
+        """The arguments of a binding that is there."""
 
 
 class OrderDecision(NamedTuple):
@@ -119,7 +144,7 @@ class OrderDecision(NamedTuple):
         order: With the queue's name as the store has it.
         told: For the administrator.
         is_change: False if it is so already.
-        detail: The definition that the queue shall have.
+        detail: The definition that the queue, exchange or binding shall have.
     """
 
     order: Order
@@ -153,6 +178,7 @@ def _create_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     _check_known(name, order.arguments)
     wanted = definition(order.arguments, order.durability)
     check_arguments(name, arguments_of(wanted))
+    _check_queue_alternate(name, order.arguments, facts)
     there = facts.detail(name)
     if there not in {None, wanted}:
         message = f"queue {shown(name)} is there as {there}: see sparkstore queue alter"
@@ -170,6 +196,7 @@ def _alter_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     _check_known(name, {each for each in order.arguments if each not in there})
     wanted = altered(detail, order.arguments)
     check_arguments(name, arguments_of(wanted))
+    _check_queue_alternate(name, order.arguments, facts)
     check_alteration(name, detail, wanted, facts.standing(name))
     told = {"queue": name, "arguments": arguments_of(wanted)}
     return OrderDecision(order._replace(queue=name), told, arguments_of(wanted) != there, wanted)
@@ -182,6 +209,12 @@ def _delete_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
         message = f"queue {shown(name)} is that of {link.name}, which is attached: it goes with"
         message += " it (sparkstore connections ROOT --close N)"
         raise InvalidRequest(message)
+    if order.if_unused and standing.consumer_count:
+        message = f"queue {shown(name)} has {standing.consumer_count} consumers, so it is in use:"
+        raise InvalidRequest(f"{message} end them first (sparkstore connections ROOT --close N)")
+    if order.if_empty and standing.depth:
+        message = f"queue {shown(name)} has {standing.depth} messages, so it is not empty: purge it"
+        raise InvalidRequest(f"{message} first (sparkstore queue purge ROOT {shown(name)})")
     senders = facts.senders_of_dead_letters(name)
     bindings = [key for key in facts.bindings() if key.queue == name]
     losses = [
@@ -206,10 +239,12 @@ def _create_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     if order.type not in EXCHANGE_TYPES:
         message = f"exchange {shown(name)}: type {shown(order.type)}: say one of "
         raise InvalidRequest(message + ", ".join(EXCHANGE_TYPES))
-    there = facts.exchange_type(name)
-    if there not in {None, order.type}:
-        message = f"exchange {shown(name)} is there as {there}: delete it first"
-        raise InvalidRequest(message)
+    arguments = {each: value for each, value in order.arguments.items() if value is not None}
+    check_exchange_arguments(name, arguments)
+    there, wanted = facts.exchange_type(name), alternate_of(arguments)
+    _check_as_it_is(order, wanted, facts)
+    if there is None and wanted is not None:
+        _check_alternate("exchange", name, wanted, facts)
     if there is None and name.startswith(_BROKERS_OWN):
         message = f"exchange {shown(name)}: names with {_BROKERS_OWN} are the broker's: say another"
         raise InvalidRequest(message)
@@ -219,7 +254,11 @@ def _create_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     if facts.detail(name) is not None:
         message = f"exchange {shown(name)}: a queue has this name, and would hide it: say another"
         raise InvalidRequest(message)
-    return OrderDecision(order, {"exchange": name, "type": order.type}, there is None)
+    told: dict[str, Any] = {"exchange": name, "type": order.type}
+    if wanted is not None:
+        told[ALTERNATE_EXCHANGE] = wanted
+    detail = definition(arguments, order.durability)
+    return OrderDecision(order, told, there is None, detail)
 
 
 def _delete_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
@@ -229,7 +268,14 @@ def _delete_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
         message = f"exchange {shown(name)} is every broker's: it cannot be deleted"
         raise InvalidRequest(message)
     bindings = [key for key in facts.bindings() if key.exchange == name]
+    users = facts.users_of_alternate(name)
+    if users:
+        message = f"exchange {shown(name)} is the alternate of {', '.join(users[:5])}: delete or"
+        raise InvalidRequest(f"{message} alter that first")
     losses = [f"{len(bindings)} bindings"] if bindings else []
+    if order.if_unused and bindings:
+        message = f"exchange {shown(name)} has {losses[0]}, so it is in use: remove them first"
+        raise InvalidRequest(message)
     _check_loss("exchange", name, losses, order)
     return OrderDecision(order, {"exchange": name, "bindings_removed": len(bindings)})
 
@@ -240,8 +286,18 @@ def _add_binding(order: Order, facts: AdministrationFacts) -> OrderDecision:
     if order.key:
         _check_name("binding key", order.key)
     key = ExchangeBindingKey(order.exchange, name, order.key)
-    told = {"exchange": order.exchange, "queue": name, "key": order.key}
-    return OrderDecision(order._replace(queue=name), told, key not in facts.bindings())
+    kind = facts.exchange_type(order.exchange) or ""
+    check_binding_arguments(order.exchange, kind, order.arguments)
+    detail = as_json({"arguments": dict(order.arguments)})
+    is_there = key in facts.bindings()
+    there = facts.binding_arguments(key) if is_there else order.arguments
+    if there != order.arguments:
+        message = f"{shown(name)} is bound to {shown(order.exchange)} by {shown(order.key)} with"
+        raise InvalidRequest(f"{message} {as_json(there)}: remove that first, or say another key")
+    told: dict[str, Any] = {"exchange": order.exchange, "queue": name, "key": order.key}
+    if order.arguments:
+        told["arguments"] = dict(order.arguments)
+    return OrderDecision(order._replace(queue=name), told, not is_there, detail)
 
 
 def _remove_binding(order: Order, facts: AdministrationFacts) -> OrderDecision:
@@ -290,6 +346,56 @@ def _check_exchange(name: str, facts: AdministrationFacts) -> None:
     if facts.exchange_type(name) is None:
         message = f"unknown exchange {shown(name)}: create it first (sparkstore exchange create)"
         raise InvalidRequest(message)
+
+
+def new_exchange(decided: OrderDecision) -> Exchange:
+    """The exchange that a decided order creates."""
+    order = decided.order
+    durability = TerminusDurability(order.durability)
+    return Exchange(order.exchange, order.type, durability, arguments_of(decided.detail))
+
+
+def _check_alternate(what: str, name: str, alternate: str, facts: AdministrationFacts) -> None:
+    """Refuse an alternate exchange that is not there, or that leads back to who has it."""
+    if facts.exchange_type(alternate) is None:
+        message = f"{what} {shown(name)}: its {ALTERNATE_EXCHANGE} {shown(alternate)} is not there:"
+        raise InvalidRequest(f"{message} create it first (sparkstore exchange create)")
+    seen, following = {name} if what == "exchange" else set(), alternate
+    while following not in seen:
+        seen.add(following)
+        further = facts.alternate_of(following)
+        if further is None:
+            return
+        following = further
+    if what == "exchange" and following == name:
+        message = f"exchange {shown(name)}: messages that go nowhere would come back to it from its"
+        message += f" {ALTERNATE_EXCHANGE} {shown(alternate)}: say another"
+        raise InvalidRequest(message)
+
+
+def _check_as_it_is(order: Order, alternate: str | None, facts: AdministrationFacts) -> None:
+    """Refuse to create an exchange that is there as another one."""
+    name = order.exchange
+    there, with_it = facts.exchange_type(name), facts.alternate_of(name)
+    if there not in {None, order.type}:
+        message = f"exchange {shown(name)} is there as {there}: delete it first"
+        raise InvalidRequest(message)
+    if there is not None and with_it != alternate:
+        message = f"exchange {shown(name)} is there with {_alternate_told(with_it)}, not with"
+        raise InvalidRequest(f"{message} {_alternate_told(alternate)}: delete it first")
+
+
+def _check_queue_alternate(
+    name: str, arguments: Mapping[str, Any], facts: AdministrationFacts
+) -> None:
+    alternate = arguments.get(ALTERNATE_EXCHANGE)
+    if alternate is not None:
+        _check_alternate("queue", name, alternate, facts)
+
+
+def _alternate_told(alternate: str | None) -> str:
+    name = "none" if alternate is None else shown(alternate)
+    return f"{ALTERNATE_EXCHANGE} {name}"
 
 
 def _check_name(what: str, name: str) -> None:

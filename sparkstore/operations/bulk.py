@@ -251,6 +251,35 @@ def buried(
     return [take] if is_on_target else [put, take]
 
 
+def rerouted(
+    death: Death,
+    exchange: str,
+    targets: Mapping[str, bool],
+    entry: Entry,
+    holder: str | None = None,
+) -> list[Enqueue | Dequeue]:
+    """What is done to a message that leaves its queue for an alternate exchange.
+
+    Args:
+        death: Why; it goes with the message.
+        exchange: That routes it.
+        targets: The queues that it goes to; true if one has it already, and it stays as it is.
+        entry: Of the message, where it is.
+        holder: Who has the message; None if it is available.
+    """
+    told = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
+    if not targets:
+        return [Dequeue(death.queue, {"outcome": death.reason, **told}, holder)]
+    outcome = {"outcome": "rerouted", "reason": death.reason, "to": exchange, **told}
+    annotations = with_death(entry.detail, death)
+    puts = [
+        _put(queue, entry)._replace(annotations=annotations)
+        for queue, has_it in targets.items()
+        if not has_it
+    ]
+    return [*puts, Dequeue(death.queue, outcome, holder)]
+
+
 _DECISIONS: Mapping[Action, Callable[[Request, str | None, MessageFacts], list[BulkStep]]] = {
     Action.MOVE: _moved,
     Action.PURGE: _purged,

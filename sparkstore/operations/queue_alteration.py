@@ -1,7 +1,8 @@
 """Which arguments of a queue may change, and when. Pure.
 
     message_ttl_ms, max_delivery_count,    at any time. A time to live holds for what is enqueued
-    dead_letter_queue, whatever the store  from now on; the others for what is on the queue, too
+    dead_letter_queue, on_reject,          from now on; the others for what is on the queue, too
+    alternate_exchange, whatever the store
     asks nothing of
     exclusive                              not to true while it has several consumers
     message_groups                         while it has no consumer

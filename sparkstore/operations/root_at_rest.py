@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sparkstore.core import records
 from sparkstore.core.fold import State
 from sparkstore.core.link_records import link_key
-from sparkstore.core.queue_arguments import Terms, terms_of
+from sparkstore.core.queue_arguments import Terms, arguments_of, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine import transactions
@@ -27,8 +27,9 @@ from sparkstore.core.state_machine.values import (
     StoredMessage,
     Transaction,
 )
+from sparkstore.core.wiring_arguments import alternate_of
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.administration import AdminAction, OrderDecision, OwnLink
+from sparkstore.operations.administration import AdminAction, OrderDecision, OwnLink, new_exchange
 from sparkstore.operations.bulk import (
     Answer,
     BulkStep,
@@ -88,9 +89,34 @@ class StateFacts:
         detail = self._state.exchanges.get(exchange)
         return None if detail is None else str(json.loads(detail).get("type", ""))
 
+    def alternate_of(self, exchange: str) -> str | None:
+        """The alternate of an exchange; None: it has none."""
+        detail = self._state.exchanges.get(exchange)
+        return None if detail is None else alternate_of(arguments_of(detail))
+
+    def users_of_alternate(self, exchange: str) -> list[str]:
+        """Whose alternate exchange it is, for a person."""
+        exchanges, queues = self._state.exchanges.items(), self._state.queues.items()
+        return [
+            *(
+                f"exchange {shown(name)}"
+                for name, detail in exchanges
+                if alternate_of(arguments_of(detail)) == exchange
+            ),
+            *(
+                f"queue {shown(name)}"
+                for name, queue in queues
+                if terms_of(queue.detail).arguments.alternate_exchange == exchange
+            ),
+        ]
+
     def bindings(self) -> Collection[ExchangeBindingKey]:
         """All bindings."""
         return self._state.bindings.keys()
+
+    def binding_arguments(self, key: ExchangeBindingKey) -> Mapping[str, Any]:
+        """The arguments of a binding that is there."""
+        return arguments_of(self._state.bindings[key])
 
 
 def _link_of(state: State, queue: str) -> str | None:
@@ -130,7 +156,7 @@ def _queue_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> Step
 
 
 def _exchange_created(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
-    return machine.create(Exchange(decided.order.exchange, decided.order.type))
+    return machine.create(new_exchange(decided))
 
 
 def _exchange_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
@@ -138,7 +164,7 @@ def _exchange_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> S
 
 
 def _bound(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
-    return machine.bind(_key(decided), {})
+    return machine.bind(_key(decided), arguments_of(decided.detail))
 
 
 def _unbound(decided: OrderDecision, machine: StoreStateMachine) -> Steps:

@@ -52,6 +52,8 @@ _ORDER_TYPES: dict[str, type] = {
     "arguments": dict,
     "durability": int,
     "force": bool,
+    "if_unused": bool,
+    "if_empty": bool,
 }
 
 

@@ -39,8 +39,12 @@ def delete(queue: str, *, force: bool = False) -> Order:
     return Order(AdminAction.DELETE_QUEUE, queue, force=force)
 
 
-def exchange(name: str, kind: str = "topic") -> Order:
-    return Order(AdminAction.CREATE_EXCHANGE, exchange=name, type=kind)
+def exchange(name: str, kind: str = "topic", **arguments: Any) -> Order:
+    return Order(AdminAction.CREATE_EXCHANGE, exchange=name, type=kind, arguments=arguments)
+
+
+def bound(queue: str, headers: dict[str, Any], name: str = "others") -> Order:
+    return Order(AdminAction.ADD_BINDING, queue, name, "", arguments=headers)
 
 
 def binding(act: AdminAction, queue: str, key: str = "#", name: str = "news") -> Order:
@@ -90,6 +94,28 @@ REFUSED = [
     (exchange(""), "at least one character"),
     (exchange("amq.new"), "the broker's"),
     (exchange("a/b"), "no /"),
+    (exchange("new", alternat_exchange="news"), "did you mean 'alternate_exchange'"),
+    (exchange("new", alternate_exchange=7), "say another exchange's name"),
+    (exchange("new", alternate_exchange="new"), "say another exchange's name"),
+    (exchange("new", alternate_exchange="absent"), "'absent' is not there: create it first"),
+    (exchange("news", alternate_exchange="news2"), "is there with alternate_exchange none, not"),
+    (create("new", alternate_exchange="absent"), "'absent' is not there: create it first"),
+    (alter("q", alternate_exchange="absent"), "'absent' is not there: create it first"),
+    (alter("q", alternate_exchange=7), "say the name of an exchange"),
+    (
+        Order(AdminAction.DELETE_EXCHANGE, exchange="others", force=True),
+        "is the alternate of exchange 'main', queue 'lettered': delete or alter that",
+    ),
+    (
+        Order(AdminAction.DELETE_EXCHANGE, exchange="news", force=True, if_unused=True),
+        "has 1 bindings, so it is in use",
+    ),
+    (bound("q", {"x-match": "some"}), 'say "all" or "any"'),
+    (bound("q", {"x-mach": "all"}), "did you mean 'x-match'"),
+    (bound("q", {"x-match": "any"}), "no message would fit"),
+    (bound("q", {"a": [1]}), "header 'a' is .*: say a text, a number"),
+    (bound("q", {"a": float("nan")}), "header 'a' is nan: say a text, a number"),
+    (bound("q", {"a": 1}, "news"), "only bindings to one of type headers have arguments"),
     (exchange("q"), "a queue has this name"),
     (Order(AdminAction.DELETE_EXCHANGE, exchange="absent"), "unknown exchange"),
     (
@@ -107,6 +133,9 @@ REFUSED = [
 def test_what_cannot_be_is_refused_and_changes_nothing(place: Place) -> None:
     place.create("lettered", dead_letter_queue="dead")
     place.control.order(exchange("news"))
+    place.control.order(exchange("others", "headers"))
+    place.control.order(exchange("main", alternate_exchange="others"))
+    place.control.order(alter("lettered", alternate_exchange="others"))
     place.control.order(binding(AdminAction.ADD_BINDING, "q", "a.#"))
     for order, why in REFUSED:
         with pytest.raises(InvalidRequest, match=why):
@@ -218,3 +247,27 @@ def test_what_is_made_is_defined_alike_whoever_makes_it(tmp_path: Path) -> None:
         queues = {name: queue.detail for name, queue in state.queues.items()}
         made.append((queues, state.exchanges["news"], state.bindings))
     assert made[0] == made[1]
+
+
+def test_what_a_binding_and_an_exchange_were_said_to_be_is_kept(place: Place) -> None:
+    wanted = {"x-match": "any", "land": "eu", "year": 2026, "urgent": True, "key": None}
+    place.control.order(exchange("others", "headers"))
+    told = place.control.order(exchange("main", alternate_exchange="others"))
+    assert told["alternate_exchange"] == "others"
+    assert not place.control.order(exchange("main", alternate_exchange="others"))["changed"]
+    assert place.control.order(bound("q", wanted))["changed"]
+    assert not place.control.order(bound("q", wanted))["changed"]
+    with pytest.raises(InvalidRequest, match="remove that first, or say another key"):
+        place.control.order(bound("q", {"land": "us"}))
+    state = place.after().state
+    assert arguments_of(state.exchanges["main"]) == {"alternate_exchange": "others"}
+    [detail] = state.bindings.values()
+    assert arguments_of(detail) == wanted
+
+
+def test_an_exchange_cannot_be_made_the_end_of_its_own_way(place: Place) -> None:
+    place.control.order(exchange("c"))
+    place.control.order(exchange("b", alternate_exchange="c"))
+    place.control.order(exchange("a", alternate_exchange="b"))
+    with pytest.raises(InvalidRequest, match="is the alternate of exchange 'b'"):
+        place.control.order(Order(AdminAction.DELETE_EXCHANGE, exchange="c", force=True))

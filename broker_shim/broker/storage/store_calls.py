@@ -202,9 +202,14 @@ class StoreCalls:
         """See `MessageStore.destroy`."""
         self.call(on_done, self._store.destroy, wiring)
 
-    def bind(self, key: ExchangeBindingKey, on_done: OnComplete) -> None:
+    def bind(
+        self,
+        key: ExchangeBindingKey,
+        on_done: OnComplete,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
         """See `MessageStore.bind`."""
-        self.call(on_done, self._store.bind, key, {})
+        self.call(on_done, self._store.bind, key, arguments or {})
 
     def unbind(self, key: ExchangeBindingKey, on_done: OnComplete) -> None:
         """See `MessageStore.unbind`."""

@@ -143,7 +143,11 @@ class Retirement:
         if isinstance(outcome, Rejected):
             self.rejection = Rejection(broker, queue, message_id, holder, rejection(outcome))
             self.rejection.make_target(_nobody)  # if that is refused, so is what needs it
-            return [broker.calls.operation(*each) for each in self.rejection.steps()]
+            try:
+                steps = self.rejection.steps()
+            except StoreError as reason:
+                return [partial(_refuse, reason)]
+            return [broker.calls.operation(*each) for each in steps]
         kept = None
         if isinstance(outcome, Modified):
             kept = kept_of(broker, queue.name, message_id, outcome)
@@ -456,6 +460,13 @@ def _take_place(older: int, queue: str, newer: int) -> Operation:
         store.dequeue(older, queue, None, note, transaction, outcome)
 
     return call
+
+
+def _refuse(
+    reason: StoreError, _store: MessageStore, _note: OnComplete, _within: TransactionContext
+) -> None:
+    """The call of the store that cannot be made: so its transaction cannot be committed."""
+    raise reason
 
 
 def _nobody(_error: StoreError | None) -> None:

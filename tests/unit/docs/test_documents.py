@@ -87,7 +87,7 @@ def test_every_command_line_of_the_documents_is_taken(line: str) -> None:
 
 def test_every_settings_file_of_the_documents_is_read(tmp_path: Path) -> None:
     files = blocks(ALL, "toml")
-    assert len(files) == 4
+    assert len(files) == 5
     for text in files:
         (file := tmp_path / "sparkstore.toml").write_text(text)
         read = (read_settings(file), read_security(file), read_config(file))

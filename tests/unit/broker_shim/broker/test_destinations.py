@@ -265,7 +265,7 @@ def test_address_settings_and_full_names_are_read_from_toml(tmp_path: Path) -> N
         ('queues = [{name = "q", arguments = {dead_letter_queue = "temporary"}}]', "kept for"),
         ('exchanges = [{name = "temporary", type = "topic"}]', "kept for"),
         ('exchanges = [{name = "x", type = "topci"}]', "say one of direct, fanout, topic"),
-        ('exchanges = [{name = "x", kind = "topic"}]', "say one of name, type"),
+        ('exchanges = [{name = "x", kind = "topic"}]', "say one of arguments, name, type"),
         ('bindings = [{exchange = "x", routing_key = "k", queue = "q"}]', "exchange, key, queue"),
         ('bindings = ["x:k:q"]', "needs exchange"),
         ("queues = {}", "queues must be a list"),

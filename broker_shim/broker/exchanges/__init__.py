@@ -1,0 +1,6 @@
+"""What exchanges do beyond a routing key.
+
+`headers_exchange` routes by application properties, pure; `alternates` says where a message goes
+that leaves its queue for an alternate exchange. `broker_shim.broker.routing` has all exchanges, and
+follows their alternates.
+"""
