@@ -26,6 +26,7 @@ _LEAST: dict[str, float] = {
     "max_pending_bytes": 1,
     "cache_bytes": 0,
     "fence_check_s": 0.01,
+    "member_grace_s": 0,
 }
 
 
@@ -85,6 +86,7 @@ class StoreConfig:
         fence_check_s: How often a store looks whether a replica was promoted in its place: so long
             may it go on after that.
         fsync: False only to measure what fsync costs; never in service.
+        member_grace_s: A member of the store's service that is gone so long loses what it acquired.
         chain: Stores that a broker chains with its own, which is the first.
     """
 
@@ -103,6 +105,7 @@ class StoreConfig:
     cache_bytes: int = 64 * _MIB
     fence_check_s: float = 10.0
     fsync: bool = True
+    member_grace_s: float = 30.0
     chain: tuple[ChainMemberConfig, ...] = ()
 
     def __post_init__(self) -> None:

@@ -134,6 +134,11 @@ class Router:
             else:
                 del self._keys[queue]
 
+    @property
+    def names(self) -> list[str]:
+        """Names of all exchanges."""
+        return [*self._exchanges]
+
     def type_of(self, exchange: str) -> str | None:
         """Type of an exchange; None: there is none."""
         return self._kinds.get(exchange)

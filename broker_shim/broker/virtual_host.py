@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.administration import Administration
@@ -21,7 +22,8 @@ from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Valu
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueOwner
-from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue import Browser, QueueDispatch
+from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.selector_compiler import SelectorCompiler
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.settlement import Settlement
@@ -38,11 +40,20 @@ from broker_shim.store.interface import (
     MessageHeader,
     Queue,
 )
-from sparkstore.core.queue_arguments import terms_of
+from sparkstore.core.queue_arguments import QueueArguments, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import detail_of
 
 _log = logging.getLogger(__name__)
+
+_CLAIMED_S = 0.1
+
+
+class MakeQueue(Protocol):
+    """Makes what dispatches one queue."""
+
+    def __call__(self, name: str, *, is_kept: bool, arguments: QueueArguments) -> QueueDispatch:
+        """A queue, with nothing on it."""
 
 
 class Broker:
@@ -76,7 +87,9 @@ class Broker:
         metrics: Metrics,
         later: Later,
         headers: HeaderFactory[CommonHeader],
+        make_queue: MakeQueue = QueueDispatch,
     ) -> None:
+        self._make_queue = make_queue
         self.headers = headers
         self.queue_owners: list[QueueOwner] = []
         self.calls = calls
@@ -234,7 +247,7 @@ class Broker:
         """Use a queue that the store has."""
         is_kept = queue.durability is TerminusDurability.UNSETTLED_STATE
         arguments = terms_of(detail_of(queue)).arguments
-        dispatch = QueueDispatch(queue.name, is_kept=is_kept, arguments=arguments)
+        dispatch = self._make_queue(queue.name, is_kept=is_kept, arguments=arguments)
         self.queues[queue.name] = dispatch
         self.definitions[queue.name] = queue
         self.destinations.addresses.add(queue.name)
@@ -269,15 +282,48 @@ class Broker:
 
     def destroy_queue(self, name: str, on_done: OnComplete = lambda _error: None) -> None:
         """Destroy a queue with its messages and bindings (temporary queues, at the link's end)."""
-        if self.queues.pop(name, None) is None:
+        if name in self.queues:
+            self._forget_queue(name)
+            self._deletions.begin(name, on_done)
+        else:
             self._deletions.when_gone(name, partial(on_done, None))
-            return
+
+    def queue_destroyed(self, name: str) -> None:
+        """Another member destroyed a queue: whoever is attached to it here is told."""
+        if name in self.queues:
+            queue = self.queues[name]
+            users: list[Consumer | Browser] = [*queue.consumers, *queue.browsers]
+            for user in users:
+                user.queue_deleted()
+            self._forget_queue(name)
+
+    def _forget_queue(self, name: str) -> None:
+        del self.queues[name]
         del self.definitions[name]
         self.router.unbind_queue(name)
         self.destinations.addresses.remove(name)
         for owner in self.queue_owners:
             owner.queue_gone(name)
-        self._deletions.begin(name, on_done)
+
+    def lost(self, queue: QueueDispatch, message_id: int) -> None:
+        """The store refused what was handed out: it is as the store has it now.
+
+        Another member was faster, which is ordinary: that costs this look. What a transaction has a
+        claim on waits again after a while, so that nobody asks for it all the time.
+        """
+        entry = self.calls.entry(queue.name, message_id)
+        if entry is None:
+            queue.removed(message_id)
+        elif entry.acquired_by is not None:
+            queue.held_elsewhere(message_id)
+        else:
+            self.later(_CLAIMED_S, partial(self._waits_again, queue, message_id))
+
+    def _waits_again(self, queue: QueueDispatch, message_id: int) -> None:
+        is_held = message_id in queue and not queue.waits(message_id)
+        if self.queues.get(queue.name) is queue and is_held:
+            queue.released(message_id, delivery_failed=False)
+            self.wanted(queue.name)
 
     def wanted(self, queue: str) -> None:
         """Something changed: dispatch this queue before the loop sleeps."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from broker_shim.errors import InvalidRequest
 
+LISTEN, LISTEN_TLS = "127.0.0.1:5672", "127.0.0.1:5671"
+"""Where a broker listens that is not told where, without TLS and with it."""
+
 BACKLOG = 128
 """Connections that wait to be accepted."""
 

@@ -6,11 +6,14 @@ import argparse
 import json
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
@@ -37,9 +40,14 @@ from sparkstore.log.tuning import tune_process
 from sparkstore.tables.root import open_root
 
 if TYPE_CHECKING:
+    from broker_shim.members.membership import Membership
     from broker_shim.service.service import Service
+    from broker_shim.service.socket import Door
+    from broker_shim.store.delta import DeltaMessageStore
 
 _log = logging.getLogger("sparkstore.serve")
+
+ServeBeside = Callable[[Loop, Inbox, Broker], "Service"]
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -64,8 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InvalidRequest as reason:
         return _complain(str(reason), EXIT_USAGE)
     try:
-        if doors is None:
-            entrance.take_port()
+        if not options.no_amqp:
+            port = entrance.take_port().getsockname()[1]
+            if options.store is not None and options.member is None:
+                options.member = f"{socket.gethostname()}:{port}"
         return _open(options, settings, config, entrance, doors, reporter)
     except InvalidRequest as reason:  # another process has the port, now
         return _complain(str(reason), EXIT_FAILED)
@@ -93,11 +103,15 @@ def _open(
         return _complain(str(reason), EXIT_TRY_LATER)
     except StoreError as reason:
         return _complain(str(reason), EXIT_FAILED)
-    if doors is not None:
-        return _serve_members(stores.messages, doors, config, options, reporter)
+    if options.no_amqp:
+        assert doors is not None
+        return _serve_members(stores.messages, settings, doors, config, options, reporter)
     if options.accept_durable:
         _log.warning("--accept-durable: durable messages are taken, and lost with this process")
-    return serve(stores, settings, entrance, options, reporter)
+    beside: ServeBeside | None = None
+    if doors is not None:
+        beside = partial(_serve_beside, stores.messages, doors, config)
+    return serve(stores, settings, entrance, options, reporter, beside)
 
 
 def serve(
@@ -106,8 +120,9 @@ def serve(
     entrance: Entrance,
     options: argparse.Namespace,
     reporter: Reporter,
+    beside: ServeBeside | None = None,
 ) -> int:
-    """Serve stores, which are closed at the end; the exit code."""
+    """Serve stores, which are closed at the end, and `beside` it their members; the exit code."""
     loop = Loop(inbox := Inbox())
     listener = Listener(loop)
     failures: list[StoreError] = []
@@ -117,13 +132,22 @@ def serve(
         listener.end("the broker's store has ended: connect again after its restart")
 
     entrance.guard.counts = metrics = Metrics()
-    calls = StoreCalls(store := stores.messages, inbox, fatal)
-    broker = Broker(calls, settings, metrics, loop.later, HEADERS)
+    store = stores.messages
+    membership = None if options.store is None else _membership(store, inbox)
+    calls = StoreCalls(
+        store, inbox, fatal, entries=None if membership is None else membership.entries
+    )
+    make_queue = QueueDispatch if membership is None else membership.make_queue
+    broker = Broker(calls, settings, metrics, loop.later, HEADERS, make_queue)
     host = Host(broker, stores.registry())
     try:
-        recover(store, host)
+        if membership is None:
+            recover(store, host, members=() if beside is None else _members_of(store))
+        else:
+            _join(store, host, membership)
         url = entrance.open()
-    except (InvalidRequest, StoreError, TimeoutError) as reason:
+        service = beside and beside(loop, inbox, broker)
+    except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()
         return _complain(str(reason), EXIT_FAILED)
@@ -133,11 +157,14 @@ def serve(
     _show(reporter, loop, listener, broker, store)
     _probe(loop, calls)
     control = _control(options, loop, broker, listener)
-    announce([url], entrance.in_force | stores.in_force, options, reporter.url)
+    urls = [url] if service is None else [url, *service.urls]
+    announce(urls, entrance.in_force | stores.in_force, options, reporter.url)
     listener.run()
     reporter.stopping()
     if control is not None:
         control.close()
+    if service is not None:
+        service.close()
     listener.close()
     return end(stores, failures, metrics)
 
@@ -228,11 +255,14 @@ def announce(
     """Say that it serves, where, and what is in force: a broker open by mistake shows it."""
     if metrics_url:
         in_force = {**in_force, "metrics": metrics_url}
+    if options.store is not None:
+        in_force = {**in_force, "service": options.store, "member": options.member}
     if options.json:
         told = {"ready": urls[0], "root": options.root, "store": [*urls[1:]], **in_force}
         line = json.dumps(told)
     else:
-        line = f"READY {urls[0]} root={options.root or '(memory)'}"
+        where = "(of the service)" if options.store else options.root or "(memory)"
+        line = f"READY {urls[0]} root={where}"
         line += "".join(f" store={url}" for url in urls[1:])
         line += "".join(f" {name}={value}" for name, value in in_force.items())
     sys.stdout.write(line + "\n")
@@ -240,29 +270,74 @@ def announce(
     notify(READY, f"STATUS=serving {' '.join(urls)}")
 
 
-def _service(store: MessageStore, doors: Doors, max_message_bytes: int) -> Service:
-    """Serve the store to members. Imported here: few want it."""
-    from broker_shim.service.service import Service  # noqa: PLC0415
+def _membership(store: MessageStore, inbox: Inbox) -> Membership:
+    """Of a broker with `--store`. Imported here, as what follows: few want it."""
+    from broker_shim.members.membership import Membership  # noqa: PLC0415
+    from broker_shim.store.remote.store import RemoteMessageStore  # noqa: PLC0415
+
+    assert isinstance(store, RemoteMessageStore)
+    return Membership(store, inbox)
+
+
+def _join(store: MessageStore, host: Host, membership: Membership) -> None:
+    from broker_shim.serve.members import join  # noqa: PLC0415
+
+    join(store, host, membership)
+
+
+def _delta(store: MessageStore) -> DeltaMessageStore:
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
     assert isinstance(store, DeltaMessageStore)
-    opened = doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
-    return Service(store, opened, max_message_bytes, write_audit)
+    return store
+
+
+def _opened(doors: Doors) -> list[Door]:
+    return doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
+
+
+def _members_of(store: MessageStore) -> list[str]:
+    """Names of the members that may come back."""
+    from broker_shim.service.members import known_members  # noqa: PLC0415
+
+    with _delta(store).look() as machine:
+        return known_members(machine.state)
+
+
+def _serve_beside(
+    store: MessageStore,
+    doors: Doors,
+    config: StoreConfig,
+    loop: Loop,
+    inbox: Inbox,
+    broker: Broker,
+) -> Service:
+    """Serve the store to members beside the broker that decides for all of them."""
+    from broker_shim.serve.members import serve_beside  # noqa: PLC0415
+
+    return serve_beside(_delta(store), _opened(doors), config, loop, inbox, broker)
 
 
 def _serve_members(
     store: MessageStore,
+    settings: BrokerSettings,
     doors: Doors,
     config: StoreConfig,
     options: argparse.Namespace,
     reporter: Reporter,
 ) -> int:
     """Serve a store to members alone; it is closed at the end; the exit code."""
-    from broker_shim.service.service import serve_alone  # noqa: PLC0415
+    from broker_shim.serve.members import DecidingThread  # noqa: PLC0415
+    from broker_shim.service.service import Service, serve_alone  # noqa: PLC0415
 
+    deciding = DecidingThread(_delta(store), settings)
     try:
-        service = _service(store, doors, config.max_message_bytes)
+        opened, most = _opened(doors), config.max_message_bytes
+        service = Service(
+            _delta(store), opened, most, write_audit, deciding.dispatcher, config.member_grace_s
+        )
     except (OSError, StoreError) as reason:
+        deciding.close()
         store.close()
         return _complain(str(reason), EXIT_FAILED)
     tune_process()
@@ -275,7 +350,10 @@ def _serve_members(
         reporter.serving(lambda: service_families(service), lambda: trouble_of(store))
     in_force = {"keeps": store.durability.word}
     failure = serve_alone(
-        service, reporter.write, lambda: announce(service.urls, in_force, options, reporter.url)
+        service,
+        reporter.write,
+        lambda: announce(service.urls, in_force, options, reporter.url),
+        deciding.close,
     )
     if failure is not None:
         return _complain(f"stopped: {type(failure).__name__}: {failure}", EXIT_FAILED)

@@ -14,8 +14,14 @@ from broker_shim.security.guard import Guard
 from broker_shim.security.options import security_of
 from broker_shim.security.settings import SecuritySettings, offered_mechanisms
 from broker_shim.security.tls import complaints
-from broker_shim.serve.bind_address import BACKLOG, ListenAddress, bound_socket, parse_listen
-from broker_shim.serve.options import LISTEN, LISTEN_TLS
+from broker_shim.serve.bind_address import (
+    BACKLOG,
+    LISTEN,
+    LISTEN_TLS,
+    ListenAddress,
+    bound_socket,
+    parse_listen,
+)
 from sparkstore.control.audit import AuditEvent, add_audit_file, remove_audit_file
 
 _log = logging.getLogger(__name__)

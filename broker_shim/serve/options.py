@@ -16,6 +16,7 @@ from broker_shim.broker.settings import (
 )
 from broker_shim.errors import InvalidRequest
 from broker_shim.security import options as security_options
+from broker_shim.serve.bind_address import LISTEN, LISTEN_TLS
 from broker_shim.serve.stores import check_choice
 from broker_shim.service import options as service_options
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
@@ -31,6 +32,9 @@ examples:
                                                  curl http://127.0.0.1:9672/metrics, /readyz
   sparkstore serve --configuration /var/lib/wiring   messages in memory; queues and links survive
   sparkstore serve /var/lib/orders --no-amqp     the store service alone, for Broker-J
+  sparkstore serve /var/lib/orders --store-socket /run/orders/service.sock
+  sparkstore serve --store unix:/run/orders/service.sock --listen 127.0.0.1:5673 --member b
+                                                 two brokers on one set of queues
   sparkstore serve /var/lib/orders --listen 0.0.0.0:5671 --tls-cert cert.pem --tls-key key.pem \
       --users users.json                         for other machines; users by `sparkstore passwd`
 
@@ -46,7 +50,6 @@ A message that routes to no queue is rejected with amqp:not-found.
 exit codes: 0 stopped cleanly, 1 the store failed or another writer took over, 2 wrong call,
 75 another process has the root open
 """
-LISTEN, LISTEN_TLS = "127.0.0.1:5672", "127.0.0.1:5671"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,6 +89,18 @@ def _add_options(add: Callable[..., object]) -> None:
         help="keep queues, exchanges, bindings and links in JSON files there, but no message",
     )
     add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
+    add(
+        "--store",
+        metavar="URL",
+        help="be one of several brokers on the queues of a store service: unix:PATH, or"
+        " tcp:HOST:PORT with --token-file",
+    )
+    add(
+        "--member",
+        metavar="NAME",
+        help="with --store: what this broker is called there, the same after each restart and no"
+        " other's (default: HOST:PORT, of --listen)",
+    )
     add(
         "--accept-durable",
         action="store_true",
@@ -180,7 +195,7 @@ def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfi
 
 
 def _durable_messages(options: argparse.Namespace) -> DurableMessages:
-    if options.root:
+    if options.root or options.store is not None:
         return DurableMessages.KEPT
     return DurableMessages.IN_MEMORY if options.accept_durable else DurableMessages.REJECTED
 

@@ -29,12 +29,25 @@ from sparkstore.operations.queue_alteration import QueueUsage, check_alteration,
 _log = logging.getLogger(__name__)
 
 
-def recover(store: MessageStore, host: Host, *, timeout_s: float = 600.0) -> None:
+def recover(
+    store: MessageStore,
+    host: Host,
+    *,
+    members: Container[str] = (),
+    timeout_s: float = 600.0,
+) -> None:
     """Take over what survived, release what connections of the last run held, create wiring.
 
     Blocks: for the start only, before the loop runs. What was acquired belonged to connections
     that are gone, so it is released and counts as a failed delivery: they may have seen it. But
-    what a link of tier 2 acquired it holds until it is attached again.
+    what a link of tier 2 acquired it holds until it is attached again, and what a member of the
+    store's service acquired that one holds, until the service says that it is lost.
+
+    Args:
+        store: What is recovered.
+        host: Takes it over.
+        members: Names of the members that may come back.
+        timeout_s: How long the store may take, in seconds.
 
     Raises:
         StoreError: The store refused; what the settings say of a queue or an exchange cannot be
@@ -58,9 +71,13 @@ def recover(store: MessageStore, host: Host, *, timeout_s: float = 600.0) -> Non
         broker.router.add_exchange(exchange.name, exchange.type, alternate)
     for key, arguments in recovered.bindings.items():
         broker.router.bind(key.exchange, key.binding_key, key.queue, arguments)
-    _release(store, [each for each in acquired if each.holder not in keepers], timeout_s)
+    lost = [each for each in acquired if each.holder not in keepers]
+    of_members = [each for each in lost if _is_of_member(each.holder, members)]
+    _release(store, [each for each in lost if each not in of_members], timeout_s)
+    for each in of_members:
+        broker.queues[each.queue].held_elsewhere(each.message_id)
     _hold(host, [each for each in acquired if each.holder in keepers], keepers)
-    _create(store, broker, timeout_s)
+    create_wiring(store, broker, timeout_s)
     host.recover_own_queues(store, termini, timeout_s)
     for queue in [*broker.queues.values()]:
         broker.bulk.end_failed(queue)
@@ -104,6 +121,11 @@ def _hold(host: Host, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkK
         held[tag_of(message_id)] = Held(message_id, queue)
 
 
+def _is_of_member(holder: str, members: Container[str]) -> bool:
+    name, slash, _rest = holder.partition("/")
+    return bool(slash) and name in members
+
+
 def _release(store: MessageStore, acquired: list[_Acquired], timeout_s: float) -> None:
     wait_for(
         (
@@ -117,7 +139,8 @@ def _release(store: MessageStore, acquired: list[_Acquired], timeout_s: float) -
         _log.info("released %d messages that %d lost links held", len(acquired), holders)
 
 
-def _create(store: MessageStore, broker: Broker, timeout_s: float) -> None:
+def create_wiring(store: MessageStore, broker: Broker, timeout_s: float) -> None:
+    """Have the exchanges, queues and bindings of the settings. Raises StoreError."""
     settings = broker.settings
     exchanges = [Exchange(name, kind) for name, kind in DEFAULT_EXCHANGES.items()]
     exchanges += settings.exchanges

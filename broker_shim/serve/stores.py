@@ -10,6 +10,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
@@ -26,6 +27,8 @@ from sparkstore.tables.private_folder import private_folder
 if TYPE_CHECKING:
     from broker_shim.store.delta import DeltaMessageStore
 
+_SERVICE_AWAY_S = 3600.0
+"""How long clients of a member wait for a service that is gone."""
 WIRING, LINKS = "wiring.json", "links.json"
 """Files of a folder of `--configuration`."""
 
@@ -66,14 +69,17 @@ def check_choice(options: argparse.Namespace) -> None:
     Raises:
         InvalidRequest: None is, or more than one.
     """
-    chosen = [bool(options.root), options.memory, options.configuration is not None]
+    is_member = options.store is not None
+    chosen = [bool(options.root), options.memory, options.configuration is not None, is_member]
     if not any(chosen):
         raise InvalidRequest("give the folder of the store, or --memory to keep nothing")
     if sum(chosen) > 1:
-        raise InvalidRequest("give one of ROOT, --configuration FOLDER and --memory")
-    if options.accept_durable and options.root:
+        raise InvalidRequest("give one of ROOT, --store URL, --configuration FOLDER and --memory")
+    if options.accept_durable and (options.root or is_member):
         text = "--accept-durable is for --memory and --configuration: a root keeps what is durable"
         raise InvalidRequest(text)
+    if options.member is not None and not is_member:
+        raise InvalidRequest("--member NAME is for --store URL: give that, too")
 
 
 def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
@@ -82,8 +88,10 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
     Raises:
         StoreError: As the store's constructor; nothing stays open.
     """
-    if config.chain and (options.memory or options.configuration is not None):
+    if config.chain and not options.root:
         raise InvalidRequest("[store] chain is for a root: give one, or leave chain out")
+    if options.store is not None:
+        return stores_of(_member_store(options, config))
     if options.memory:
         from broker_shim.store.memory import MemoryMessageStore  # noqa: PLC0415
 
@@ -102,6 +110,23 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
     except BaseException:
         first.close()
         raise
+
+
+def _member_store(options: argparse.Namespace, config: StoreConfig) -> MessageStore:
+    """The store of a service, for a broker that is its member."""
+    from broker_shim.service.socket import read_token  # noqa: PLC0415
+    from broker_shim.store.remote.greeting import MemberIdentity  # noqa: PLC0415
+    from broker_shim.store.remote.store import RemoteMessageStore  # noqa: PLC0415
+
+    token = None if options.token_file is None else read_token(options.token_file)
+    identity = MemberIdentity(options.member, str(uuid4()), token=token)
+    return RemoteMessageStore(
+        options.store,
+        identity,
+        retry_s=_SERVICE_AWAY_S,
+        max_message_bytes=config.max_message_bytes,
+        recovers_entries=False,
+    )
 
 
 def _chained(first: DeltaMessageStore, config: StoreConfig) -> MessageStore:

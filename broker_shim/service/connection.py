@@ -19,6 +19,9 @@ from functools import partial
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
+from broker_shim.service.decisions.decisions import Decisions
+from broker_shim.service.dispatching import DISPATCHING, Dispatcher, check_frame
+from broker_shim.service.grace import GraceTimers
 from broker_shim.service.members import Audit, ConnectedMember, MemberEvent, Members
 from broker_shim.service.outbox import Outbox
 from broker_shim.service.protocol import Decoder, Frame, Hello
@@ -52,6 +55,8 @@ class MemberConnection:
         identity: tuple[str, str],
         token: str | None,
         audit: Audit,
+        dispatcher: Dispatcher | None = None,
+        grace: GraceTimers | None = None,
     ) -> None:
         """Of a service whose `identity` is (instance, root id); TCP peers must know `token`."""
         self.peer, self._remote = peer, remote_of(peer)
@@ -69,6 +74,7 @@ class MemberConnection:
         self._ending: StoreError | None = None
         self._has_ended = threading.Event()
         self._taken = self._answered = 0
+        self._dispatcher, self._grace = dispatcher, grace
 
     def run(self) -> None:
         """Serve until either side ends it."""
@@ -100,9 +106,9 @@ class MemberConnection:
             return bool(poll.poll(0))
         return True
 
-    def displace(self) -> None:
+    def displace(self, reason: StoreError) -> None:
         """See `members.Peer`. Under the store's lock: nothing of it is decided any more."""
-        self.end(Unavailable("the member has connected again"))
+        self.end(reason)
 
     def _serve(self) -> None:
         frames = self._first_frames()
@@ -144,9 +150,13 @@ class MemberConnection:
 
     def _greet(self, hello: Hello) -> None:
         self.name, self._said = f"member {hello.member!r}", hello.member
+        if hello.exclusive and self._dispatcher is not None:
+            self._dispatcher.check_exclusive()
         with self._store.batch() as batch:
             self._member = self._members.greet(batch, hello, self)
             self._reads.member = hello.member
+            if self._grace is not None:
+                self._grace.came(hello.member)
             state = batch.machine.state
             there = state.members.get(hello.member, fold.MemberState())
             refusals = refusals_of(state, hello.member, 0, there.last_request)
@@ -169,6 +179,8 @@ class MemberConnection:
                 start = index + 1
                 if kind == wire.IDS:
                     self._reserve(body)
+                elif kind in DISPATCHING:
+                    self._dispatch(kind, body)
                 else:
                     self._reads.take(kind, body)
         self._decide(frames[start:])
@@ -219,6 +231,32 @@ class MemberConnection:
             batch.take(steps)
             batch.finish(partial(self._answer, wire.ANSWER, (read, True, first)))
 
+    def _dispatch(self, kind: int, body: wire.Body) -> None:
+        check_frame(kind, body)
+        if self._dispatcher is None:
+            raise InvalidRequest("this service hands no messages out: ask `acquire` for them")
+        self._dispatcher.take(self, kind, body)
+
+    @property
+    def member(self) -> str:
+        """See `DispatchPeer`."""
+        return self._reads.member
+
+    @property
+    def decisions(self) -> Decisions:
+        """See `DispatchPeer`."""
+        assert self._member is not None
+        return self._member.decisions
+
+    @property
+    def has_room(self) -> bool:
+        """See `DispatchPeer`."""
+        return self._outbox.has_room
+
+    def say(self, kind: int, body: Sequence[object]) -> None:
+        """See `DispatchPeer`."""
+        self._outbox.say(kind, body)
+
     def _answer(self, kind: int, body: Sequence[object], error: StoreError | None) -> None:
         if error is None:
             self._outbox.say(kind, body)
@@ -243,6 +281,10 @@ class MemberConnection:
                 MemberEvent.GONE, peer=self._remote, member=self._said, requests=self._taken
             )
             self._members.leave(self._member, self)
+            if self._grace is not None and self._member.peer is None:
+                self._grace.gone([self._member.name])
+            if self._dispatcher is not None:
+                self._dispatcher.left(self)
         self._reads.end()
         self._outbox.drain(_LINGER_S if self._ending is None else _ROOM_WAIT_S)
         with suppress(OSError):

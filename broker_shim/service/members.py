@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Protocol
 
-from broker_shim.errors import Fenced, InvalidRequest
+from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.service.decisions.decisions import OWN_CATEGORY, Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
@@ -25,6 +26,7 @@ from broker_shim.service.requests import MemberRequests
 from broker_shim.store.delta import Batch
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
+from sparkstore.core.fold import Entry, State
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.values import RecordStep
 
@@ -42,6 +44,7 @@ class MemberEvent(StrEnum):
     CONNECTED = "member-connected"
     REFUSED = "member-refused"
     GONE = "member-gone"
+    LOST = "member-lost"
 
 
 Audit = Callable[..., None]
@@ -58,7 +61,7 @@ class MemberPeer(Protocol):
     def is_lost(self) -> bool:
         """True if the other end is gone, also if nobody has read so far as to see it."""
 
-    def displace(self) -> None:
+    def displace(self, reason: StoreError) -> None:
         """Another connection speaks for the member from now on."""
 
 
@@ -70,6 +73,7 @@ class ConnectedMember:
         name: The member's name, which its broker chose and keeps over restarts.
         incarnation: Of the member's starts that connected, the newest; each start names itself
             anew.
+        decisions: What its records mean.
         requests: Of that incarnation.
         peer: Who speaks for it; None while it is not connected.
         is_exclusive: No other member may be connected meanwhile.
@@ -77,6 +81,7 @@ class ConnectedMember:
 
     name: str
     incarnation: str
+    decisions: Decisions
     requests: MemberRequests
     peer: MemberPeer | None = None
     is_exclusive: bool = False
@@ -101,8 +106,8 @@ class Members:
         """Let a member in: its connection speaks for it from now on.
 
         Raises:
-            InvalidRequest: Another host's root, an exclusive member beside another, or connected
-                already by another process.
+            InvalidRequest: Another host's root, an exclusive member beside another, or an
+                exclusive one is connected already by another process.
             Fenced: A newer incarnation took its place.
         """
         owner = self._owner(batch, hello)
@@ -115,7 +120,7 @@ class Members:
             _own(batch, hello)
         is_new = self._incarnate(batch, hello)
         if peer_there is not None:
-            peer_there.displace()
+            peer_there.displace(_taken(hello, is_new=is_new))
         if member is None or is_new:
             if member is not None:
                 member.requests.forget()
@@ -123,6 +128,7 @@ class Members:
             member = ConnectedMember(
                 hello.member,
                 hello.incarnation,
+                decisions,
                 MemberRequests(decisions, hello.member, self.metrics),
             )
             self.by_name[hello.member] = member
@@ -130,6 +136,19 @@ class Members:
         with self._guard:
             member.peer, member.is_exclusive = peer, hello.exclusive
         return member
+
+    def lose(self, batch: Batch, name: str) -> int | None:
+        """Release what a member holds that is gone; how much, None: it is there after all.
+
+        Its deliveries failed. What a link of tier 2 holds, that stays: it may resume elsewhere.
+        """
+        member = self.by_name.get(name)
+        if member is not None and member.peer is not None and not member.peer.is_lost():
+            return None
+        steps = held_by(batch, name, failed=True)
+        batch.take(steps)
+        self.metrics.lost += bool(steps)
+        return len(steps)
 
     def sent_away(self) -> None:
         """Count one that was told goodbye for what it did."""
@@ -170,7 +189,9 @@ class Members:
                 raise InvalidRequest(message)
 
     def _check_other(self, member: ConnectedMember, peer: MemberPeer, hello: Hello) -> None:
-        if member.incarnation != hello.incarnation and not peer.is_lost():
+        """A Broker-J host that is started twice by mistake must not end the one that runs."""
+        is_other = member.incarnation != hello.incarnation and not peer.is_lost()
+        if is_other and (hello.exclusive or member.is_exclusive):
             message = (
                 f"member {hello.member!r} is connected already, by another process: stop that one,"
                 " or give this one another name"
@@ -189,7 +210,7 @@ class Members:
             raise Fenced(message)
         detail = json.dumps({"incarnations": [*known, hello.incarnation][-_REMEMBERED:]})
         made = records.configured(machine.now_us(), _MEMBER, hello.member, detail)
-        released = _releases(batch, hello.member) if known else []
+        released = held_by(batch, hello.member, failed=True) if known else []
         batch.take([*released, RecordStep(made, is_kept=True)])
         if known:
             _log.info(
@@ -200,6 +221,13 @@ class Members:
         return True
 
 
+def _taken(hello: Hello, *, is_new: bool) -> StoreError:
+    """Why a connection is over whose member has another now."""
+    if is_new:
+        return Fenced(f"another process took the place of member {hello.member!r}: stop this one")
+    return Unavailable("the member has connected again")
+
+
 def _own(batch: Batch, hello: Hello) -> None:
     """The root belongs to this host from now on, if it is one."""
     if hello.host is not None:
@@ -208,21 +236,46 @@ def _own(batch: Batch, hello: Hello) -> None:
         batch.take([step])
 
 
-def _releases(batch: Batch, member: str) -> list[RecordStep]:
-    """Give back what a member holds: its deliveries failed."""
-    prefix, machine = member + "/", batch.machine
+def held_by(
+    batch: Batch,
+    member: str,
+    *,
+    failed: bool,
+    but: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> list[RecordStep]:
+    """Steps that give back what a member holds, in the order of each queue.
+
+    Args:
+        batch: Has the store's state.
+        member: Its name.
+        failed: Its deliveries failed, and count as such.
+        but: By queue, messages that it keeps.
+    """
+    prefix = member + "/"
     return [
-        RecordStep(
-            records.message_released(
-                machine.now_us(),
-                queue,
-                message_id,
-                entry.delivery_count + 1,
-                detail=given_back(entry.detail, None),
-            ),
-            entry.position > 0,
-        )
-        for queue, there in machine.state.queues.items()
+        given_back_step(batch, queue, message_id, entry, failed=failed)
+        for queue, there in batch.machine.state.queues.items()
         for message_id, entry in there.entries.marked()
-        if entry.acquired_by is not None and entry.acquired_by.startswith(prefix)
+        if entry.acquired_by is not None
+        and entry.acquired_by.startswith(prefix)
+        and message_id not in but.get(queue, ())
     ]
+
+
+def given_back_step(
+    batch: Batch, queue: str, message_id: int, entry: Entry, *, failed: bool
+) -> RecordStep:
+    """The step that makes an acquired message available again, whoever holds it."""
+    record = records.message_released(
+        batch.machine.now_us(),
+        queue,
+        message_id,
+        entry.delivery_count + failed,
+        detail=given_back(entry.detail, None),
+    )
+    return RecordStep(record, is_kept=entry.position > 0)
+
+
+def known_members(state: State) -> list[str]:
+    """Names of the members that ever asked."""
+    return [key for category, key in state.configured if category == _MEMBER]

@@ -17,6 +17,7 @@ class ServiceMetrics:
     batches: int = counted("Holdings of the store's lock; requests share them.")
     requests: int = counted("Requests decided.")
     refused: int = counted("Requests refused.")
+    lost: int = counted("Members that were gone too long, and lost what they held.")
     replayed: int = counted("Requests that came again, and were not decided again.")
 
     def line(self, log: LogMetrics) -> str:

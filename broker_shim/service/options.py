@@ -61,13 +61,13 @@ def add_options(add: Callable[..., object]) -> None:
         "--store-socket",
         type=Path,
         metavar="PATH",
-        help="serve the store to members (Broker-J, RemoteMessageStore) on this unix socket; needs"
-        " --no-amqp",
+        help="serve the store to members (brokers with --store, RemoteMessageStore; with --no-amqp"
+        " Broker-J, too) on this unix socket",
     )
     add(
         "--store-listen",
         metavar="HOST:PORT",
-        help="serve the store on this loopback address; needs --token-file and --no-amqp",
+        help="serve the store to members on this loopback address; needs --token-file",
     )
     add(
         "--token-file",
@@ -91,15 +91,10 @@ def doors_of(options: argparse.Namespace) -> Doors | None:
     path, listen = options.store_socket, options.store_listen
     if options.no_amqp and path is None and listen is None and options.root:
         path = default_socket(Path(options.root))
-    if not options.no_amqp:
-        if path is not None or listen is not None:
-            message = (
-                "--store-socket and --store-listen need --no-amqp: beside them AMQP clients would"
-                " not get what members put before a restart; serve another root to AMQP clients"
-            )
-            raise InvalidRequest(message)
-        if options.token_file is not None:
-            raise InvalidRequest("--token-file is for --store-listen HOST:PORT: give that, too")
+    if not options.no_amqp and path is None and listen is None:
+        if options.token_file is not None and options.store is None:
+            text = "--token-file is for --store-listen HOST:PORT or --store URL: give one, too"
+            raise InvalidRequest(text)
         return None
     if not options.root:
         raise InvalidRequest("the store service needs a root: give its folder")

@@ -41,6 +41,11 @@ class Outbox:
         self._writer: threading.Thread | None = None
         self._is_ending = self._is_lost = False
 
+    @property
+    def has_room(self) -> bool:
+        """True unless so much waits that answers of reads would wait, too."""
+        return self._waiting_bytes < ROOM_BYTES
+
     def done(self, through: int, refusals: Sequence[Refusal]) -> None:
         """Say that requests are decided and durable. Never blocks."""
         with self._guard:

@@ -21,9 +21,16 @@
       9 RECOVER  [read]                               ANSWERs, see `recovery`
      10 SIZE     [read]                               ANSWER [read, true, bytes on disk]
      11 PIECE    [request, record]                    `content`, at most 1 MiB, durable on its own
-     12 ENTRIES  [read]                               ANSWERs, see `recovery`
+     12 ENTRIES  [read] or [read, false]              ANSWERs, see `recovery`; without the entries
      13 HEADERS  [read, [message_id, …]]              ANSWERs [read, is_last, [header or nil, …]]
      14 PART     [read, message_id, offset, length]   ANSWERs [read, is_last, bytes]: of content
+     15 WATCH    [run, position, [[queue, [message_id, …]], …]]
+                                                      CHANGES from then on; see `members.stream`
+     16 SEEN     [position]                           of CHANGES: more may come
+     17 SUBSCRIBE [subscription, queue, holder, selector or nil, limit, [message_id, …]]
+     18 CREDIT   [subscription, limit]                GRANTS of so many in all, since SUBSCRIBE
+     19 REFUSE   [subscription, message_id]           it is not to get that message again
+     20 CANCEL   [subscription]                       ENDED after its last grant
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]
@@ -31,6 +38,22 @@
     131 ANSWER   [read, is_last, …]
     132 FAILED   [read, error, message]
     133 GOODBYE  [error, message]                     then the service closes
+    134 CHANGES  [run, position, is_all, is_last, [row, …]]
+                                                      wiring: all there is, or what others did
+    135 GRANTS   [[subscription, message_id, entry, header or nil, content or nil], …]
+                                                      acquired for the subscription's holder
+    136 ENDED    [subscription, error, message]       no more grants; error: "" after CANCEL
+    137 CAUGHT_UP [subscription, limit]               nothing that waits is left for it
+
+    row       [kind, queue, exchange, binding_key, detail], as of a record
+    entry     [position, at, priority, expires_at, message_bytes, delivery_count, detail]
+
+    A broker that is a member (`broker_shim.members`) is told by WATCH of what it must know to route
+    messages and to attach links, and by SUBSCRIBE has the service decide which messages its
+    consumers get. The service acquires them in the holder's name and tells the member when that is
+    durable. What is under way when a connection is lost is acquired and perhaps never told: so
+    WATCH and SUBSCRIBE say what is held, and all else that is held under the member's name, or by
+    the subscription's holder on that queue, waits again.
 
     record    array of 16, as `sparkstore.core.codec` packs it for the log: kind, at (0), queue,
               message_id, holder, delivery_count, transaction (nil), message (array of 20),
@@ -82,7 +105,8 @@ HELLO_TIMEOUT_S = 10.0
 HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEADERS, PART = range(
     1, 15
 )
-WELCOME, DONE, ANSWER, FAILED, GOODBYE = range(129, 134)
+WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL = range(15, 21)
+WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 
 Body = tuple[Any, ...]
 Frame = tuple[int, Body]

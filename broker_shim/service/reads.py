@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -94,9 +94,10 @@ class ReadWorker:
             return _OF_MESSAGES[kind](self._store, body)
         if kind == wire.SIZE:
             return iter([(_size_bytes(self._store),)])
-        read: Callable[[DeltaMessageStore, str], Iterator[tuple[Any, ...]]]
-        read = recovery.recovered if kind == wire.RECOVER else recovery.entries
-        return read(self._store, self.member)
+        if kind == wire.RECOVER:
+            return recovery.recovered(self._store, self.member)
+        has_entries = len(body) < 2 or body[1] is not False
+        return recovery.entries(self._store, self.member, has_entries=has_entries)
 
 
 def _load(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:

@@ -40,7 +40,9 @@ _ROWS = 5_000
 Section = tuple[Any, ...]
 
 
-def entries(store: DeltaMessageStore, member: str) -> Iterator[Section]:
+def entries(
+    store: DeltaMessageStore, member: str, *, has_entries: bool = True
+) -> Iterator[Section]:
     """Sections of ENTRIES: one moment of the store."""
     with store.look() as machine:
         state = machine.state
@@ -48,7 +50,7 @@ def entries(store: DeltaMessageStore, member: str) -> Iterator[Section]:
         found += [
             ("queue", name, *_columns(part), *_held(part, member), _annotated(part))
             for name, queue in state.queues.items()
-            for part in _parts(queue.entries.items())
+            for part in _parts(queue.entries.items() if has_entries else ())
         ]
     return iter([*found, ("end", 0)])
 

@@ -123,6 +123,9 @@ class MemberRequests:
             if step.is_kept:
                 steps[index] = step._replace(record=self._asked(step.record, request))
                 break
+        else:
+            if steps:  # kept nowhere, but others are told who did it
+                steps[-1] = steps[-1]._replace(record=self._asked(steps[-1].record, request))
         batch.take(steps)
 
     def _asked(self, record: Record, request: int) -> Record:

@@ -16,7 +16,9 @@ from uuid import uuid4
 
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.service.connection import MemberConnection
-from broker_shim.service.members import Audit, MemberEvent, Members, not_audited
+from broker_shim.service.dispatching import Dispatcher
+from broker_shim.service.grace import GraceTimers
+from broker_shim.service.members import Audit, MemberEvent, Members, known_members, not_audited
 from broker_shim.service.socket import Door, is_our_user, remote_of
 from broker_shim.store.delta import DeltaMessageStore
 
@@ -24,6 +26,7 @@ _log = logging.getLogger(__name__)
 _alone = logging.getLogger("sparkstore.serve")
 
 MAX_CONNECTIONS = 256
+MEMBER_GRACE_S = 30.0
 _STOP_S = 10.0
 _PROBE_S = 1.0
 _REPORT_PROBES = 5
@@ -45,11 +48,26 @@ class Service:
         doors: Sequence[Door],
         max_message_bytes: int,
         audit: Audit = not_audited,
+        dispatcher: Dispatcher | None = None,
+        member_grace_s: float = MEMBER_GRACE_S,
     ) -> None:
-        """Serve at once; `audit` is told who comes and goes."""
+        """Serve at once.
+
+        Args:
+            store: What is served.
+            doors: Where peers come in.
+            max_message_bytes: How long the content of one message may be, in bytes, inclusive.
+            audit: Told who comes and goes.
+            dispatcher: Hands messages out to consumers on members; without one none are served.
+            member_grace_s: A member that is gone so long, in seconds, loses what it acquired.
+        """
         self.instance = str(uuid4())
         self.members = Members(max_message_bytes)
         self.store, self._doors, self._audit = store, doors, audit
+        self._dispatcher = dispatcher
+        self._grace = GraceTimers(member_grace_s, self._lose)
+        with store.look() as machine:
+            self._grace.gone(known_members(machine.state))
         self.urls = [_url_of(door.listening) for door in doors]
         self._guard = threading.Lock()
         self._connections: dict[MemberConnection, threading.Thread] = {}
@@ -74,6 +92,7 @@ class Service:
             connection.end(reason or Unavailable("the service is stopping: connect again"))
         for thread in (*connections.values(), *self._threads):
             thread.join(_STOP_S)
+        self._grace.close()
 
     def _accept(self, door: Door) -> None:
         while True:
@@ -97,7 +116,14 @@ class Service:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         identity = (self.instance, self.store.root.identity.root_id)
         connection = MemberConnection(
-            peer, self.store, self.members, identity, door.token, self._audit
+            peer,
+            self.store,
+            self.members,
+            identity,
+            door.token,
+            self._audit,
+            self._dispatcher,
+            self._grace,
         )
         thread = threading.Thread(
             target=self._serve, args=(connection,), name="member", daemon=True
@@ -108,6 +134,13 @@ class Service:
                 return
             self._connections[connection] = thread
         thread.start()
+
+    def _lose(self, name: str) -> None:
+        with self.store.batch() as batch:
+            count = self.members.lose(batch, name)
+        if count:
+            _log.warning("member %r is gone: %d messages that it held wait again", name, count)
+            self._audit(MemberEvent.LOST, member=name, released=count)
 
     def _serve(self, connection: MemberConnection) -> None:
         try:
@@ -123,7 +156,10 @@ def _url_of(listening: socket.socket) -> str:
 
 
 def serve_alone(
-    service: Service, report: Callable[[], None], announce: Callable[[], None]
+    service: Service,
+    report: Callable[[], None],
+    announce: Callable[[], None],
+    hand_nothing_out: Callable[[], None] = lambda: None,
 ) -> StoreError | None:
     """Wait for SIGTERM or SIGINT, then close service and store.
 
@@ -131,6 +167,7 @@ def serve_alone(
         service: What serves; its store is closed, too.
         report: Writes what was counted, every 5 s and at the end.
         announce: Called once it serves.
+        hand_nothing_out: Called when no member is connected any more, before the store is closed.
 
     Returns:
         What the store ended with, if it was not told to.
@@ -153,6 +190,7 @@ def serve_alone(
         if probes % _REPORT_PROBES == 0:
             report()
     service.close(failure)
+    hand_nothing_out()
     try:
         store.close()
     except StoreError as error:

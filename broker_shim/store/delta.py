@@ -10,7 +10,7 @@ from broker_shim.completion import Completion, OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import StoredMessage
-from broker_shim.store.local import LocalMessageStore
+from broker_shim.store.local import LocalMessageStore, Observer, observed
 from broker_shim.store.memory import now_us
 from sparkstore.config import StoreConfig
 from sparkstore.core.records import Record
@@ -35,8 +35,16 @@ class Batch:
         machine: Decides; its methods change nothing.
     """
 
-    def __init__(self, machine: StoreStateMachine, log: Log, numbers: Iterator[int]) -> None:
+    def __init__(
+        self,
+        machine: StoreStateMachine,
+        log: Log,
+        numbers: Iterator[int],
+        observer: Observer | None,
+    ) -> None:
         self.machine = machine
+        self._observer = observer
+        self._steps: list[RecordStep] = []
         self._log, self._numbers = log, numbers
         self._records: list[Record] = []
         self._packed: list[bytes] = []
@@ -55,6 +63,8 @@ class Batch:
         self._records += kept
         self.machine.apply(steps, self._position)
         self._position += len(kept)
+        if self._observer is not None:
+            self._steps += steps
 
     def take_enqueued(self, step: RecordStep) -> None:
         """`take` of a single enqueue: the hottest call."""
@@ -64,6 +74,8 @@ class Batch:
             self._records.append(record)
         self.machine.apply_enqueued(step, self._position)
         self._position += is_kept
+        if self._observer is not None:
+            self._steps.append(step)
 
     def begin(self) -> Transaction:
         """A new transaction."""
@@ -75,7 +87,10 @@ class Batch:
 
     def hand_over(self) -> None:
         """The end, also if a decision failed: what was taken is true already."""
-        self._log.append_packed(self._records, b"".join(self._packed), self._on_complete)
+        on_complete = self._on_complete
+        if self._observer is not None and self._steps:
+            on_complete = observed(self._observer, self._steps, on_complete)
+        self._log.append_packed(self._records, b"".join(self._packed), on_complete)
 
 
 def _nobody(_error: StoreError | None) -> None:
@@ -119,8 +134,22 @@ class DeltaMessageStore(LocalMessageStore):
         flushed.complete()
 
     @contextmanager
-    def batch(self) -> Iterator[Batch]:
+    def observe(self, observer: Observer | None) -> Iterator[StoreStateMachine]:
+        """Tell an observer of all that members do from now on, and of what all of them share.
+
+        The lock is held meanwhile: what was decided before is in the state that the caller sees,
+        whatever is decided later the observer is told of when it is durable.
+        """
+        with self.look() as machine:
+            self._observer = observer
+            yield machine
+
+    @contextmanager
+    def batch(self, *, is_observed: bool = True) -> Iterator[Batch]:
         """Many calls of a member under one holding of the lock: for the store service.
+
+        Args:
+            is_observed: The store's observer is told what they did.
 
         Raises:
             Closed: The store is closed.
@@ -129,7 +158,8 @@ class DeltaMessageStore(LocalMessageStore):
         with self._lock:
             self._check_open()
             self._log.check()
-            batch = Batch(self._machine, self._log, self._transactions)
+            observer = self._observer if is_observed else None
+            batch = Batch(self._machine, self._log, self._transactions, observer)
             try:
                 yield batch
             finally:

@@ -35,6 +35,7 @@ from broker_shim.store.interface import (
 from broker_shim.store.reads import LocalReads, ReadCalls
 from broker_shim.store.sink import Sink
 from sparkstore.core import records
+from sparkstore.core.records import Kind
 from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.arguments import (
     check_completion,
@@ -47,6 +48,22 @@ from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import RecordStep, Transaction
 
 Decide = Callable[..., list[RecordStep]]
+
+Observer = Callable[[Sequence[RecordStep]], None]
+"""Told of steps when they are durable, in their order, on the thread that fires completions."""
+
+SHARED_KINDS = frozenset(
+    {
+        Kind.CREATED,
+        Kind.ALTERED,
+        Kind.DESTROYED,
+        Kind.BOUND,
+        Kind.UNBOUND,
+        Kind.ATTACHED,
+        Kind.DETACHED,
+    }
+)
+"""What all members of a store service are told of, whoever did it."""
 
 
 class LocalMessageStore(ReadCalls):
@@ -61,6 +78,7 @@ class LocalMessageStore(ReadCalls):
         self._lock = threading.Lock()
         self._is_closed = False
         self._transactions = count(1)
+        self._observer: Observer | None = None
         self._reads = LocalReads(machine, sink, self._holding)
 
     @property
@@ -297,6 +315,8 @@ class LocalMessageStore(ReadCalls):
 
     def _take(self, steps: list[RecordStep], on_complete: OnComplete) -> None:
         kept = [step.record for step in steps if step.is_kept]
+        if self._observer is not None and steps and steps[0].record.kind in SHARED_KINDS:
+            on_complete = observed(self._observer, steps, on_complete)
         self._machine.apply(steps, self._sink.append(kept, on_complete))
 
     def _enqueue_later(
@@ -335,6 +355,19 @@ class LocalMessageStore(ReadCalls):
     def _check_open(self) -> None:
         if self._is_closed:
             raise Closed("the store is closed: open a new one")
+
+
+def observed(
+    observer: Observer, steps: Sequence[RecordStep], on_complete: OnComplete
+) -> OnComplete:
+    """The same completion, after which the observer has been told of the steps."""
+
+    def told(error: StoreError | None) -> None:
+        if error is None:
+            observer(steps)
+        on_complete(error)
+
+    return told
 
 
 def _nothing(_error: StoreError | None) -> None:

@@ -118,13 +118,18 @@ def test_no_service_at_all_is_one_clear_line(folder: Path) -> None:
             parse_address(text)
 
 
-def test_a_second_process_of_a_member_is_sent_away_and_the_first_one_stays(tmp_path: Path) -> None:
+def test_a_second_process_of_a_member_takes_its_place_and_the_first_one_is_fenced(
+    tmp_path: Path,
+) -> None:
     with served(tmp_path / "root") as there:
-        store = RemoteMessageStore(there.path, GREETING)
-        with pytest.raises(InvalidRequest, match="connected already"):
-            RemoteMessageStore(there.path, MemberIdentity("remote", "two"))
-        done(store.create, Queue("q"))
-        store.close()
+        first = RemoteMessageStore(there.path, GREETING)
+        done(first.create, Queue("q"))
+        second = RemoteMessageStore(there.path, MemberIdentity("remote", "two"))
+        with pytest.raises(Fenced, match="took the place of member 'remote'"):
+            done(first.create, Queue("r"))
+        done(second.create, Queue("s"))
+        second.close()
+        first.close()
 
 
 def test_a_store_that_was_replaced_while_it_was_away_stops(folder: Path, tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ class Withdrawn(NamedTuple):
 class QueueDispatch:
     """One queue: what waits, what is held, who wants.
 
-    Invariant: a message on the queue is either waiting or held, never both.
+    Invariant: a message on the queue is either waiting or held, never both. What another member of
+    the store's service holds is held here, too, by nobody of this broker (`is_elsewhere`).
 
     Attributes:
         name: Of the queue.
@@ -75,6 +76,7 @@ class QueueDispatch:
         self.arguments = arguments
         self._index = QueueIndex()
         self._held: dict[int, int] = {}
+        self._elsewhere: set[int] = set()
         self._delivery_counts: dict[int, int] = {}
         self._refused_by: dict[int, set[Consumer]] = {}
         self._consumers: deque[Consumer] = deque()
@@ -157,6 +159,7 @@ class QueueDispatch:
     def released(self, message_id: int, *, delivery_failed: bool) -> None:
         """A held message is available again."""
         place = self._held.pop(message_id)
+        self._elsewhere.discard(message_id)
         self._index.put_back(place)
         for cursor in self._cursors:
             cursor.given_back(place, message_id)
@@ -184,12 +187,37 @@ class QueueDispatch:
     def removed(self, message_id: int) -> None:
         """A held message left the queue."""
         self._index.drop(self._held.pop(message_id))
+        self._elsewhere.discard(message_id)
         self._not_durable.discard(message_id)
         self._ended(message_id)
         self._delivery_counts.pop(message_id, None)
         self._refused_by.pop(message_id, None)
         if self.last_values is not None:
             self.last_values.ended(message_id)
+
+    def held_elsewhere(self, message_id: int) -> None:
+        """Another member holds a message, which waited here or was handed out in vain.
+
+        End it by `released` or `removed`, as it does.
+        """
+        if message_id not in self._held:
+            place = self._index.find(message_id)
+            if place is None:
+                return
+            self._hold(place, message_id)
+        self._elsewhere.add(message_id)
+
+    def is_elsewhere(self, message_id: int) -> bool:
+        """True if another member holds it."""
+        return message_id in self._elsewhere
+
+    def is_acquired(self, _message_id: int) -> bool:
+        """True if what was handed out needs no acquire: the store did it."""
+        return False
+
+    def waits(self, message_id: int) -> bool:
+        """True if a message is on the queue, and held by nobody."""
+        return message_id not in self._held and self._index.find(message_id) is not None
 
     def delivery_count(self, message_id: int) -> int:
         """Failed deliveries so far."""

@@ -38,6 +38,14 @@ class Consumer(Protocol):
     """Whoever takes messages from a queue."""
 
     @property
+    def holder(self) -> str:
+        """What the store knows it by."""
+
+    @property
+    def is_draining(self) -> bool:
+        """True while it waits for what there is now, or to hear that there is nothing."""
+
+    @property
     def credit(self) -> int:
         """How many more messages it takes now."""
 

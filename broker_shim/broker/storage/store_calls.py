@@ -50,12 +50,21 @@ class StoreCalls:
         inbox: Inbox,
         on_fatal: Callable[[StoreError], None],
         content_bytes: int = 16 << 20,
+        entries: Mapping[str, Mapping[int, Entry]] | None = None,
     ) -> None:
-        """Begin; `content_bytes` of content that nobody wants any more may stay in memory."""
+        """Begin.
+
+        Args:
+            store: The store that is called.
+            inbox: Brings its answers onto the loop.
+            on_fatal: Told of each error that ends the store.
+            content_bytes: Content that nobody wants any more, as much as may stay in memory.
+            entries: What is on queues, as it is now; the store's own by default.
+        """
         self._store = store
         self._inbox = inbox
         self.on_fatal = on_fatal
-        self._entries = store.recover().entries
+        self._entries = store.recover().entries if entries is None else entries
         self._headers = HeaderReader(store.headers)
         self.open_count = 0
         self.puts = Puts(store, self)

@@ -138,6 +138,8 @@ class Dispatch:
         taken = self._taken(message_id)
         if self._is_settled:
             self._line.add(taken)
+        elif self._queue.is_acquired(message_id):
+            self._acquired(taken, None)
         else:
             done = partial(self._acquired, taken)
             self._broker.calls.acquire(message_id, self._queue.name, self._holder, done)
@@ -337,10 +339,9 @@ class Dispatch:
         elif isinstance(error, CorruptData):
             self._left_held(taken, error)
         else:
-            text = "message %d of %r is not ours: %s"
-            _log.warning(text, taken.message_id, self._queue.name, error)
+            _log.debug("message %d of %r: %s", taken.message_id, self._queue.name, error)
             self._done(taken)
-            self._queue.removed(taken.message_id)
+            self._broker.lost(self._queue, taken.message_id)
 
     def _left_held(self, taken: OutgoingMessage, error: Exception) -> None:
         text = "message %d of %r cannot be read, it is left held: %s"

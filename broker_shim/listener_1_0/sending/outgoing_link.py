@@ -100,6 +100,11 @@ class OutgoingLink:
         """True once nothing can be sent on it any more; `gone` follows."""
         return self.has_ended or self._link.is_gone
 
+    @property
+    def is_draining(self) -> bool:
+        """See `Consumer.is_draining`."""
+        return self._link.is_draining
+
     def start(self) -> None:
         """Take a place at the queue."""
         self.queue.add(self, self._selector)

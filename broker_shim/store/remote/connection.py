@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
@@ -51,6 +51,19 @@ _log = logging.getLogger(__name__)
 _READ_BYTES = 1 << 18
 _SEND_BYTES = 1 << 18
 _MAX_WAITING_BYTES = 256 << 20
+
+
+class ServiceListener(Protocol):
+    """Told what the service says of its own accord, on the reading thread; it must be quick."""
+
+    def connected(self) -> None:
+        """There is a connection, the first or another: nothing is known of what was said before."""
+
+    def told(self, kind: int, body: wire.Body) -> None:
+        """A frame of `PUSHED` came."""
+
+
+PUSHED = frozenset({wire.CHANGES, wire.GRANTS, wire.ENDED, wire.CAUGHT_UP})
 
 
 class Sending:
@@ -99,6 +112,7 @@ class RemoteConnection:
         self._sending: Sending | None = None
         self._decoder = wire.Decoder(1 << 24)
         self._failure: StoreError | None = None
+        self._listener: ServiceListener | None = None
         self._is_closing = False
         self._has_ended = threading.Event()
         self._is_idle = threading.Condition(self.guard)
@@ -170,6 +184,20 @@ class RemoteConnection:
             self.requests.add_read(read, self._frame(kind, (read, *body)))
             self._pump()
 
+    def listen(self, listener: ServiceListener) -> None:
+        """Tell a listener what comes from now on; first that there is a connection, if there is."""
+        with self.guard:
+            self._listener = listener
+            if self._sending is not None:
+                listener.connected()
+
+    def say(self, kind: int, *body: Any) -> None:
+        """Say what has no answer; nothing is said while there is no connection."""
+        with self.guard:
+            if self._sending is not None and not self._is_closing:
+                self.requests.add_word(self._frame(kind, body))
+                self._pump()
+
     def close(self) -> None:
         """Wait until everything asked has its answer, then hang up."""
         with self.guard:
@@ -198,6 +226,8 @@ class RemoteConnection:
             self._settle(self.requests.welcome(welcome))
             self._sending, self._decoder = Sending(peer), decoder
             self._pump()
+            if self._listener is not None:
+                self._listener.connected()
         for frame in frames:
             self._take(frame)
 
@@ -249,6 +279,9 @@ class RemoteConnection:
             with self.guard:
                 self._settle(self.requests.done(*body))
                 self._pump()
+        elif kind in PUSHED:
+            if self._listener is not None:
+                self._listener.told(kind, body)
         elif kind in {wire.ANSWER, wire.FAILED}:
             self._answered(body[0], answer_of(frame))
         elif kind == wire.GOODBYE:

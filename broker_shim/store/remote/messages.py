@@ -173,13 +173,19 @@ class RemoteReads:
     def __init__(self, connection: RemoteConnection) -> None:
         self._connection = connection
         self._prefetcher = Prefetcher(self._load_all)
+        self._along: dict[int, StoredMessage] = {}
+
+    def came_along(self, message: StoredMessage) -> None:
+        """Content came before it was asked for: the next `at_hand` takes it."""
+        self._along[message.message_id] = message
 
     def load(self, message_id: int) -> StoredMessage:
         """See `MessageStore.load`."""
         return self._loaded(message_id, self._ask(message_id))
 
-    def at_hand(self, _message_id: int) -> None:
-        """See `MessageStore.at_hand`: content is with the service."""
+    def at_hand(self, message_id: int) -> StoredMessage | None:
+        """See `MessageStore.at_hand`: content is with the service, but for what it sent along."""
+        return self._along.pop(message_id, None)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """See `MessageStore.read`."""

@@ -83,6 +83,10 @@ class PendingRequests:
         self._reads[read] = frame
         self._unsent.append((0, frame))
 
+    def add_word(self, frame: bytes) -> None:
+        """What has no answer is sent after what came before it, and not again."""
+        self._unsent.append((0, frame))
+
     def end_read(self, read: int) -> None:
         """It was answered."""
         self._reads.pop(read, None)

@@ -36,7 +36,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import records as made
-from broker_shim.store.remote.connection import RemoteConnection
+from broker_shim.store.remote.connection import RemoteConnection, ServiceListener
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.messages import RemoteMessages, RemoteReads
 from broker_shim.store.remote.requests import Answer
@@ -94,6 +94,7 @@ class RemoteMessageStore(ReadCalls):
         *,
         retry_s: float = RETRY_S,
         max_message_bytes: int = 128 << 20,
+        recovers_entries: bool = True,
     ) -> None:
         """Connect to a service.
 
@@ -102,6 +103,8 @@ class RemoteMessageStore(ReadCalls):
             greeting: Who we are; by default member `remote`, of a new incarnation.
             retry_s: How long a request waits for a service that is gone.
             max_message_bytes: How long the content of one message may be, in bytes, inclusive.
+            recovers_entries: `recover` tells what is on queues; a broker that is told by the
+                service which messages it gets needs no more than the rest.
 
         Raises:
             Unavailable: No service for `retry_s` seconds.
@@ -110,7 +113,8 @@ class RemoteMessageStore(ReadCalls):
         greeting = greeting or MemberIdentity("remote", str(uuid4()))
         self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
         self._messages = RemoteMessages(self._connection, max_message_bytes)
-        self._reads = RemoteReads(self._connection)
+        self._reads: RemoteReads = RemoteReads(self._connection)
+        self._recovers_entries = recovers_entries
         self._open: set[RemoteTransaction] = set()
         self._last_transaction = 0
 
@@ -302,7 +306,20 @@ class RemoteMessageStore(ReadCalls):
 
     def recover(self) -> Recovered:
         """See `MessageStore.recover`; the entries are those of now, and stay so."""
-        return made.recovered_of(self._connection.read(wire.ENTRIES))
+        without = () if self._recovers_entries else (False,)
+        return made.recovered_of(self._connection.read(wire.ENTRIES, *without))
+
+    def listen(self, listener: ServiceListener) -> None:
+        """Have a listener told what the service says of its own accord."""
+        self._connection.listen(listener)
+
+    def say(self, kind: int, *body: Any) -> None:
+        """Say what has no answer, a frame of `service.dispatching`."""
+        self._connection.say(kind, *body)
+
+    def came_along(self, message: StoredMessage) -> None:
+        """Content came with a grant: the next `at_hand` takes it."""
+        self._reads.came_along(message)
 
     def close(self) -> None:
         """See `MessageStore.close`; what it holds it keeps for its next connection."""

@@ -18,7 +18,7 @@ from broker_shim.security.rules.users import User
 from broker_shim.security.users_file import changing_users
 from broker_shim.serve import command
 from broker_shim.serve.entrance import entrance_of
-from broker_shim.serve.options import parser
+from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.reporting import Reporter
 from broker_shim.serve.stores import stores_of
 from broker_shim.service.options import doors_of
@@ -154,11 +154,32 @@ def test_what_is_in_force_is_told(users: str, tmp_path: Path) -> None:
     assert entrance_of(options(*said)).in_force["tls"] == "clients"
 
 
-@pytest.mark.parametrize("option", ["--store-socket=s", "--store-listen=127.0.0.1:0"])
-def test_the_store_service_is_not_served_beside_amqp(option: str) -> None:
-    """A broker beside it would not hand out what members put."""
-    with pytest.raises(InvalidRequest, match="need --no-amqp: beside them AMQP clients would"):
-        doors_of(parser().parse_args(["root", option, "--token-file=t"]))
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        (["root", "--store=unix:s"], "give one of ROOT, --store URL"),
+        (["--memory", "--store=unix:s"], "give one of ROOT, --store URL"),
+        (["root", "--member=b"], "--member NAME is for --store URL"),
+        (["--store=unix:s", "--accept-durable"], "--accept-durable is for --memory"),
+    ],
+)
+def test_a_member_is_asked_for_by_its_own_options(said: list[str], hint: str) -> None:
+    with pytest.raises(InvalidRequest, match=hint):
+        settings_of(parser().parse_args(said))
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        (["root", "--token-file=t"], "--token-file is for --store-listen HOST:PORT or --store URL"),
+        (["root", "--store-listen=127.0.0.1:0"], "needs --token-file FILE"),
+        (["--memory", "--store-socket=s"], "the store service needs a root"),
+        (["--store=unix:s", "--store-socket=s"], "the store service needs a root"),
+    ],
+)
+def test_a_service_is_asked_for_with_all_that_it_needs(said: list[str], hint: str) -> None:
+    with pytest.raises(InvalidRequest, match=hint):
+        doors_of(parser().parse_args(said))
 
 
 @pytest.mark.parametrize("as_json", [True, False])

@@ -1,0 +1,92 @@
+"""The consumers of members at the queues of the service's broker."""
+
+from __future__ import annotations
+
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.members.grants import Grants
+from broker_shim.service import protocol as wire
+from broker_shim.service.dispatching import DispatchPeer
+
+
+class MemberConsumer:
+    """Stands for one consumer on a member. On the loop's thread only.
+
+    Credit is a count since the subscription began, of which the member says a new value now and
+    then: so no word about it is lost by being late.
+
+    Attributes:
+        number: What the member calls its subscription.
+        peer: The member's connection.
+        queue: What it consumes.
+        limit: How many messages it takes in all.
+        is_gone: Nothing is to be handed to it any more.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        peer: DispatchPeer,
+        queue: QueueDispatch,
+        holder: str,
+        limit: int,
+        grants: Grants,
+    ) -> None:
+        self.number, self.peer, self.queue, self.limit = number, peer, queue, limit
+        self.is_gone = False
+        self._holder, self._grants = holder, grants
+        self._granted = self._under_way = 0
+        self._told_limit = -1
+
+    @property
+    def holder(self) -> str:
+        """What the member calls who holds its messages."""
+        return self._holder
+
+    @property
+    def is_draining(self) -> bool:
+        """It is told whenever there is nothing more."""
+        return False
+
+    def take_credit(self, limit: int) -> None:
+        """It takes so many in all, and waits to be told once more when there is nothing."""
+        self.limit = limit
+        self._told_limit = -1
+
+    @property
+    def credit(self) -> int:
+        """See `Consumer.credit`."""
+        return 0 if self.is_gone else max(0, self.limit - self._granted)
+
+    def assign(self, message_id: int) -> None:
+        """See `Consumer.assign`."""
+        self._granted += 1
+        self._under_way += 1
+        self._grants.add(self, message_id)
+
+    def granted(self) -> None:
+        """A message that was handed out to it is acquired, and told of."""
+        self._under_way -= 1
+
+    def not_granted(self) -> None:
+        """A message that was handed out to it is not its, or not now."""
+        self._granted -= 1
+        self._under_way -= 1
+
+    def caught_up(self) -> None:
+        """See `Consumer.caught_up`: told once for each limit, after what it was granted."""
+        if self.credit > 0 and not self._under_way and self._told_limit != self.limit:
+            self._told_limit = self.limit
+            self.peer.say(wire.CAUGHT_UP, (self.number, self.limit))
+
+    def queue_deleted(self) -> None:
+        """See `Consumer.queue_deleted`."""
+        self.end(InvalidRequest(f"queue {self.queue.name!r} was destroyed"))
+
+    def end(self, error: StoreError | None) -> None:
+        """It gets nothing any more; None: as it asked."""
+        if not self.is_gone:
+            self.is_gone = True
+            self.queue.discard(self)
+            told = ("", "") if error is None else (type(error).__name__, str(error))
+            self.peer.say(wire.ENDED, (self.number, *told))

@@ -1,0 +1,217 @@
+"""The service's side of consumers on members: see `broker_shim.members`.
+
+The broker that decides is there from the first member that watches (or, where AMQP is served
+beside, from the start): a service for a Broker-J host alone has none, and acts on nothing behind
+its back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
+from uuid import uuid4
+
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.members.consumers import MemberConsumer
+from broker_shim.members.grants import Grants
+from broker_shim.members.observer import MemberObserver
+from broker_shim.members.stream import WiringStream
+from broker_shim.members.wiring import rows_of
+from broker_shim.selectors import InvalidSelector, Selector
+from broker_shim.service import protocol as wire
+from broker_shim.service.dispatching import DispatchPeer
+from broker_shim.service.members import given_back_step, held_by
+from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.core.queue_names import shown
+
+_log = logging.getLogger(__name__)
+
+
+class TurnLoop(Protocol):
+    """The broker's loop."""
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Make a call on the loop's thread, asked for on any other."""
+
+    def at_end_of_turn(self, call: Callable[[], None]) -> None:
+        """Have this called at the end of each turn."""
+
+
+class MemberDispatcher:
+    """See `Dispatcher`; what it does is done on the loop's thread."""
+
+    def __init__(
+        self,
+        store: DeltaMessageStore,
+        loop: TurnLoop,
+        inbox: Inbox,
+        make_broker: Callable[[], Broker],
+    ) -> None:
+        """Hand nothing out yet.
+
+        Args:
+            store: What is served.
+            loop: Where the broker runs.
+            inbox: Brings calls onto it.
+            make_broker: Makes the broker that decides, or gives the one that is there; on the
+                loop's thread, and once.
+        """
+        self._store, self._loop, self._inbox = store, loop, inbox
+        self._make_broker = make_broker
+        self._broker: Broker | None = None
+        self._grants: Grants | None = None
+        self._stream = WiringStream(str(uuid4()), lambda: rows_of(store.recover()))
+        self._consumers: dict[DispatchPeer, dict[int, MemberConsumer]] = {}
+
+    def start(self) -> Broker:
+        """Begin to decide, if it has not begun; on the loop's thread.
+
+        What is held for members is held at the queues, too: what comes before the observer is told
+        of anything is in the state that is read here, under the store's lock.
+        """
+        if self._broker is not None:
+            return self._broker
+        broker = self._make_broker()
+        observer = MemberObserver(broker, self._stream)
+        self._grants = Grants(broker, self._store, self._inbox)
+        self._loop.at_end_of_turn(self._end_turn)
+        with self._store.observe(partial(self._inbox.post, observer.took)) as machine:
+            for name, queue in machine.state.queues.items():
+                dispatch = broker.queues[name]
+                for message_id, entry in queue.entries.marked():
+                    if entry.acquired_by is not None and dispatch.waits(message_id):
+                        dispatch.held_elsewhere(message_id)
+        self._broker = broker
+        return broker
+
+    def check_exclusive(self) -> None:
+        """See `Dispatcher.check_exclusive`."""
+        if self._broker is not None:
+            raise InvalidRequest(
+                "brokers are members of this store: a Broker-J host must be alone on its root, give"
+                " it another one (or restart the service, if those brokers are gone for good)"
+            )
+
+    def take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
+        """See `Dispatcher.take`."""
+        self._loop.post(partial(self._take, peer, kind, body))
+
+    def left(self, peer: DispatchPeer) -> None:
+        """See `Dispatcher.left`."""
+        self._loop.post(partial(self._left, peer))
+
+    def _take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
+        try:
+            self._TAKES[kind](self, peer, body)
+        except Unavailable as error:  # what it says that it holds is true now, and not later
+            peer.end(error)
+        except StoreError as error:
+            self.start().calls.on_fatal(error)
+
+    def _watch(self, peer: DispatchPeer, body: wire.Body) -> None:
+        run, position, held = body
+        self.start()
+        self._consumers.setdefault(peer, {})
+        kept: Mapping[str, frozenset[int]] = {queue: frozenset(ids) for queue, ids in held}
+        with self._store.batch() as batch:
+            steps = held_by(batch, peer.member, failed=False, but=kept)
+            batch.take(steps)
+        if steps:
+            text = "%d messages that were on their way to member %r wait again"
+            _log.info(text, len(steps), peer.member)
+        self._stream.watch(peer, run, position)
+
+    def _seen(self, peer: DispatchPeer, body: wire.Body) -> None:
+        self._stream.seen(peer, body[0])
+
+    def _subscribe(self, peer: DispatchPeer, body: wire.Body) -> None:
+        number, name, holder, selector, limit, held = body
+        broker = self.start()
+        mine = self._consumers.get(peer)
+        if mine is None or number in mine:
+            return  # it is gone; or this is said again
+        queue = broker.queues.get(name)
+        refusal = None
+        if queue is None:
+            refusal = f"queue {shown(name)} was destroyed"
+        elif queue.arguments.exclusive and queue.consumer_count:
+            refusal = f"queue {shown(name)} is exclusive, and has a consumer: try again later"
+        if queue is None or refusal is not None:
+            peer.say(wire.ENDED, (number, InvalidRequest.__name__, refusal))
+            return
+        self._release_unknown(peer, name, holder, frozenset(held))
+        assert self._grants is not None
+        consumer = MemberConsumer(number, peer, queue, holder, limit, self._grants)
+        mine[number] = consumer
+        if selector is None:
+            self._add(consumer, None)
+        else:
+            broker.selector_compiler.compile(
+                selector,
+                partial(self._add, consumer),
+                lambda: not consumer.is_gone,
+                lambda _work: None,
+            )
+
+    def _add(self, consumer: MemberConsumer, selector: Selector | InvalidSelector | None) -> None:
+        if isinstance(selector, InvalidSelector):
+            consumer.end(InvalidRequest(str(selector)))
+            return
+        consumer.queue.add(consumer, selector)
+        self.start().wanted(consumer.queue.name)
+
+    def _release_unknown(
+        self, peer: DispatchPeer, name: str, holder: str, held: frozenset[int]
+    ) -> None:
+        """What a subscription's holder has and does not know of was never told to it."""
+        names = {f"{peer.member}/{holder}", holder}
+        with self._store.batch() as batch:
+            there = batch.machine.state.queues.get(name)
+            steps = [
+                given_back_step(batch, name, message_id, entry, failed=False)
+                for message_id, entry in (() if there is None else there.entries.marked())
+                if entry.acquired_by in names and message_id not in held
+            ]
+            batch.take(steps)
+
+    def _credit(self, peer: DispatchPeer, body: wire.Body) -> None:
+        consumer = self._consumers.get(peer, {}).get(body[0])
+        if consumer is not None:
+            consumer.take_credit(body[1])
+            self.start().wanted(consumer.queue.name)
+
+    def _refuse(self, peer: DispatchPeer, body: wire.Body) -> None:
+        consumer = self._consumers.get(peer, {}).get(body[0])
+        if consumer is not None and body[1] in consumer.queue:
+            consumer.queue.refuse(body[1], consumer)
+
+    def _cancel(self, peer: DispatchPeer, body: wire.Body) -> None:
+        consumer = self._consumers.get(peer, {}).pop(body[0], None)
+        if consumer is not None:
+            consumer.end(None)
+
+    def _left(self, peer: DispatchPeer) -> None:
+        self._stream.left(peer)
+        for consumer in self._consumers.pop(peer, {}).values():
+            consumer.end(None)
+
+    def _end_turn(self) -> None:
+        assert self._grants is not None
+        self._grants.flush()
+        for mine in self._consumers.values():
+            for consumer in mine.values():
+                if consumer.credit > 0 and consumer.queue.has_caught_up(consumer):
+                    consumer.caught_up()
+
+    _TAKES: Mapping[int, Callable[[MemberDispatcher, DispatchPeer, wire.Body], None]] = {
+        wire.WATCH: _watch,
+        wire.SEEN: _seen,
+        wire.SUBSCRIBE: _subscribe,
+        wire.CREDIT: _credit,
+        wire.REFUSE: _refuse,
+        wire.CANCEL: _cancel,
+    }

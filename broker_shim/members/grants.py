@@ -1,0 +1,199 @@
+"""Messages that consumers on members are to have: acquired for them, then told to them.
+
+All that one turn of the loop hands out is one decision under one holding of the store's lock, one
+item of the log, and one completion; each member is told its part in one frame.
+
+Why no message is lost or had twice: it is acquired in the holder's name before anybody is told, and
+told when that is durable. If the consumer is gone by then, it is given back. If the frame is lost
+with its connection, the member does not name the message when it comes back, and it is given back
+(`dispatcher`); if the member never comes back, with all else that it holds (`service.members`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import ENDED, StoreError, Unavailable
+from broker_shim.service import protocol as wire
+from broker_shim.service.dispatching import DispatchPeer
+from broker_shim.service.members import given_back_step
+from broker_shim.store.delta import Batch, DeltaMessageStore
+from broker_shim.store.interface import Entry
+from sparkstore.core import records
+
+_log = logging.getLogger(__name__)
+
+_ALONG_BYTES = 1 << 16
+"""Content that is in memory and not larger goes along, so that the member need not ask for it."""
+_FRAME_BYTES = 4 << 20
+
+
+class GrantedConsumer(Protocol):
+    """A consumer on a member.
+
+    Attributes:
+        number: What the member calls its subscription.
+        peer: The member's connection.
+        queue: What it consumes.
+        is_gone: Nothing is to be handed to it any more.
+    """
+
+    number: int
+    peer: DispatchPeer
+    queue: QueueDispatch
+    is_gone: bool
+
+    @property
+    def holder(self) -> str:
+        """What the member calls who holds its messages."""
+
+    def granted(self) -> None:
+        """A message that was handed out to it is acquired, and told of."""
+
+    def not_granted(self) -> None:
+        """A message that was handed out to it is not its, or not now."""
+
+
+Grant = tuple[GrantedConsumer, int]
+
+
+class Grants:
+    """See above. On the loop's thread only."""
+
+    def __init__(self, broker: Broker, store: DeltaMessageStore, inbox: Inbox) -> None:
+        self._broker, self._store, self._inbox = broker, store, inbox
+        self._due: list[Grant] = []
+
+    def add(self, consumer: GrantedConsumer, message_id: int) -> None:
+        """The queue holds a message for a consumer: acquire it at the end of this turn."""
+        self._due.append((consumer, message_id))
+
+    def flush(self) -> None:
+        """The end of a turn."""
+        if not self._due:
+            return
+        due, self._due = self._due, []
+        acquired: list[tuple[GrantedConsumer, int, Entry]] = []
+        refused: list[Grant] = []
+        try:
+            with self._store.batch(is_observed=False) as batch:
+                for consumer, message_id in due:
+                    entry = self._acquire(batch, consumer, message_id)
+                    if entry is None:
+                        refused.append((consumer, message_id))
+                    else:
+                        acquired.append((consumer, message_id, entry))
+                batch.finish(partial(self._completed, acquired))
+        except ENDED as error:
+            self._broker.calls.on_fatal(error)
+            return
+        except StoreError as error:
+            _log.warning("nothing is handed out to members now: %s", error)
+            again = partial(self._wait_again, due)
+            self._broker.later(self._broker.settings.probe_interval_s, again)
+            return
+        self._broker.calls.open_count += 1
+        for consumer, message_id in refused:
+            consumer.not_granted()
+            self._broker.lost(consumer.queue, message_id)
+
+    def _acquire(self, batch: Batch, consumer: GrantedConsumer, message_id: int) -> Entry | None:
+        """Acquire a message; None if it is not to be had."""
+        queue = consumer.queue.name
+        asked = records.message_acquired(0, queue, message_id, consumer.holder)
+        try:
+            batch.take(consumer.peer.decisions.acquired(asked, None))
+            return batch.machine.entry(queue, message_id)
+        except StoreError as refusal:
+            _log.debug("message %d of %r: %s", message_id, queue, refusal)
+            return None
+
+    def _wait_again(self, due: Sequence[Grant]) -> None:
+        for consumer, message_id in due:
+            consumer.not_granted()
+            if self._broker.queues.get(consumer.queue.name) is consumer.queue:
+                consumer.queue.released(message_id, delivery_failed=False)
+                self._broker.wanted(consumer.queue.name)
+
+    def _completed(
+        self, acquired: list[tuple[GrantedConsumer, int, Entry]], error: StoreError | None
+    ) -> None:
+        """On the store's thread."""
+        self._inbox.post(lambda _nothing: self._acquired(acquired, error), None)
+
+    def _acquired(
+        self, acquired: list[tuple[GrantedConsumer, int, Entry]], error: StoreError | None
+    ) -> None:
+        self._broker.calls.open_count -= 1
+        if error is not None:
+            self._broker.calls.on_fatal(error)
+            return
+        told: dict[DispatchPeer, list[tuple[Any, ...]]] = {}
+        back: list[Grant] = []
+        for consumer, message_id, entry in acquired:
+            consumer.queue.held_elsewhere(message_id)
+            consumer.granted()
+            if consumer.is_gone:
+                back.append((consumer, message_id))
+            else:
+                row = self._row(consumer, message_id, entry)
+                told.setdefault(consumer.peer, []).append(row)
+        for peer, rows in told.items():
+            for part in _frames(rows):
+                peer.say(wire.GRANTS, part)
+        if back:
+            self._give_back(back)
+
+    def _row(self, consumer: GrantedConsumer, message_id: int, entry: Entry) -> tuple[Any, ...]:
+        shown = (
+            entry.position,
+            entry.at,
+            entry.priority,
+            entry.expires_at,
+            entry.message_bytes,
+            entry.delivery_count,
+            entry.detail,
+        )
+        message = None
+        if entry.message_bytes <= _ALONG_BYTES and consumer.peer.has_room:
+            message = self._store.at_hand(message_id)
+        if message is None:
+            return consumer.number, message_id, shown, None, None
+        return consumer.number, message_id, shown, message.header, message.body
+
+    def _give_back(self, grants: Sequence[Grant]) -> None:
+        """Whoever asked for these is gone: they wait again, and were not delivered."""
+        try:
+            with self._store.batch() as batch:
+                for consumer, message_id in grants:
+                    queue = consumer.queue.name
+                    there = batch.machine.state.queues.get(queue)
+                    entry = None if there is None else there.entries.get(message_id)
+                    if entry is not None and entry.acquired_by is not None:
+                        step = given_back_step(batch, queue, message_id, entry, failed=False)
+                        batch.take([step])
+        except Unavailable:
+            again = partial(self._give_back, grants)
+            self._broker.later(self._broker.settings.probe_interval_s, again)
+        except StoreError as error:
+            self._broker.calls.on_fatal(error)
+
+
+def _frames(rows: list[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
+    """Rows in frames that are not too large."""
+    parts: list[list[tuple[Any, ...]]] = [[]]
+    size = 0
+    for row in rows:
+        row_bytes = 200 + len(row[4] or b"") + (0 if row[3] is None else row[3].header_bytes)
+        if parts[-1] and size + row_bytes > _FRAME_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(row)
+        size += row_bytes
+    return parts

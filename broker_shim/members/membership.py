@@ -1,0 +1,250 @@
+"""A broker that is a member of a store service: what it says there, and what it is told.
+
+After each new connection it says what it holds, and asks for its consumers' messages anew; the
+service gives back all that was on its way. So nothing that was said before counts, and a lost
+connection, or a restart of the service, costs clients nothing but time.
+
+Why no message is had by two: what comes here was acquired in the holder's name, durably, before it
+was sent. Why none is lost on the way: see `broker_shim.members.grants`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import count
+from typing import Any
+
+from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.members.remote_queue import RemoteQueue
+from broker_shim.members.wiring import Row, apply, forget_others
+from broker_shim.selectors import Selector
+from broker_shim.service import protocol as wire
+from broker_shim.store.interface import Entry, MessageHeader, StoredMessage
+from broker_shim.store.remote.store import RemoteMessageStore
+from sparkstore.core.queue_arguments import QueueArguments
+
+_log = logging.getLogger(__name__)
+
+
+class _Subscription:
+    """One consumer's, on this connection or the next.
+
+    Attributes:
+        number: What the service is told to call it.
+        limit: How many messages it was said to take in all.
+        received: How many came.
+        idle_limit: The limit at which the service had nothing more.
+    """
+
+    __slots__ = ("consumer", "idle_limit", "limit", "number", "queue", "received", "selector")
+
+    def __init__(
+        self, number: int, queue: RemoteQueue, consumer: Consumer, selector: Selector | None
+    ) -> None:
+        self.number, self.queue, self.consumer, self.selector = number, queue, consumer, selector
+        self.received = self.limit = 0
+        self.idle_limit = -1
+
+    @property
+    def wanted(self) -> int:
+        """How many messages it takes in all, now."""
+        return self.received + max(0, self.consumer.credit)
+
+
+class GrantedEntries(Mapping[str, Mapping[int, Entry]]):
+    """What this member holds, by queue and message id."""
+
+    def __init__(self) -> None:
+        self.queues: Mapping[str, Any] = {}
+
+    def __getitem__(self, queue: str) -> Mapping[int, Entry]:
+        """Of one queue."""
+        granted: Mapping[int, Entry] = self.queues[queue].granted
+        return granted
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of queues."""
+        return iter(self.queues)
+
+    def __len__(self) -> int:
+        """Queues."""
+        return len(self.queues)
+
+
+class Membership:
+    """See above; `ServiceListener` and `Subscriber`. On the loop's thread, unless said otherwise.
+
+    Attributes:
+        entries: What this member holds.
+    """
+
+    def __init__(self, store: RemoteMessageStore, inbox: Inbox) -> None:
+        self._store, self._inbox = store, inbox
+        self._broker: Broker | None = None
+        self.entries = GrantedEntries()
+        self._numbers = count(1)
+        self._by_consumer: dict[Consumer, _Subscription] = {}
+        self._by_number: dict[int, _Subscription] = {}
+        self._cancelled: dict[int, tuple[RemoteQueue, str]] = {}
+        self._run, self._position = "", 0
+        self._all: list[Row] = []
+
+    def make_queue(self, name: str, *, is_kept: bool, arguments: QueueArguments) -> RemoteQueue:
+        """See `MakeQueue`."""
+        return RemoteQueue(name, is_kept=is_kept, arguments=arguments, subscriber=self)
+
+    def begin(self, broker: Broker) -> None:
+        """The broker has its wiring: keep it alike from now on."""
+        self._broker = broker
+        self.entries.queues = broker.queues
+        self._store.listen(self)
+
+    # What the service says, on the store's thread.
+
+    def connected(self) -> None:
+        """See `ServiceListener.connected`."""
+        self._inbox.post(lambda _nothing: self._connected(), None)
+
+    def told(self, kind: int, body: wire.Body) -> None:
+        """See `ServiceListener.told`."""
+        self._inbox.post(partial(self._ACTS[kind], self), body)
+
+    # What consumers want.
+
+    def subscribe(self, queue: RemoteQueue, consumer: Consumer, selector: Selector | None) -> None:
+        """See `Subscriber.subscribe`."""
+        subscription = _Subscription(next(self._numbers), queue, consumer, selector)
+        self._by_consumer[consumer] = self._by_number[subscription.number] = subscription
+        self._say_subscription(subscription)
+
+    def cancel(self, consumer: Consumer) -> None:
+        """See `Subscriber.cancel`."""
+        subscription = self._by_consumer.pop(consumer, None)
+        if subscription is not None and self._by_number.pop(subscription.number, None) is not None:
+            self._cancelled[subscription.number] = subscription.queue, consumer.holder
+            self._store.say(wire.CANCEL, subscription.number)
+
+    def refuse(self, message_id: int, consumer: Consumer) -> None:
+        """See `Subscriber.refuse`."""
+        subscription = self._by_consumer.get(consumer)
+        if subscription is not None:
+            self._store.say(wire.REFUSE, subscription.number, message_id)
+
+    def ask(self, consumer: Consumer) -> None:
+        """See `Subscriber.ask`."""
+        subscription = self._by_consumer[consumer]
+        wanted = subscription.wanted
+        if wanted != subscription.limit or (
+            consumer.is_draining and subscription.idle_limit == wanted
+        ):
+            subscription.idle_limit = -1  # what was said before this drain is no answer to it
+            subscription.limit = subscription.wanted
+            self._store.say(wire.CREDIT, subscription.number, subscription.limit)
+
+    def has_caught_up(self, consumer: Consumer) -> bool:
+        """See `Subscriber.has_caught_up`."""
+        subscription = self._by_consumer.get(consumer)
+        return subscription is None or subscription.idle_limit == subscription.wanted
+
+    def _say_subscription(self, subscription: _Subscription) -> None:
+        queue, selector = subscription.queue, subscription.selector
+        subscription.received = 0
+        subscription.limit = subscription.wanted
+        subscription.idle_limit = -1
+        self._store.say(
+            wire.SUBSCRIBE,
+            subscription.number,
+            queue.name,
+            subscription.consumer.holder,
+            None if selector is None else selector.text,
+            subscription.limit,
+            [*queue.granted],
+        )
+
+    def _connected(self) -> None:
+        assert self._broker is not None
+        queues = self._broker.queues.values()
+        held = [
+            (queue.name, [*queue.granted])
+            for queue in queues
+            if isinstance(queue, RemoteQueue) and queue.granted
+        ]
+        self._cancelled.clear()
+        self._all = []
+        self._store.say(wire.WATCH, self._run, self._position, held)
+        for subscription in self._by_number.values():
+            self._say_subscription(subscription)
+
+    def _changes(self, body: wire.Body) -> None:
+        assert self._broker is not None
+        run, position, is_all, is_last, rows = body
+        for row in rows:
+            apply(self._broker, row)
+        if is_all:
+            self._all += rows
+            if not is_last:
+                return
+            forget_others(self._broker, self._all)
+            self._all = []
+        self._run, self._position = run, position
+        self._store.say(wire.SEEN, position)
+
+    def _grants(self, body: wire.Body) -> None:
+        for number, message_id, shown, header, content in body:
+            subscription = self._by_number.get(number)
+            if subscription is None:
+                self._give_back(number, message_id)
+                continue
+            position, at, priority, expires_at, message_bytes, count_, detail = shown
+            subscription.queue.granted[message_id] = Entry(
+                position,
+                at,
+                priority,
+                expires_at,
+                message_bytes,
+                subscription.consumer.holder,
+                count_,
+                detail,
+            )
+            if header is not None:
+                self._store.came_along(StoredMessage(message_id, MessageHeader(*header), content))
+            subscription.received += 1
+            subscription.consumer.assign(message_id)
+
+    def _give_back(self, number: int, message_id: int) -> None:
+        """It came for a consumer that is gone."""
+        assert self._broker is not None
+        place = self._cancelled.get(number)
+        if place is not None:
+            queue, holder = place
+            self._broker.settlement.give_back(message_id, queue.name, holder, failed=False)
+
+    def _ended(self, body: wire.Body) -> None:
+        number, name, message = body
+        self._cancelled.pop(number, None)
+        subscription = self._by_number.pop(number, None)
+        if subscription is None:
+            return
+        error: StoreError = wire.error_of(name, message) if name else InvalidRequest("it ended")
+        _log.info("%r: %s", subscription.queue.name, error)
+        subscription.consumer.queue_deleted()
+
+    def _caught_up(self, body: wire.Body) -> None:
+        number, limit = body
+        subscription = self._by_number.get(number)
+        if subscription is not None:
+            subscription.idle_limit = limit
+            if limit == subscription.wanted:
+                subscription.consumer.caught_up()
+
+    _ACTS: Mapping[int, Callable[[Membership, wire.Body], None]] = {
+        wire.CHANGES: _changes,
+        wire.GRANTS: _grants,
+        wire.ENDED: _ended,
+        wire.CAUGHT_UP: _caught_up,
+    }

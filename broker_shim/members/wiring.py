@@ -1,0 +1,94 @@
+"""Queues, exchanges and bindings, as members are told of them, and what that changes there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest
+from broker_shim.store.interface import ExchangeBindingKey, Recovered
+from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine.definitions import (
+    as_json,
+    detail_of,
+    exchange_of,
+    queue_of,
+)
+
+Row = tuple[int, str | None, str | None, str | None, str | None]
+"""Kind, queue, exchange, binding key and detail, as of a record."""
+
+WIRING_KINDS = frozenset({Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND})
+
+
+def row_of(record: Record) -> Row:
+    """What is told of a record."""
+    return int(record.kind), record.queue, record.exchange, record.binding_key, record.detail
+
+
+def rows_of(there: Recovered) -> Iterator[Row]:
+    """All wiring there is: a broker without any gets it by these, in this order."""
+    for exchange in there.exchanges:
+        yield int(Kind.CREATED), None, exchange.name, None, detail_of(exchange)
+    for queue in there.queues:
+        yield int(Kind.CREATED), queue.name, None, None, detail_of(queue)
+    for key, arguments in there.bindings.items():
+        told = as_json({"arguments": dict(arguments)})
+        yield int(Kind.BOUND), key.queue, key.exchange, key.binding_key, told
+
+
+def apply(broker: Broker, row: Row) -> None:
+    """Make a broker as a row says; what is so already stays as it is.
+
+    Raises:
+        InvalidRequest: It is no row.
+    """
+    kind, queue, exchange, key, detail = row
+    if kind in {Kind.BOUND, Kind.UNBOUND} and queue is not None and exchange is not None:
+        change = broker.router.bind if kind == Kind.BOUND else broker.router.unbind
+        if kind == Kind.UNBOUND or (queue in broker.queues and exchange in broker.router):
+            change(exchange, key or "", queue)
+    elif queue is not None:
+        _apply_to_queue(broker, kind, queue, detail)
+    elif exchange is not None and kind == Kind.CREATED:
+        there = exchange_of(exchange, detail or "{}")
+        broker.router.add_exchange(there.name, there.type)
+    elif exchange is not None and kind == Kind.DESTROYED:
+        broker.router.remove_exchange(exchange)
+    else:
+        message = f"a change of kind {kind} is not one of wiring"
+        raise InvalidRequest(message)
+
+
+def _apply_to_queue(broker: Broker, kind: int, name: str, detail: str | None) -> None:
+    if kind == Kind.DESTROYED:
+        broker.queue_destroyed(name)
+        return
+    queue = queue_of(name, detail or "{}")
+    if name not in broker.queues:
+        broker.serve(queue)
+    elif broker.definitions[name] != queue:
+        broker.redefine(queue)
+        broker.wanted(name)
+
+
+def forget_others(broker: Broker, rows: Iterable[Row]) -> None:
+    """What is not among these rows, which are all there is, is gone."""
+    rows = [*rows]
+    queues = {queue for kind, queue, _, _, _ in rows if kind == Kind.CREATED}
+    exchanges = {exchange for kind, _, exchange, _, _ in rows if kind == Kind.CREATED}
+    bindings = {
+        ExchangeBindingKey(exchange or "", queue or "", key or "")
+        for kind, queue, exchange, key, _ in rows
+        if kind == Kind.BOUND
+    }
+    for name in _others(broker.queues, queues):
+        broker.queue_destroyed(name)
+    for binding in broker.router.bindings() - bindings:
+        broker.router.unbind(binding.exchange, binding.binding_key, binding.queue)
+    for name in _others(broker.router.names, exchanges):
+        broker.router.remove_exchange(name)
+
+
+def _others(names: Collection[str], there: Collection[str | None]) -> list[str]:
+    return [name for name in names if name not in there]

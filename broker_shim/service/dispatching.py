@@ -1,0 +1,91 @@
+"""What the service needs of whoever decides which messages the consumers of members get.
+
+The service knows requests and records; queues, selectors and turns are the broker's (`members`),
+which stands above it. Its frames are looked at here, as they come off the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.service import protocol as wire
+from broker_shim.service.decisions.decisions import Decisions
+from broker_shim.service.protocol import Body
+
+_BODIES: Mapping[int, tuple[type | tuple[type, ...], ...]] = {
+    wire.WATCH: (str, int, tuple),
+    wire.SEEN: (int,),
+    wire.SUBSCRIBE: (int, str, str, (str, type(None)), int, tuple),
+    wire.CREDIT: (int, int),
+    wire.REFUSE: (int, int),
+    wire.CANCEL: (int,),
+}
+DISPATCHING = frozenset(_BODIES)
+"""Types of the frames that are about a member's consumers, or what it watches."""
+
+
+class DispatchPeer(Protocol):
+    """A member's connection, as far as its consumers go."""
+
+    @property
+    def member(self) -> str:
+        """Name of the member."""
+
+    @property
+    def decisions(self) -> Decisions:
+        """What records of this member mean; under the store's lock."""
+
+    def say(self, kind: int, body: Sequence[object]) -> None:
+        """Say something, from any thread; a peer that lets too much of it wait is cut off."""
+
+    def end(self, error: StoreError) -> None:
+        """Send the peer away; it may connect again."""
+
+    @property
+    def has_room(self) -> bool:
+        """False while much waits to be read by the peer: content is not sent along then."""
+
+
+class Dispatcher(Protocol):
+    """Hands messages out to consumers on members. Any thread may call it; calls do not wait."""
+
+    def take(self, peer: DispatchPeer, kind: int, body: Body) -> None:
+        """A frame of `DISPATCHING`, well formed, in its turn."""
+
+    def left(self, peer: DispatchPeer) -> None:
+        """A connection ended: its consumers with it. What they hold the member keeps."""
+
+    def check_exclusive(self) -> None:
+        """A member asks to be alone on the root.
+
+        Raises:
+            InvalidRequest: It cannot be, as consumers are served here.
+        """
+
+
+def check_frame(kind: int, body: Body) -> None:
+    """Raises InvalidRequest if the body of a frame is not what the protocol says."""
+    shape = _BODIES[kind]
+    is_right = len(body) == len(shape) and all(
+        isinstance(value, each) for value, each in zip(body, shape, strict=True)
+    )
+    if kind in {wire.SUBSCRIBE, wire.WATCH} and is_right:
+        is_right = _are_held(kind, body[-1])
+    if not is_right or any(type(value) is int and value < 0 for value in body):
+        message = f"the body of a frame of type {kind} is not what the protocol says"
+        raise InvalidRequest(message)
+
+
+def _are_held(kind: int, held: tuple[object, ...]) -> bool:
+    if kind == wire.SUBSCRIBE:
+        return all(type(each) is int for each in held)
+    return all(
+        type(each) is tuple
+        and len(each) == 2
+        and type(each[0]) is str
+        and type(each[1]) is tuple
+        and _are_held(wire.SUBSCRIBE, each[1])
+        for each in held
+    )

@@ -1,0 +1,203 @@
+"""Several brokers on one set of queues: real processes, real clients, kill -9."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from proton import Delivery, Message
+from proton.reactor import Container, Selector
+
+from broker_shim.store.interface import MessageHeader
+from broker_shim.store.remote.store import RemoteMessageStore
+from tests.support.stores.services import ServiceProcess, short_folder
+from tests.support.stores.stores import done
+from tests.support.system.clients import (
+    TIMEOUT_S,
+    Drain,
+    Holder,
+    connected,
+    is_empty,
+    send,
+    settle,
+    take,
+)
+from tests.support.system.processes import BrokerProcess
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+LISTEN = "--listen=127.0.0.1:0"
+
+
+def durable(number: int, **fields: Any) -> Message:
+    return Message(id=number, durable=True, body=b"x", **fields)
+
+
+def ids(messages: list[Message]) -> list[Any]:
+    return [message.id for message in messages]
+
+
+class Pair(NamedTuple):
+    """A broker with a root, which serves its store, and a broker that is its member."""
+
+    first: BrokerProcess
+    second: BrokerProcess
+    socket: Path
+
+
+def member(socket: Path, name: str, *more: str) -> BrokerProcess:
+    return BrokerProcess(f"--store=unix:{socket}", f"--member={name}", LISTEN, *more)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    root = tmp_path_factory.mktemp("members") / "root"
+    with short_folder() as folder:
+        socket = folder / "s"
+        first = BrokerProcess(str(root), f"--store-socket={socket}", LISTEN)
+        second = member(socket, "second", "--queue=of-second")
+        yield Pair(first, second, socket)
+        assert second.terminate() == 0
+        assert first.terminate() == 0
+    for broker in (first, second):
+        assert "Traceback" not in broker.log, broker.log
+
+
+def test_a_consumer_on_any_member_drains_any_queue(pair: Pair) -> None:
+    for at, to in ((pair.first, pair.second), (pair.second, pair.first)):
+        send(at.url, "any", *map(durable, range(20)))
+        assert ids(take(to.url, "any", 10)) == [*range(10)]
+        assert ids(take(at.url, "any", 10)) == [*range(10, 20)]
+        assert is_empty(to.url, "any")
+        assert is_empty(at.url, "any")
+
+
+def test_consumers_of_two_members_get_each_message_once(pair: Pair) -> None:
+    holders = [Holder(url, "shared", 50, decide=settle(Delivery.ACCEPTED)) for url in urls(pair)]
+    threads = [threading.Thread(target=each.run) for each in holders]
+    for thread in threads:
+        thread.start()
+    send(pair.first.url, "shared", *map(durable, range(100)))
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive()
+    got = [ids(each.received) for each in holders]
+    assert sorted(got[0] + got[1]) == [*range(100)]
+    assert [len(each) for each in got] == [50, 50]
+    assert is_empty(pair.first.url, "shared")
+
+
+def urls(pair: Pair) -> tuple[str, str]:
+    return pair.first.url, pair.second.url
+
+
+def test_wiring_that_one_makes_all_know(pair: Pair) -> None:
+    with connected(pair.second.url) as there, connected(pair.first.url) as here:
+        subscriber = there.create_receiver("amq.topic/news.#", credit=10)
+        sender = here.create_sender("amq.topic/news.today")
+        sender.send(durable(1))
+        assert subscriber.receive(timeout=TIMEOUT_S).id == 1
+        subscriber.accept()
+    send(pair.first.url, "of-second", durable(2))
+    assert ids(take(pair.second.url, "of-second", 1)) == [2]
+
+
+def test_what_a_plain_member_puts_is_delivered_at_once(pair: Pair) -> None:
+    send(pair.first.url, "plain")
+    for url in urls(pair):
+        with connected(url) as connection:
+            receiver = connection.create_receiver("plain", credit=1)
+            store = RemoteMessageStore(pair.socket)
+            header = MessageHeader(subject=url)
+            done(store.enqueue, store.message(header), "plain")
+            store.close()
+            receiver.receive(timeout=TIMEOUT_S)
+            receiver.accept()
+    assert is_empty(pair.first.url, "plain")
+
+
+def test_the_service_decides_selectors_priorities_and_exclusive_queues(pair: Pair) -> None:
+    colours = [durable(n, properties={"colour": "red" if n % 3 else "blue"}) for n in range(9)]
+    send(pair.first.url, "chosen", *colours)
+    with connected(pair.second.url) as connection:
+        receiver = connection.create_receiver(
+            "chosen", credit=10, options=Selector("colour = 'blue'")
+        )
+        found = []
+        for _ in range(3):
+            found.append(receiver.receive(timeout=TIMEOUT_S).id)
+            receiver.accept()
+        assert found == [0, 3, 6]
+    assert ids(take(pair.first.url, "chosen", 6)) == [1, 2, 4, 5, 7, 8]
+    send(pair.second.url, "ranked", *(durable(n, priority=n) for n in range(5)))
+    assert ids(take(pair.second.url, "ranked", 5)) == [4, 3, 2, 1, 0]
+
+
+def test_a_drain_finds_what_is_there_and_ends_where_nothing_is(pair: Pair) -> None:
+    send(pair.first.url, "drained", *map(durable, range(5)))
+    for url in urls(pair):
+        probe = Drain(url, "drained")
+        Container(probe).run()
+        assert ids(probe.received) == [*range(5)]
+
+
+def test_a_message_that_is_released_or_modified_at_a_member_comes_again(pair: Pair) -> None:
+    send(pair.first.url, "back", durable(1), durable(2))
+    decide = settle(Delivery.MODIFIED, failed=True)
+    Holder(pair.second.url, "back", 1, decide=decide).run()
+    first, second = take(pair.first.url, "back", 2)
+    assert (first.id, first.delivery_count, second.id, second.delivery_count) == (1, 1, 2, 0)
+
+
+def test_what_a_killed_member_held_comes_again_after_its_grace(tmp_path: Path) -> None:
+    settings = tmp_path / "sparkstore.toml"
+    settings.write_text("[store]\nmember_grace_s = 0.5\n")
+    with short_folder() as folder:
+        socket = folder / "s"
+        first = BrokerProcess(
+            str(tmp_path / "root"), f"--store-socket={socket}", f"--config={settings}", LISTEN
+        )
+        second = member(socket, "second")
+        send(first.url, "q", *map(durable, range(4)))
+        holder = Holder(second.url, "q", 2, second.kill)
+        assert holder.run() == [0, 1]
+        found = take(first.url, "q", 4)
+        told = [(message.id, message.delivery_count) for message in found]
+        assert sorted(told) == [(0, 1), (1, 1), (2, 0), (3, 0)]
+        assert is_empty(first.url, "q")
+        assert "member 'second' is gone: 2 messages that it held wait again" in first.log
+        again = member(socket, "second")
+        send(again.url, "q", durable(9))
+        assert ids(take(again.url, "q", 1)) == [9]
+        assert again.terminate() == 0
+        assert first.terminate() == 0
+
+
+def test_clients_of_members_notice_a_killed_service_by_nothing_but_time(tmp_path: Path) -> None:
+    with short_folder() as folder:
+        socket = folder / "s"
+        service = ServiceProcess(tmp_path / "root", socket)
+        service.start()
+        brokers = [member(socket, name) for name in ("one", "two")]
+        with connected(brokers[0].url) as sending, connected(brokers[1].url) as receiving:
+            sender = sending.create_sender("q")
+            receiver = receiving.create_receiver("q", credit=10)
+            found = []
+            for number in range(60):
+                if number % 20 == 10:
+                    service.kill()
+                    service.start()
+                sender.send(durable(number))
+                found.append(receiver.receive(timeout=TIMEOUT_S).id)
+                receiver.accept()
+        assert found == [*range(60)]
+        assert is_empty(brokers[0].url, "q")
+        for broker in brokers:
+            assert broker.terminate() == 0
+            assert "Traceback" not in broker.log, broker.log
+        assert service.stop() == 0
+        assert "Traceback" not in service.log()
+        service.close()
