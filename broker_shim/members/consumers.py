@@ -6,7 +6,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.grants import Grants
 from broker_shim.service import protocol as wire
-from broker_shim.service.dispatching import DispatchPeer
+from broker_shim.service.dispatcher import DispatchPeer
 
 
 class MemberConsumer:

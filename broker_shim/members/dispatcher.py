@@ -20,10 +20,10 @@ from broker_shim.members.consumers import MemberConsumer
 from broker_shim.members.grants import Grants
 from broker_shim.members.observer import MemberObserver
 from broker_shim.members.stream import WiringStream
-from broker_shim.members.wiring import rows_of
+from broker_shim.members.wiring_rows import rows_of
 from broker_shim.selectors import InvalidSelector, Selector
 from broker_shim.service import protocol as wire
-from broker_shim.service.dispatching import DispatchPeer
+from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step, held_by
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.queue_names import shown

@@ -21,7 +21,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import ENDED, StoreError, Unavailable
 from broker_shim.service import protocol as wire
-from broker_shim.service.dispatching import DispatchPeer
+from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step
 from broker_shim.store.delta import Batch, DeltaMessageStore
 from broker_shim.store.interface import Entry

@@ -21,7 +21,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.remote_queue import RemoteQueue
-from broker_shim.members.wiring import Row, apply, forget_others
+from broker_shim.members.wiring_rows import Row, apply, forget_others
 from broker_shim.selectors import Selector
 from broker_shim.service import protocol as wire
 from broker_shim.store.interface import Entry, MessageHeader, StoredMessage

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.members.stream import WiringStream
-from broker_shim.members.wiring import WIRING_KINDS, apply, row_of
+from broker_shim.members.wiring_rows import WIRING_KINDS, apply, row_of
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.values import RecordStep
 

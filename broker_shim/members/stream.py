@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from broker_shim.members.wiring import Row
+from broker_shim.members.wiring_rows import Row
 from broker_shim.service import protocol as wire
-from broker_shim.service.dispatching import DispatchPeer
+from broker_shim.service.dispatcher import DispatchPeer
 
 KEPT = 8_192
 WINDOW = 2_048

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
@@ -23,7 +22,7 @@ from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.listener import Listener
 from broker_shim.listener_1_0.messages.headers import HEADERS
-from broker_shim.serve.bind_address import listening_socket, parse_loopback
+from broker_shim.serve.bind_address import parse_loopback
 from broker_shim.serve.control import ControlServer
 from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.options import parser, settings_of
@@ -35,15 +34,12 @@ from broker_shim.service.options import Doors, doors_of
 from broker_shim.store.interface import MessageStore
 from sparkstore.cli.output import one_line
 from sparkstore.config import StoreConfig
-from sparkstore.control.audit import write_audit
 from sparkstore.log.tuning import tune_process
 from sparkstore.tables.root import open_root
 
 if TYPE_CHECKING:
     from broker_shim.members.membership import Membership
     from broker_shim.service.service import Service
-    from broker_shim.service.socket import Door
-    from broker_shim.store.delta import DeltaMessageStore
 
 _log = logging.getLogger("sparkstore.serve")
 
@@ -108,9 +104,11 @@ def _open(
         return _serve_members(stores.messages, settings, doors, config, options, reporter)
     if options.accept_durable:
         _log.warning("--accept-durable: durable messages are taken, and lost with this process")
-    beside: ServeBeside | None = None
-    if doors is not None:
-        beside = partial(_serve_beside, stores.messages, doors, config)
+    if doors is None:
+        return serve(stores, settings, entrance, options, reporter)
+    from broker_shim.serve.members import serve_beside  # noqa: PLC0415
+
+    beside = partial(serve_beside, stores.messages, doors, config)
     return serve(stores, settings, entrance, options, reporter, beside)
 
 
@@ -132,41 +130,73 @@ def serve(
         listener.end("the broker's store has ended: connect again after its restart")
 
     entrance.guard.counts = metrics = Metrics()
-    store = stores.messages
-    membership = None if options.store is None else _membership(store, inbox)
-    calls = StoreCalls(
-        store, inbox, fatal, entries=None if membership is None else membership.entries
-    )
-    make_queue = QueueDispatch if membership is None else membership.make_queue
-    broker = Broker(calls, settings, metrics, loop.later, HEADERS, make_queue)
-    host = Host(broker, stores.registry())
     try:
-        if membership is None:
-            recover(store, host, members=() if beside is None else _members_of(store))
-        else:
-            _join(store, host, membership)
+        make = partial(_make_broker, settings, metrics, loop, inbox, fatal)
+        host = _take_over(stores, make, inbox, options, is_shared=beside is not None)
         url = entrance.open()
-        service = beside and beside(loop, inbox, broker)
+        _probe(loop, host.broker.calls)
+        service = beside and beside(loop, inbox, host.broker)
     except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()
         return _complain(str(reason), EXIT_FAILED)
     tune_process()
     listener.listen(host, entrance.take_port(), entrance.guard)
-    _handle_signals(loop, listener, metrics, lambda: _reload(entrance, listener, options))
-    _show(reporter, loop, listener, broker, store)
-    _probe(loop, calls)
-    control = _control(options, loop, broker, listener)
+    _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
+    _show(reporter, loop, listener, host.broker, stores.messages)
+    control = _control(options, loop, host.broker, listener)
     urls = [url] if service is None else [url, *service.urls]
     announce(urls, entrance.in_force | stores.in_force, options, reporter.url)
     listener.run()
     reporter.stopping()
-    if control is not None:
-        control.close()
-    if service is not None:
-        service.close()
-    listener.close()
+    _close(control, service, listener)
     return end(stores, failures, metrics)
+
+
+def _close(*served: ControlServer | Service | Listener | None) -> None:
+    for each in served:
+        if each is not None:
+            each.close()
+
+
+def _make_broker(
+    settings: BrokerSettings,
+    metrics: Metrics,
+    loop: Loop,
+    inbox: Inbox,
+    fatal: Callable[[StoreError], None],
+    store: MessageStore,
+    membership: Membership | None,
+) -> Broker:
+    if membership is None:
+        return Broker(StoreCalls(store, inbox, fatal), settings, metrics, loop.later, HEADERS)
+    calls = StoreCalls(store, inbox, fatal, entries=membership.entries)
+    return Broker(calls, settings, metrics, loop.later, HEADERS, membership.make_queue)
+
+
+def _take_over(
+    stores: Stores,
+    make_broker: Callable[[MessageStore, Membership | None], Broker],
+    inbox: Inbox,
+    options: argparse.Namespace,
+    *,
+    is_shared: bool,
+) -> Host:
+    """A broker with all that its store has; `is_shared`: members may hold some of it."""
+    store = stores.messages
+    if not is_shared and options.store is None:
+        host = Host(make_broker(store, None), stores.registry())
+        recover(store, host)
+        return host
+    from broker_shim.serve import members  # noqa: PLC0415
+
+    membership = None if is_shared else members.membership_of(store, inbox)
+    host = Host(make_broker(store, membership), stores.registry())
+    if membership is None:
+        recover(store, host, members=members.members_of(store))
+    else:
+        members.join(store, host, membership)
+    return host
 
 
 def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
@@ -270,54 +300,6 @@ def announce(
     notify(READY, f"STATUS=serving {' '.join(urls)}")
 
 
-def _membership(store: MessageStore, inbox: Inbox) -> Membership:
-    """Of a broker with `--store`. Imported here, as what follows: few want it."""
-    from broker_shim.members.membership import Membership  # noqa: PLC0415
-    from broker_shim.store.remote.store import RemoteMessageStore  # noqa: PLC0415
-
-    assert isinstance(store, RemoteMessageStore)
-    return Membership(store, inbox)
-
-
-def _join(store: MessageStore, host: Host, membership: Membership) -> None:
-    from broker_shim.serve.members import join  # noqa: PLC0415
-
-    join(store, host, membership)
-
-
-def _delta(store: MessageStore) -> DeltaMessageStore:
-    from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
-
-    assert isinstance(store, DeltaMessageStore)
-    return store
-
-
-def _opened(doors: Doors) -> list[Door]:
-    return doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
-
-
-def _members_of(store: MessageStore) -> list[str]:
-    """Names of the members that may come back."""
-    from broker_shim.service.members import known_members  # noqa: PLC0415
-
-    with _delta(store).look() as machine:
-        return known_members(machine.state)
-
-
-def _serve_beside(
-    store: MessageStore,
-    doors: Doors,
-    config: StoreConfig,
-    loop: Loop,
-    inbox: Inbox,
-    broker: Broker,
-) -> Service:
-    """Serve the store to members beside the broker that decides for all of them."""
-    from broker_shim.serve.members import serve_beside  # noqa: PLC0415
-
-    return serve_beside(_delta(store), _opened(doors), config, loop, inbox, broker)
-
-
 def _serve_members(
     store: MessageStore,
     settings: BrokerSettings,
@@ -327,15 +309,12 @@ def _serve_members(
     reporter: Reporter,
 ) -> int:
     """Serve a store to members alone; it is closed at the end; the exit code."""
-    from broker_shim.serve.members import DecidingThread  # noqa: PLC0415
-    from broker_shim.service.service import Service, serve_alone  # noqa: PLC0415
+    from broker_shim.serve.members import DecidingThread, serve_doors  # noqa: PLC0415
+    from broker_shim.service.service import serve_alone  # noqa: PLC0415
 
-    deciding = DecidingThread(_delta(store), settings)
+    deciding = DecidingThread(store, settings)
     try:
-        opened, most = _opened(doors), config.max_message_bytes
-        service = Service(
-            _delta(store), opened, most, write_audit, deciding.dispatcher, config.member_grace_s
-        )
+        service = serve_doors(store, doors, config, deciding.dispatcher)
     except (OSError, StoreError) as reason:
         deciding.close()
         store.close()

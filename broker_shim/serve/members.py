@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.settings import BrokerSettings
@@ -21,12 +20,15 @@ from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.members.dispatcher import MemberDispatcher
 from broker_shim.members.membership import Membership
-from broker_shim.members.wiring import apply, rows_of
+from broker_shim.members.wiring_rows import apply, rows_of
+from broker_shim.serve.bind_address import listening_socket, parse_loopback
 from broker_shim.serve.recovery import create_wiring
+from broker_shim.service.members import known_members
+from broker_shim.service.options import Doors
 from broker_shim.service.service import Service
-from broker_shim.service.socket import Door
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageStore
+from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.config import StoreConfig
 from sparkstore.control.audit import write_audit
 
@@ -40,11 +42,13 @@ class DecidingThread:
         dispatcher: For the service.
     """
 
-    def __init__(self, store: DeltaMessageStore, settings: BrokerSettings) -> None:
+    def __init__(self, store: MessageStore, settings: BrokerSettings) -> None:
         self._inbox = Inbox()
         self._loop = Loop(self._inbox)
         self._store, self._settings = store, settings
-        self.dispatcher = MemberDispatcher(store, self._loop, self._inbox, self._make_broker)
+        self.dispatcher = MemberDispatcher(
+            _delta(store), self._loop, self._inbox, self._make_broker
+        )
         self._thread = threading.Thread(target=self._loop.run, name="dispatch", daemon=True)
         self._thread.start()
 
@@ -72,22 +76,53 @@ def _log_end(error: StoreError) -> None:
     _log.critical("the store has ended: %s", error)
 
 
+def members_of(store: MessageStore) -> list[str]:
+    """Names of the members that may come back."""
+    with _delta(store).look() as machine:
+        return known_members(machine.state)
+
+
+def serve_doors(
+    store: MessageStore, doors: Doors, config: StoreConfig, dispatcher: MemberDispatcher
+) -> Service:
+    """Serve a store to members.
+
+    Raises:
+        InvalidRequest: A path cannot be that of a socket.
+        OSError: It cannot be bound.
+        StoreError: The store has ended.
+    """
+    opened = doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
+    most, grace_s = config.max_message_bytes, config.member_grace_s
+    return Service(_delta(store), opened, most, write_audit, dispatcher, grace_s)
+
+
 def serve_beside(
-    store: DeltaMessageStore,
-    opened: Sequence[Door],
+    store: MessageStore,
+    doors: Doors,
     config: StoreConfig,
     loop: Loop,
     inbox: Inbox,
     broker: Broker,
 ) -> Service:
-    """Serve the store to members beside the broker that decides for all of them.
+    """`serve_doors` beside the broker that decides for all members.
 
     Called on the loop's thread, or before it runs, after `recover`.
     """
-    dispatcher = MemberDispatcher(store, loop, inbox, lambda: broker)
+    dispatcher = MemberDispatcher(_delta(store), loop, inbox, lambda: broker)
     dispatcher.start()
-    most, grace_s = config.max_message_bytes, config.member_grace_s
-    return Service(store, opened, most, write_audit, dispatcher, grace_s)
+    return serve_doors(store, doors, config, dispatcher)
+
+
+def _delta(store: MessageStore) -> DeltaMessageStore:
+    assert isinstance(store, DeltaMessageStore)
+    return store
+
+
+def membership_of(store: MessageStore, inbox: Inbox) -> Membership:
+    """What keeps a member's broker alike to its service."""
+    assert isinstance(store, RemoteMessageStore)
+    return Membership(store, inbox)
 
 
 def join(store: MessageStore, host: Host, membership: Membership, timeout_s: float = 600.0) -> None:

@@ -61,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_options(found.add_argument)
+    _add_membership(found.add_argument)
     _add_metrics(found.add_argument)
     _add_wiring(found.add_argument)
     security_options.add_options(found.add_argument)
@@ -90,18 +91,6 @@ def _add_options(add: Callable[..., object]) -> None:
     )
     add("--memory", action="store_true", help="keep nothing: no root, nothing survives")
     add(
-        "--store",
-        metavar="URL",
-        help="be one of several brokers on the queues of a store service: unix:PATH, or"
-        " tcp:HOST:PORT with --token-file",
-    )
-    add(
-        "--member",
-        metavar="NAME",
-        help="with --store: what this broker is called there, the same after each restart and no"
-        " other's (default: HOST:PORT, of --listen)",
-    )
-    add(
         "--accept-durable",
         action="store_true",
         help="with --memory or --configuration: take durable messages, too, though they are lost"
@@ -115,6 +104,21 @@ def _add_options(add: Callable[..., object]) -> None:
     )
     add("--json", action="store_true", help="print the READY line as JSON")
     add("--verbose", action="store_true", help="log more")
+
+
+def _add_membership(add: Callable[..., object]) -> None:
+    add(
+        "--store",
+        metavar="URL",
+        help="be one of several brokers on the queues of a store service: unix:PATH, or"
+        " tcp:HOST:PORT with --token-file",
+    )
+    add(
+        "--member",
+        metavar="NAME",
+        help="with --store: what this broker is called there, the same after each restart and no"
+        " other's (default: HOST:PORT, of --listen)",
+    )
 
 
 def _add_metrics(add: Callable[..., object]) -> None:

@@ -71,12 +71,7 @@ def recover(
         broker.router.add_exchange(exchange.name, exchange.type, alternate)
     for key, arguments in recovered.bindings.items():
         broker.router.bind(key.exchange, key.binding_key, key.queue, arguments)
-    lost = [each for each in acquired if each.holder not in keepers]
-    of_members = [each for each in lost if _is_of_member(each.holder, members)]
-    _release(store, [each for each in lost if each not in of_members], timeout_s)
-    for each in of_members:
-        broker.queues[each.queue].held_elsewhere(each.message_id)
-    _hold(host, [each for each in acquired if each.holder in keepers], keepers)
+    _give_back(store, host, acquired, keepers, members, timeout_s)
     create_wiring(store, broker, timeout_s)
     host.recover_own_queues(store, termini, timeout_s)
     for queue in [*broker.queues.values()]:
@@ -119,6 +114,27 @@ def _hold(host: Host, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkK
         host.broker.queues[queue].withdraw([message_id])
         held = host.links.held.setdefault(keepers[holder], {})
         held[tag_of(message_id)] = Held(message_id, queue)
+
+
+def _give_back(
+    store: MessageStore,
+    host: Host,
+    acquired: Iterable[_Acquired],
+    keepers: Mapping[str, LinkKey],
+    members: Container[str],
+    timeout_s: float,
+) -> None:
+    lost: list[_Acquired] = []
+    kept: list[_Acquired] = []
+    for each in acquired:
+        if each.holder in keepers:
+            kept.append(each)
+        elif _is_of_member(each.holder, members):
+            host.broker.queues[each.queue].held_elsewhere(each.message_id)
+        else:
+            lost.append(each)
+    _release(store, lost, timeout_s)
+    _hold(host, kept, keepers)
 
 
 def _is_of_member(holder: str, members: Container[str]) -> bool:

@@ -20,7 +20,7 @@ from functools import partial
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
-from broker_shim.service.dispatching import DISPATCHING, Dispatcher, check_frame
+from broker_shim.service.dispatcher import DISPATCHING, Dispatcher, check_frame
 from broker_shim.service.grace import GraceTimers
 from broker_shim.service.members import Audit, ConnectedMember, MemberEvent, Members
 from broker_shim.service.outbox import Outbox

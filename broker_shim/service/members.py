@@ -247,7 +247,7 @@ def held_by(
 
     Args:
         batch: Has the store's state.
-        member: Its name.
+        member: Name of the member.
         failed: Its deliveries failed, and count as such.
         but: By queue, messages that it keeps.
     """

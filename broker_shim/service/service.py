@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.service.connection import MemberConnection
-from broker_shim.service.dispatching import Dispatcher
+from broker_shim.service.dispatcher import Dispatcher
 from broker_shim.service.grace import GraceTimers
 from broker_shim.service.members import Audit, MemberEvent, Members, known_members, not_audited
 from broker_shim.service.socket import Door, is_our_user, remote_of

@@ -314,7 +314,7 @@ class RemoteMessageStore(ReadCalls):
         self._connection.listen(listener)
 
     def say(self, kind: int, *body: Any) -> None:
-        """Say what has no answer, a frame of `service.dispatching`."""
+        """Say what has no answer, a frame of `service.dispatcher`."""
         self._connection.say(kind, *body)
 
     def came_along(self, message: StoredMessage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator
 
 from broker_shim.broker.virtual_host import Broker
@@ -14,6 +15,7 @@ from sparkstore.core.state_machine.definitions import (
     exchange_of,
     queue_of,
 )
+from sparkstore.core.wiring_arguments import alternate_of
 
 Row = tuple[int, str | None, str | None, str | None, str | None]
 """Kind, queue, exchange, binding key and detail, as of a record."""
@@ -45,14 +47,16 @@ def apply(broker: Broker, row: Row) -> None:
     """
     kind, queue, exchange, key, detail = row
     if kind in {Kind.BOUND, Kind.UNBOUND} and queue is not None and exchange is not None:
-        change = broker.router.bind if kind == Kind.BOUND else broker.router.unbind
-        if kind == Kind.UNBOUND or (queue in broker.queues and exchange in broker.router):
-            change(exchange, key or "", queue)
+        if kind == Kind.UNBOUND:
+            broker.router.unbind(exchange, key or "", queue)
+        elif queue in broker.queues and exchange in broker.router:
+            arguments = json.loads(detail or "{}").get("arguments", {})
+            broker.router.bind(exchange, key or "", queue, arguments)
     elif queue is not None:
         _apply_to_queue(broker, kind, queue, detail)
     elif exchange is not None and kind == Kind.CREATED:
         there = exchange_of(exchange, detail or "{}")
-        broker.router.add_exchange(there.name, there.type)
+        broker.router.add_exchange(there.name, there.type, alternate_of(there.arguments))
     elif exchange is not None and kind == Kind.DESTROYED:
         broker.router.remove_exchange(exchange)
     else:
