@@ -10,6 +10,7 @@ from sparkstore.cli.jobs import job_options, run_job
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines
 from sparkstore.cli.parsing import at_least_0, command
+from sparkstore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
     from sparkstore.jobs.report import JobReport
 
 _PRIMARY = ("primary", "folder of the root to copy")
-_REPLICA = ("replica", "folder of its copy")
+_REPLICA = ("replica", "folder of its copy, or s3://BUCKET/PREFIX")
 
 
 def add(subparsers: Subparsers) -> None:
     """Add the commands."""
+    _add_replicate(subparsers)
+    _add_promote(subparsers)
+
+
+def _add_replicate(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         replicate,
@@ -31,15 +37,23 @@ def add(subparsers: Subparsers) -> None:
         "repeat, and to run beside a serving store: what the store has committed to Delta when\n"
         "this begins is in the replica when it ends. Exit code 75: another job is at work there,\n"
         "or the primary's store must start first; 1: the two may not be primary and replica any\n"
-        "more, and the line says why.\n\n"
-        "example, every five minutes in a crontab:\n"
-        "  */5 * * * * sparkstore replicate ROOT /mnt/other/replica",
+        "more, and the line says why.\n"
+        "A replica in a bucket (s3://…, with the extra s3) is made without Java: any engine can\n"
+        "read its tables, its state is as fresh as the last `compact` of the primary, and its\n"
+        "journal has the rest. Credentials and endpoint come from the environment (AWS_…) or from\n"
+        "the role of the machine.\n\n"
+        "examples, every five minutes in a crontab:\n"
+        "  */5 * * * * sparkstore replicate ROOT /mnt/other/replica\n"
+        "  */5 * * * * sparkstore replicate ROOT s3://lake/queues",
         positional=(_PRIMARY, _REPLICA),
     )
     parser.add_argument(
         "--step-records", type=at_least_0, metavar="N", help="records folded at a time"
     )
     job_options(parser)
+
+
+def _add_promote(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         promote,
@@ -48,14 +62,23 @@ def add(subparsers: Subparsers) -> None:
         "within `fence_check_s` (10 s) and does not start again. If it cannot be reached, see to\n"
         "it that it is stopped. What it took after the last `replicate` is not here: for a\n"
         "planned change stop the store, replicate once more, and promote; a replica that is\n"
-        "behind a primary that can be read is refused without --accept-loss.\n\n"
-        "example:\n  sparkstore promote /mnt/other/replica && sparkstore serve /mnt/other/replica",
+        "behind a primary that can be read is refused without --accept-loss.\n"
+        "A replica in a bucket is promoted into a folder of this machine, with --into; what is in\n"
+        "the bucket becomes the replica of that folder.\n\n"
+        "examples:\n"
+        "  sparkstore promote /mnt/other/replica && sparkstore serve /mnt/other/replica\n"
+        "  sparkstore promote s3://lake/queues --into /var/lib/queues",
         positional=(_REPLICA,),
     )
     parser.add_argument(
         "--primary",
         metavar="ROOT",
         help="where the old primary is now, and must be fenced (default: where it was, if it is)",
+    )
+    parser.add_argument(
+        "--into",
+        metavar="FOLDER",
+        help="of a replica in a bucket: the new primary's folder, absent or empty",
     )
     parser.add_argument(
         "--accept-loss",
@@ -67,8 +90,11 @@ def add(subparsers: Subparsers) -> None:
 def replicate(arguments: Namespace) -> int:
     """The replication job, once."""
     from sparkstore.replication import replicas
+    from sparkstore.storage.objects import is_object_uri
     from sparkstore.tables.root import open_root
 
+    if is_object_uri(arguments.replica):
+        return _replicate_to_bucket(arguments)
     # Before the frame: a root that may not be this replica gets no row in its `job_runs` either.
     replicas.check(arguments.primary, arguments.replica)
 
@@ -84,13 +110,42 @@ def replicate(arguments: Namespace) -> int:
     return code
 
 
+def _replicate_to_bucket(arguments: Namespace) -> int:
+    """The same to a bucket: no Spark, so no frame of a Spark job."""
+    from sparkstore.jobs.job import run_without_spark
+    from sparkstore.replication.bucket_copy import replicate_to_bucket
+    from sparkstore.replication.bucket_replica import paired_with_bucket
+    from sparkstore.tables.root import open_root
+
+    pair = paired_with_bucket(arguments.primary, arguments.replica)
+    report = run_without_spark(
+        "replicate",
+        pair.replica.location,
+        lambda: replicate_to_bucket(pair),
+        nice=arguments.nice,
+        folder=arguments.textfile,
+    )
+    print(report.as_json() if arguments.json else "\n".join(fields(asdict(report))))
+    note_unreplayed(open_root(arguments.primary))
+    return report.exit_code
+
+
 def promote(arguments: Namespace) -> int:
     """Make a replica the primary."""
+    from sparkstore.replication import bucket_promote
     from sparkstore.replication.promote import promote
+    from sparkstore.storage.objects import is_object_uri
 
-    done = asdict(
-        promote(arguments.replica, primary=arguments.primary, accept_loss=arguments.accept_loss)
-    )
+    more = {"primary": arguments.primary, "accept_loss": arguments.accept_loss}
+    if is_object_uri(arguments.replica):
+        if arguments.into is None:
+            message = f"{arguments.replica} is promoted into a folder: name it with --into FOLDER"
+            raise InvalidRequest(message)
+        done = asdict(bucket_promote.promote_into(arguments.replica, arguments.into, **more))
+    elif arguments.into is not None:
+        raise InvalidRequest("--into is for a replica in a bucket: leave it out")
+    else:
+        done = asdict(promote(arguments.replica, **more))
     for line in json_lines([done]) if arguments.json else fields(done):
         print(line)
     return 0

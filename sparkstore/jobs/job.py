@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,6 +103,33 @@ def run(
     return report
 
 
+def run_without_spark(
+    job: str, root: str, work: Callable[[], JobReport], *, nice: int, folder: Path | None
+) -> JobReport:
+    """Run a job that needs no Spark and whose root is no folder: no lease, no row in `job_runs`.
+
+    Args:
+        job: Name of the job, as the metrics show it.
+        root: Where the root is that it changes.
+        work: The job; what it changes it changes by conditional puts.
+        nice: Priority, 0 to 19; never raised above what the process has.
+        folder: For Prometheus' textfile collector, as in `JobSettings`.
+
+    Raises:
+        StoreError: What `work` raised; the metrics say that it failed.
+    """
+    lower_priority(nice)
+    began_at, began = datetime.now(UTC), time.monotonic()
+    run = JobRun(uuid4().hex, job, began_at, 0.0, "failed", {})
+    try:
+        report = work()
+        run = replace(run, outcome=report.outcome, figures=report.figures())
+    finally:
+        run = replace(run, seconds=round(time.monotonic() - began, 3))
+        _leave_textfile(run, root, folder)
+    return report
+
+
 def _worked(
     job: str, work: Callable[[SparkSession], JobReport], settings: JobSettings
 ) -> JobReport:
@@ -133,13 +160,17 @@ def _leave(run: JobRun, root: Path, settings: JobSettings) -> None:
             job_runs.record(open_root(root), run)
     except (OSError, StoreError, DeltaError, pa.ArrowException) as reason:
         _log.warning("%s: no row in %s: %s", run.job, root / job_runs.NAME, first_line(reason))
+    _leave_textfile(run, str(root), settings.textfile)
+
+
+def _leave_textfile(run: JobRun, root: str, folder: Path | None) -> None:
     try:
-        if settings.textfile is not None:
-            textfile.write(settings.textfile, run, str(root))
+        if folder is not None:
+            textfile.write(folder, run, root)
     except OSError as reason:
         _log.warning(
             "%s: no metrics in %s: %s: name a folder that can be written",
             run.job,
-            settings.textfile,
+            folder,
             reason.strerror,
         )

@@ -23,7 +23,7 @@ from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.log.unreplayed_records import unreplayed
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables import healing
-from sparkstore.tables.fencing import FENCED, PRIMARY, REPLICA, change_identity
+from sparkstore.tables.fencing import FENCED, PRIMARY, REPLICA, change_identity, successor_at
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.root import TABLES, Identity, Root, open_root
@@ -92,14 +92,14 @@ def promote(
         held.callback(FileLock(root.path / "writer.lock", str(root.path)).release)
         root = open_root(where)
         _check_role(root)
-        old = _old_root(root, primary)
+        old = old_root(root.path, root.identity, primary)
         healing.heal(root, TABLES)
         found = recover(root)
-        _check_not_empty(root, found.last_position)
+        check_not_empty(root.path, found.last_position)
         if old is not None and not accept_loss:
-            _check_not_behind(root, found.last_position, old)
+            check_not_behind(root.path, found.last_position, old)
         at("checked")
-        is_fenced = old is not None and _fence(old, root, required=primary is not None)
+        is_fenced = old is not None and fence(old, root.path, required=primary is not None)
         at("old fenced")
         least = old.identity.generation if old is not None else 0
         now = change_identity(root, lambda identity: _promoted(identity, least))
@@ -116,14 +116,14 @@ def promote(
     )
 
 
-def _check_not_empty(root: Root, last_position: int) -> None:
+def check_not_empty(where: str | Path, last_position: int) -> None:
     """A replica whose first run did not end must not fence the primary that has everything."""
     if last_position == 0:
-        message = f"{root.path} holds nothing yet: let sparkstore replicate end once, then promote"
+        message = f"{where} holds nothing yet: let sparkstore replicate end once, then promote"
         raise InvalidRequest(message)
 
 
-def _check_not_behind(root: Root, last_position: int, old: Root) -> None:
+def check_not_behind(where: str | Path, last_position: int, old: Root) -> None:
     """Nobody gives up records by mistake that are there to be read."""
     try:
         ends = [file.positions[1] for name in _RECORDS for file in snapshot(old.table(name))]
@@ -133,7 +133,7 @@ def _check_not_behind(root: Root, last_position: int, old: Root) -> None:
         return
     missing = max(ends, default=0) - last_position
     if missing > 0:
-        message = f"{old.path} holds {missing} records that {root.path} has not: stop its store and"
+        message = f"{old.path} holds {missing} records that {where} has not: stop its store and"
         message += " let sparkstore replicate run once more, or --accept-loss"
         raise InvalidRequest(message)
     if waiting is not None:
@@ -152,7 +152,7 @@ def _check_role(root: Root) -> None:
         raise InvalidRequest(message)
 
 
-def _old_root(replica: Root, named: str | Path | None) -> Root | None:
+def old_root(where: str | Path, replica: Identity, named: str | Path | None) -> Root | None:
     """The old primary, None if nobody named it and it is not where it was.
 
     Raises:
@@ -160,15 +160,15 @@ def _old_root(replica: Root, named: str | Path | None) -> Root | None:
         Fenced: Another of its replicas was promoted.
     """
     try:
-        old = open_root(named if named is not None else replica.identity.primary)
+        old = open_root(named if named is not None else replica.primary)
     except (StoreError, OSError):
         if named is not None:
             raise
         return None
-    if old.identity.root_id != replica.identity.primary_id:
+    if old.identity.root_id != replica.primary_id:
         if named is None:
             return None
-        message = f"{old.path} is not the primary that {replica.path} is a copy of: leave it out"
+        message = f"{old.path} is not the primary that {where} is a copy of: leave it out"
         raise InvalidRequest(message)
     for sibling in old.identity.replicas:
         _check_not_promoted(sibling, old.identity)
@@ -176,23 +176,20 @@ def _old_root(replica: Root, named: str | Path | None) -> Root | None:
 
 
 def _check_not_promoted(sibling: str, old: Identity) -> None:
-    try:
-        other = open_root(sibling).identity
-    except (StoreError, OSError):
-        return
-    if other.primary_id == old.root_id and other.generation > old.generation:
+    other = successor_at(sibling, old)
+    if other is not None:
         message = f"{sibling} was promoted before, to generation {other.generation}: use that"
         raise Fenced(message)
 
 
-def _fence(old: Root, successor: Root, *, required: bool) -> bool:
+def fence(old: Root, successor: Path, *, required: bool) -> bool:
     """Take the old primary's role; False if it cannot be written, which fences it only later.
 
     Raises:
         Unavailable: It cannot be written, and was named.
     """
     try:
-        change_identity(old, lambda _: {"role": FENCED, "successor": str(successor.path)})
+        change_identity(old, lambda _: {"role": FENCED, "successor": str(successor)})
     except (StoreError, OSError) as reason:
         message = f"{old.path} cannot be fenced: {reason}"
         if required:

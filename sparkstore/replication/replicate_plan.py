@@ -36,7 +36,7 @@ def check_primary(where: Path, identity: Identity) -> None:
         raise InvalidRequest(message)
 
 
-def check_pair(where: Path, replica: Identity, primary: Identity) -> None:
+def check_pair(where: Path | str, replica: Identity, primary: Identity) -> None:
     """Refuse a root that is not a copy of this primary, in this generation.
 
     Raises:
@@ -80,7 +80,7 @@ def check_reach(where: Path, replica_last: int, history_start: int) -> None:
         raise InvalidRequest(message)
 
 
-def check_not_ahead(where: Path, replica_last: int, primary_last: int) -> None:
+def check_not_ahead(where: Path | str, replica_last: int, primary_last: int) -> None:
     """Refuse a replica that knows more than its primary.
 
     Raises:

@@ -21,8 +21,9 @@ from typing import Any
 
 from sparkstore.errors import CorruptData, Fenced, StoreError
 from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.storage.storage import Storage
-from sparkstore.tables.root import ROOT_FILE, Identity, Root, identity_in, open_root
+from sparkstore.tables.root import ROOT_FILE, Identity, Root, identity_in, open_root, path_of
 
 _log = logging.getLogger(__name__)
 
@@ -61,12 +62,8 @@ def _check_not_superseded(where: Path, identity: Identity) -> None:
         )
         raise Fenced(message)
     for replica in identity.replicas:
-        other = _reachable(replica)
-        if (
-            other is not None
-            and other.primary_id == identity.root_id
-            and other.generation > identity.generation
-        ):
+        other = successor_at(replica, identity)
+        if other is not None:
             message = (
                 f"{where} has generation {identity.generation}, its replica {replica} was promoted"
                 f" to {other.generation}: use that, or empty this folder to make it a replica"
@@ -74,11 +71,29 @@ def _check_not_superseded(where: Path, identity: Identity) -> None:
             raise Fenced(message)
 
 
-def _reachable(where: str) -> Identity | None:
+def successor_at(where: str, primary: Identity) -> Identity | None:
+    """Who a replica of a primary is, if it can be read and was promoted; else None."""
     try:
-        return open_root(where).identity
+        other = identity_at(
+            ObjectStorage(where) if is_object_uri(where) else LocalStorage(path_of(where))
+        )
     except (StoreError, OSError):
         return None
+    if other is None or primary.root_id not in {other.primary_id, *other.superseded}:
+        return None
+    return other if other.generation > primary.generation else None
+
+
+def identity_at(storage: Storage) -> Identity | None:
+    """Who the root in a folder or a bucket is; None if there is none.
+
+    Raises:
+        CorruptData: Its `root.json` cannot be read, or is from a newer schema version.
+        StoreError: The storage did not answer.
+    """
+    found = storage.read(ROOT_FILE)
+    where = f"{storage.location}/{ROOT_FILE}"
+    return None if found is None else identity_in(found.content, where)
 
 
 def change_identity(root: Root, change: Callable[[Identity], dict[str, Any]]) -> Identity:

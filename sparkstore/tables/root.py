@@ -48,11 +48,12 @@ class Identity:
         schema_version: Version of the records and tables; newer ones are not opened.
         role: `primary`, `replica` or `fenced`.
         generation: Number that each promotion raises, from 1: the larger one is the newer primary.
-        replicas: Paths of the folders that hold its copies.
+        replicas: Paths of the folders, or URIs of the prefixes, that hold its copies.
         primary_id: Root id of the root that it is, or was, a copy of; empty: of none.
         primary: Where that root was when the copy was made.
         successor: Of a fenced root: where the replica is that took over.
         wal_dir: Where the newest write-ahead log is; empty: `wal` in the root.
+        superseded: Of a replica in a bucket: root ids of the primaries that it took over from.
     """
 
     root_id: str
@@ -64,6 +65,7 @@ class Identity:
     primary: str = ""
     successor: str = ""
     wal_dir: str = ""
+    superseded: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.objects import ObjectStorage
 from sparkstore.storage.storage import Storage
+from tests.support.objects import s3_server, versitygw
 
 RACERS = 8
 ROUNDS = 20
 
 
-@pytest.fixture(params=["local"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """An empty place."""
-    made: dict[str, Callable[[], Storage]] = {"local": lambda: LocalStorage(tmp_path / "place")}
-    return made[request.param]()
+@pytest.fixture(
+    params=[
+        "local",
+        "bucket",
+        pytest.param("judge", marks=(pytest.mark.thorough, pytest.mark.slow)),
+    ]
+)
+def storage(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Storage]:
+    """An empty place: a folder, a bucket of the test's own server, a bucket of versitygw."""
+    if request.param == "local":
+        yield LocalStorage(tmp_path / "place")
+    elif request.param == "bucket":
+        with s3_server.served(monkeypatch):
+            yield ObjectStorage("s3://lake/some/queues")
+    else:
+        with versitygw.served(tmp_path / "buckets", monkeypatch):
+            yield ObjectStorage("s3://lake/some/queues")
 
 
 def content_of(storage: Storage, name: str) -> bytes | None:

@@ -1,0 +1,369 @@
+"""The replication to a bucket: three Delta commits at most, by no JVM, whatever was killed before.
+
+`history` and `state` of the replica name the same files as those of the primary; a file is
+immutable, so it is uploaded once. The journal is not copied file by file, since a busy store
+commits five times a second: each run appends what comes after the replica's last position, in one
+file for each segment, and drops what `history` has by now.
+
+Why a reader of the replica finds every record, at each moment: of the primary's tables a run takes
+state before journal before history, as recovery does, because records move the other way; and it
+publishes history before it drops anything from the journal, and state last.
+
+Why no commit is lost or overwritten: each is one `put_if_absent` of the version after the one that
+this run began with. Of two runs at a time one fails and changes nothing more; a run that was paused
+while the replica was promoted fails too, because a promotion takes the next version of each table.
+Only the commit counts: what was uploaded before a kill is uploaded again, under the same name with
+the same bytes, or is never named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from sparkstore.core.records import Kind
+from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.jobs.report import JobReport
+from sparkstore.recovery.recovery import journal_tail
+from sparkstore.replication.bucket_replica import BucketPair, check_is_replica_of
+from sparkstore.replication.record_at import record_at
+from sparkstore.replication.replicate_plan import AGAIN, check_not_ahead
+from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.storage import Storage
+from sparkstore.tables import healing
+from sparkstore.tables.delta_contents import COPY, TableContents, commit, contents, largest
+from sparkstore.tables.fencing import identity_at
+from sparkstore.tables.root import Root
+from sparkstore.tables.schema import ROW
+from sparkstore.tables.snapshot import FileStats, columns_of, read_files, snapshot
+
+_log = logging.getLogger(__name__)
+
+_UPLOADS = 4
+_UPKEEP_COMMITS = 50
+_READER_HOURS = 24
+_FILE_BYTES = 64 << 20
+_FILE_COLUMNS = pa.schema([field for field in ROW if field.name != "segment"])
+_OPENINGS = columns_of(ROW, ["epoch", "position", "kind"])
+_LAST_POSITION, _LAST_RECORD = "sparkstore.last_position", "sparkstore.last_record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketReplicateReport(JobReport):
+    """What a replication to a bucket did; `root` is the replica.
+
+    Attributes:
+        primary: The folder it copied from.
+        generation: The generation that primary and replica have in common.
+        position_before: The last position that the replica held before.
+        position_after: The same, afterwards.
+        files_copied: Data files uploaded.
+        bytes_copied: Size of the files that were uploaded.
+        commit_count: Delta commits made.
+        lag_records: Records that the primary committed to Delta while this ran, and that the next
+            run will copy.
+    """
+
+    primary: str
+    generation: int
+    position_before: int
+    position_after: int
+    files_copied: int
+    bytes_copied: int
+    commit_count: int
+    lag_records: int
+
+
+class _Upload(NamedTuple):
+    """A local file and the name it gets."""
+
+    file: Path
+    name: str
+
+
+def replicate_to_bucket(pair: BucketPair) -> BucketReplicateReport:
+    """Bring a replica up to what the primary had committed to Delta when this began.
+
+    Raises:
+        Unavailable: The primary's journal is broken at its end; another run is at work; the bucket
+            did not answer. Nothing is lost; run it again.
+        Fenced: The replica was promoted meanwhile.
+        CorruptData: The replica holds other records than the primary; nothing was changed.
+    """
+    began = time.monotonic()
+    copy = _Copy(pair)
+    copy.run()
+    return BucketReplicateReport(
+        job="replicate",
+        root=pair.replica.location,
+        primary=str(pair.primary.path),
+        generation=pair.identity.generation,
+        position_before=copy.before,
+        position_after=copy.last,
+        files_copied=copy.files_copied,
+        bytes_copied=copy.bytes_copied,
+        commit_count=copy.commit_count,
+        lag_records=max(0, journal_tail(pair.primary).last_position - copy.last),
+        seconds=round(time.monotonic() - began, 3),
+    )
+
+
+class _Copy:
+    """One run: what both sides hold is looked up once, at its begin."""
+
+    def __init__(self, pair: BucketPair) -> None:
+        self._pair, self._replica, primary = pair, pair.replica, pair.primary
+        _check_journal(primary)
+        self._base = {
+            name: contents(pair.replica, name) for name in ("state", "journal", "history")
+        }
+        tail, disk = journal_tail(primary), LocalStorage(primary.path)
+        self._state = contents(disk, "state")
+        self._journal, self._journal_files = contents(disk, "journal"), snapshot(primary.journal)
+        self._history = contents(disk, "history")
+        self._moved = largest(self._history.adds.values(), "position")
+        self.before = max(
+            largest(self._base[name].adds.values(), "position") for name in ("journal", "history")
+        )
+        self.last = max(self._moved, tail.last_position)
+        self._openings = [(tail.epoch, tail.opened_position), *_openings(self._journal_files)]
+        self.files_copied = self.bytes_copied = 0
+        self._committed: list[str] = []
+        self._signature = {COPY: uuid4().hex}
+
+    @property
+    def commit_count(self) -> int:
+        """Delta commits made."""
+        return len(self._committed)
+
+    def run(self) -> None:
+        """Copy what is new."""
+        check_not_ahead(self._replica.location, self.before, self.last)
+        self._check_same()
+        self._publish_files("history", self._history)
+        self._publish_journal()
+        self._publish_files("state", self._state)
+        for table, base in self._base.items():
+            if table in self._committed and base.version % _UPKEEP_COMMITS == _UPKEEP_COMMITS - 2:
+                _tidy(self._replica, table)
+
+    def _check_same(self) -> None:
+        """Compare the record at the replica's end with the primary's.
+
+        Raises:
+            CorruptData: It is another one, so the two went apart before it.
+        """
+        known = _last_record(self._base["journal"])
+        if known is None or known[0] != self.before:
+            return
+        now = _fingerprint(self._pair.primary, self.before)
+        if now is not None and now != known[1]:
+            message = (
+                f"{self._replica.location} has another record at position {self.before} than its"
+                f" primary: the two went apart; keep one of them, and {AGAIN}"
+            )
+            raise CorruptData(message)
+
+    def _publish_files(self, table: str, source: TableContents) -> None:
+        """Let a table of the replica name the files that the primary's names."""
+        folder, held = self._pair.primary.table(table), self._base[table].adds
+        names = [unquote(path) for path in source.adds if path not in held]
+        self._upload(_Upload(folder / name, f"{table}/{name}") for name in names)
+        self._commit(table, source.adds, source, {})
+
+    def _publish_journal(self) -> None:
+        """Append what comes after the replica's end; drop what its history has."""
+        base = self._base["journal"]
+        after = max(self._moved, largest(base.adds.values(), "position"))
+        kept = {
+            path: add for path, add in base.adds.items() if largest([add], "position") > self._moved
+        }
+        with tempfile.TemporaryDirectory(prefix="sparkstore-replicate-") as folder:
+            rows = _rows(self._journal_files, after, self.last, self._openings)
+            added = [*_written(rows, Path(folder))]
+            _check_gapless(added, after, self.last)
+            self._upload(_Upload(each.file, f"journal/{each.name}") for each in added)
+        wanted = {**kept, **{each.name: each.add for each in added}}
+        fingerprint = _fingerprint(self._pair.primary, self.last)
+        info = {_LAST_POSITION: str(self.last), _LAST_RECORD: fingerprint or ""}
+        # The writer's transactions stay with it: whoever writes next begins another epoch.
+        schema = TableContents(protocol=self._journal.protocol, metadata=self._journal.metadata)
+        self._commit("journal", wanted, schema, info)
+
+    def _upload(self, files: Iterable[_Upload]) -> None:
+        def upload(each: _Upload) -> int:
+            try:
+                self._replica.upload(each.name, each.file)
+            except FileNotFoundError as reason:
+                message = f"{each.file} went while it was copied: run it again"
+                raise Unavailable(message) from reason
+            return each.file.stat().st_size
+
+        with ThreadPoolExecutor(_UPLOADS) as pool:
+            for size in pool.map(upload, files):
+                self.files_copied += 1
+                self.bytes_copied += size
+
+    def _commit(
+        self,
+        table: str,
+        wanted: Mapping[str, Mapping[str, Any]],
+        source: TableContents,
+        info: Mapping[str, str],
+    ) -> None:
+        base = self._base[table]
+        if base.version >= 0 and wanted.keys() == base.adds.keys():
+            return
+        signed = {**self._signature, **info}
+        now_ms = time.time_ns() // 1_000_000
+        if not commit(self._replica, table, base, wanted, source, signed, now_ms=now_ms):
+            self._fail_as_second(table)
+        self._committed.append(table)
+
+    def _fail_as_second(self, table: str) -> None:
+        """Say who was first.
+
+        Raises:
+            Fenced: The replica was promoted.
+            Unavailable: Another run has committed to it.
+        """
+        where = self._replica.location
+        found = identity_at(self._replica)
+        if found is not None:
+            check_is_replica_of(where, found, self._pair.primary.identity)
+        message = f"{where}: somebody else has committed to {table} meanwhile, as another replicate"
+        raise Unavailable(f"{message} does: run it again")
+
+
+class _WrittenFile(NamedTuple):
+    """A Parquet file of records: where it is, its name in the table, its entry in the log."""
+
+    file: Path
+    name: str
+    add: dict[str, Any]
+    positions: pa.Array
+
+
+def _check_journal(primary: Root) -> None:
+    if healing.check(primary, "journal") is not None:
+        message = f"{primary.path}: the journal is broken at its end: start the store"
+        raise Unavailable(message)
+
+
+def _tidy(replica: Storage, table: str) -> None:
+    """Keep the replica's log short, and remove files that it has not named for a day.
+
+    A file that was uploaded and never named stays, since a run may be about to name it.
+    """
+    try:
+        opened = DeltaTable(f"{replica.location}/{table}")
+        opened.create_checkpoint()
+        opened.cleanup_metadata()
+        opened.vacuum(_READER_HOURS, dry_run=False, enforce_retention_duration=False)
+    except (DeltaError, OSError) as reason:
+        _log.warning("%s/%s was not tidied: %s", replica.location, table, reason)
+
+
+def _openings(files: list[FileStats]) -> list[tuple[int, int]]:
+    """Epoch and position of each `opened` in some files."""
+    opened = read_files(files, _OPENINGS, ds.field("kind") == Kind.OPENED.column)
+    return [*zip(opened["epoch"].to_pylist(), opened["position"].to_pylist(), strict=True)]
+
+
+def _rows(
+    files: list[FileStats], after: int, last: int, openings: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, pa.Table]]:
+    """Segment and records of each file that count (ARCHITECTURE: Rule 3), after a position."""
+    position, epoch = ds.field("position"), ds.field("epoch")
+    where = (position > after) & (position <= last)
+    for newer, opened_at in openings:
+        where &= ~((epoch < newer) & (position >= opened_at))
+    for file in files:
+        if file.positions[1] > after and file.positions[0] <= last:
+            yield file.partition, read_files([file], _FILE_COLUMNS, where)
+
+
+def _written(rows: Iterable[tuple[int, pa.Table]], folder: Path) -> Iterator[_WrittenFile]:
+    """Records in few files, each of one segment; by and by."""
+    waiting: list[pa.Table] = []
+    of_segment, size = 0, 0
+    for segment, table in rows:
+        if waiting and (segment != of_segment or size >= _FILE_BYTES):
+            yield _write(waiting, of_segment, folder)
+            waiting, size = [], 0
+        if table.num_rows:
+            waiting.append(table)
+        of_segment, size = segment, size + table.nbytes
+    if waiting:
+        yield _write(waiting, of_segment, folder)
+
+
+def _write(tables: list[pa.Table], segment: int, folder: Path) -> _WrittenFile:
+    rows = pa.concat_tables(tables).sort_by("position").cast(_FILE_COLUMNS)
+    file = folder / f"part-{uuid4()}.snappy.parquet"
+    pq.write_table(rows, file, coerce_timestamps="us")
+    name = f"segment={segment}/{file.name}"
+    limits = {column: pc.min_max(rows[column]).as_py() for column in ("position", "message_id")}
+    stats = {
+        "numRecords": rows.num_rows,
+        "minValues": {c: each["min"] for c, each in limits.items() if each["min"] is not None},
+        "maxValues": {c: each["max"] for c, each in limits.items() if each["max"] is not None},
+        "nullCount": {column: rows[column].null_count for column in limits},
+    }
+    found = file.stat()
+    add = {
+        "path": name,
+        "partitionValues": {"segment": str(segment)},
+        "size": found.st_size,
+        "modificationTime": int(found.st_mtime * 1000),
+        "stats": json.dumps(stats),
+    }
+    return _WrittenFile(file, name, add, rows["position"].combine_chunks())
+
+
+def _check_gapless(added: list[_WrittenFile], after: int, last: int) -> None:
+    """A record that is in neither table of the primary must not be passed over.
+
+    Raises:
+        Unavailable: So it seems; its tables changed while they were read, or are damaged.
+    """
+    positions = pa.chunked_array([each.positions for each in added], pa.int64())
+    if pc.count_distinct(positions).as_py() != max(0, last - after):
+        message = (
+            f"positions {after + 1} to {last} of the primary did not fit together: run it again;"
+            " sparkstore verify tells if they are damaged"
+        )
+        raise Unavailable(message)
+
+
+def _fingerprint(primary: Root, position: int) -> str | None:
+    """What tells a record from any other at its position; None if the primary has it no more."""
+    found = record_at(primary, position) if position else None
+    if found is None:
+        return None
+    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
+
+
+def _last_record(journal: TableContents) -> tuple[int, str] | None:
+    """Position and fingerprint of the replica's end, as its last run wrote them down."""
+    info = journal.commit_info
+    if not info.get(_LAST_RECORD):
+        return None
+    return int(info[_LAST_POSITION]), info[_LAST_RECORD]

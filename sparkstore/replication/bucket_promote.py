@@ -1,0 +1,256 @@
+"""Make what a replica in a bucket holds the primary, in a folder of this machine.
+
+In this order: the replica is copied to a folder beside the one that is asked for, and recovered
+there, to see that it is whole; its `root.json` is replaced, if unchanged, by one that names the new
+primary, with the next generation; the next version of each of its tables is taken by an empty
+commit; the copy gets its `root.json` and its name. Whatever is killed before the second step has
+changed nothing in the bucket. After it the old primary is fenced, and promoting again goes on.
+
+Why the old primary's last replication cannot add to the bucket what the new primary has not got: a
+run of it that began before `root.json` was replaced commits after the versions that it saw at its
+begin, and those commits now fail. One that was faster than the empty commits is seen by them: the
+copy is made again. So what is copied last is what the bucket holds from then on, until the new
+primary replicates to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from uuid import uuid4
+
+from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
+from sparkstore.jobs.failpoints import Failpoint, no_failpoint
+from sparkstore.recovery.recovery import recover
+from sparkstore.replication.promote import (
+    Promotion,
+    check_not_behind,
+    check_not_empty,
+    fence,
+    old_root,
+)
+from sparkstore.storage.durable_files import fsync_path
+from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.objects import ObjectStorage
+from sparkstore.storage.probe import check_is_conditional
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.delta_contents import COPY, TableContents, commit, contents
+from sparkstore.tables.fencing import PRIMARY, REPLICA, change_stored_identity, identity_at
+from sparkstore.tables.marks import mark_durable
+from sparkstore.tables.private_folder import private_folder
+from sparkstore.tables.root import (
+    ROOT_FILE,
+    TABLES,
+    Identity,
+    Root,
+    as_root_file,
+    is_root,
+    path_of,
+)
+
+_log = logging.getLogger(__name__)
+
+_DOWNLOADS = 4
+_ROUNDS = 5
+BOUNDARIES = ("copied", "claimed", "versions taken")
+"""Moments between what such a promotion makes durable."""
+
+
+def promote_into(
+    uri: str,
+    folder: str | Path,
+    *,
+    primary: str | Path | None = None,
+    accept_loss: bool = False,
+    at: Failpoint = no_failpoint,
+) -> Promotion:
+    """Copy a replica out of its bucket, as the primary from now on; serve the folder afterwards.
+
+    Args:
+        uri: Where the replica is, as `s3://lake/queues`.
+        folder: The new primary's folder, absent or empty.
+        primary: Where the old primary is now; None: where it was, and it does not matter if it is
+            not there.
+        accept_loss: Also if the old primary can be read and holds more than the replica.
+        at: Called at each of `BOUNDARIES`.
+
+    Raises:
+        InvalidRequest: Not a replica; one that holds nothing yet, or less than a primary that can
+            be read; the folder is not empty.
+        CorruptData: The replica is not whole; nothing was changed.
+        Unavailable: The bucket did not answer, or others commit to it all the time.
+        OSError: The folder cannot be written.
+    """
+    replica, path = ObjectStorage(uri), path_of(folder)
+    return promote_storage(replica, path, primary=primary, accept_loss=accept_loss, at=at)
+
+
+def promote_storage(
+    replica: Storage,
+    path: Path,
+    *,
+    primary: str | Path | None = None,
+    accept_loss: bool = False,
+    at: Failpoint = no_failpoint,
+) -> Promotion:
+    """Do the same with a replica in any storage."""
+    found = _replica_at(replica)
+    _check_free(path)
+    check_is_conditional(replica)
+    scratch = _empty_scratch(path)
+    try:
+        copied = _copy(replica, scratch, {})
+        last_position = recover(Root(scratch, found)).last_position
+        check_not_empty(replica.location, last_position)
+        old = old_root(replica.location, found, primary)
+        if old is not None and not accept_loss:
+            check_not_behind(replica.location, last_position, old)
+        at("copied")
+        identity = _claim(replica, path, found, old)
+        at("claimed")
+        _take_versions(replica, scratch, copied)
+        at("versions taken")
+        recovered = recover(Root(scratch, found))
+        is_fenced = old is not None and fence(old, path, required=primary is not None)
+        _finish(scratch, path, identity)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return Promotion(
+        root=str(path),
+        generation=identity.generation,
+        last_position=recovered.last_position,
+        queues=len(recovered.state.queues),
+        messages=sum(len(queue.entries) for queue in recovered.state.queues.values()),
+        old_primary=str(old.path) if old is not None else found.primary,
+        old_fenced=is_fenced,
+    )
+
+
+def _replica_at(replica: Storage) -> Identity:
+    found = identity_at(replica)
+    if found is None:
+        message = f"{replica.location} is not a sparkstore root: it has no {ROOT_FILE}"
+        raise InvalidRequest(message)
+    if found.role != REPLICA:
+        message = f"{replica.location} is a {found.role}, not a replica"
+        raise InvalidRequest(message)
+    return found
+
+
+def _empty_scratch(path: Path) -> Path:
+    """A folder beside the one that is made; what a killed promotion left there goes."""
+    scratch = path.with_name(f".{path.name}.promoting")
+    private_folder(path.parent)
+    shutil.rmtree(scratch, ignore_errors=True)
+    private_folder(scratch)
+    return scratch
+
+
+def _check_free(path: Path) -> None:
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        what = "a sparkstore root" if is_root(path) else "not empty"
+        message = f"{path} is {what}: name a folder that is absent or empty"
+        raise InvalidRequest(message)
+
+
+def _copy(
+    replica: Storage, scratch: Path, before: Mapping[str, TableContents]
+) -> dict[str, TableContents]:
+    """Bring the tables below a folder to what the replica holds; what it holds.
+
+    State is looked up first and history last, as recovery does: records move the other way.
+    """
+    found = {name: contents(replica, name) for name in ("state", "journal", "history")}
+    for name in TABLES:
+        if found[name].version < 0:
+            message = f"{replica.location} holds nothing yet: let sparkstore replicate end once"
+            raise InvalidRequest(f"{message}, then promote")
+        held = before[name].adds if name in before else {}
+        names = [f"{name}/{unquote(path)}" for path in found[name].adds if path not in held]
+        _download(replica, names, scratch)
+        log = scratch / name / "_delta_log"
+        shutil.rmtree(log, ignore_errors=True)
+        log.mkdir(parents=True)
+        _write_version(scratch, name, found[name])
+    return found
+
+
+def _download(replica: Storage, names: list[str], folder: Path) -> None:
+    def download(name: str) -> None:
+        try:
+            replica.download(name, folder / name)
+        except FileNotFoundError as reason:
+            message = f"{replica.location}/{name} is gone, and its table names it: restore it"
+            raise CorruptData(message) from reason
+
+    with ThreadPoolExecutor(_DOWNLOADS) as pool:
+        for _ in pool.map(download, names):
+            pass
+
+
+def _write_version(scratch: Path, table: str, found: TableContents) -> None:
+    """Version 0 of the new primary's table names all that the replica's names."""
+    disk, info = LocalStorage(scratch), {COPY: uuid4().hex}
+    source = TableContents(protocol=found.protocol, metadata=found.metadata)
+    if table != "journal":  # the next writer of the journal begins another epoch
+        source.transactions = found.transactions
+    commit(disk, table, TableContents(), found.adds, source, info, now_ms=_now_ms())
+
+
+def _claim(replica: Storage, path: Path, seen: Identity, old: Root | None) -> Identity:
+    """Name the new primary in the replica's `root.json`; its identity."""
+    new_id = uuid4().hex
+
+    def claimed(identity: Identity) -> dict[str, Any]:
+        if (identity.primary_id, identity.generation) != (seen.primary_id, seen.generation):
+            message = f"{replica.location} was promoted into {identity.primary} meanwhile"
+            raise InvalidRequest(message)
+        least = old.identity.generation if old is not None else 0
+        return {
+            "generation": max(identity.generation, least) + 1,
+            "primary_id": new_id,
+            "primary": str(path),
+            "superseded": [*identity.superseded, identity.primary_id],
+        }
+
+    now = change_stored_identity(replica, claimed)
+    return Identity(new_id, role=PRIMARY, generation=now.generation, replicas=[replica.location])
+
+
+def _take_versions(replica: Storage, scratch: Path, copied: Mapping[str, TableContents]) -> None:
+    """Commit nothing after each version that was copied; copy again where there is a newer one.
+
+    Raises:
+        Unavailable: There is a newer one each time.
+    """
+    for _ in range(_ROUNDS):
+        taken = [
+            commit(replica, name, base, base.adds, base, {COPY: uuid4().hex}, now_ms=_now_ms())
+            for name, base in copied.items()
+        ]
+        if all(taken):
+            return
+        copied = _copy(replica, scratch, copied)
+    message = f"{replica.location}: others commit to it all the time: run it again"
+    raise Unavailable(message)
+
+
+def _finish(scratch: Path, path: Path, identity: Identity) -> None:
+    """Give the copy its `root.json` and its name, each durable before the next."""
+    root = Root(scratch, identity)
+    mark_durable(root, dict.fromkeys(TABLES, 0))
+    disk = LocalStorage(scratch)
+    disk.put_if_absent(ROOT_FILE, as_root_file(identity))
+    scratch.replace(path)
+    fsync_path(path.parent)
+    _log.info("%s is the primary now, generation %d", path, identity.generation)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

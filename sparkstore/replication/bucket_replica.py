@@ -1,0 +1,101 @@
+"""A replica in a bucket: who it is, and that it is one primary's.
+
+In this order: checks, which change nothing but a probe of the store's conditional puts; the replica
+is added to the primary's `replicas`, durably; the replica's `root.json` is put if absent. So a
+replica that exists is one that its primary watches (`fencing`), and of two primaries that begin to
+copy to one prefix one is refused.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from sparkstore.errors import Fenced, InvalidRequest
+from sparkstore.replication.replicate_plan import check_pair, check_primary
+from sparkstore.storage.objects import ObjectStorage
+from sparkstore.storage.probe import check_is_conditional
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.fencing import REPLICA, change_identity, check_may_work, identity_at
+from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file, open_root
+
+
+class BucketPair(NamedTuple):
+    """A root on a disk, and its replica elsewhere."""
+
+    primary: Root
+    replica: Storage
+    identity: Identity
+
+
+def paired_with_bucket(where: str, uri: str) -> BucketPair:
+    """A primary and its replica in a bucket; registered and created if it is new.
+
+    Raises:
+        InvalidRequest: They may not be primary and replica; the bucket cannot be used for it.
+        Fenced: The primary was superseded.
+        Unavailable: The bucket did not answer.
+    """
+    return paired(open_root(where), ObjectStorage(uri))
+
+
+def paired(primary: Root, replica: Storage) -> BucketPair:
+    """The same, of a replica in any storage."""
+    check_primary(primary.path, primary.identity)
+    check_may_work(primary.path)
+    found = identity_at(replica)
+    if found is None:
+        _check_free(replica)
+    else:
+        check_is_replica_of(replica.location, found, primary.identity)
+    check_is_conditional(replica)
+    change_identity(primary, lambda identity: _registered(identity, replica.location))
+    if found is None:
+        replica.put_if_absent(ROOT_FILE, as_root_file(_new_identity(primary)))
+        found = identity_at(replica)
+        assert found is not None
+        check_is_replica_of(replica.location, found, primary.identity)
+    return BucketPair(primary, replica, found)
+
+
+def check_is_replica_of(where: str, replica: Identity, primary: Identity) -> None:
+    """Refuse a root that is not a copy of this primary, in this generation.
+
+    Raises:
+        Fenced: It was promoted, and this primary is not the primary any more.
+        InvalidRequest: It is another primary's, or a primary itself.
+    """
+    if primary.root_id in replica.superseded:
+        message = (
+            f"{where} was promoted into {replica.primary} (generation {replica.generation}):"
+            " that is the primary now"
+        )
+        raise Fenced(message)
+    check_pair(where, replica, primary)
+
+
+def _check_free(replica: Storage) -> None:
+    strangers = [file.name for file in islice(replica.files(), 1)]
+    if strangers:
+        message = f"{replica.location} is no sparkstore root, and holds {strangers[0]!r}: choose"
+        raise InvalidRequest(f"{message} another prefix")
+
+
+def _new_identity(primary: Root) -> Identity:
+    return Identity(
+        uuid4().hex,
+        role=REPLICA,
+        generation=primary.identity.generation,
+        primary_id=primary.identity.root_id,
+        primary=str(primary.path),
+    )
+
+
+def _registered(identity: Identity, replica: str) -> dict[str, Any]:
+    if identity.role != "primary":
+        message = f"a {identity.role} gets no replica: it was fenced meanwhile"
+        raise InvalidRequest(message)
+    if replica in identity.replicas:
+        return {}
+    return {"replicas": [*identity.replicas, replica]}

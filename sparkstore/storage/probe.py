@@ -1,0 +1,37 @@
+"""Does this storage keep the promise that everything rests on? Asked before anything is written."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from sparkstore.errors import InvalidRequest
+from sparkstore.storage.storage import Storage
+
+
+def check_is_conditional(storage: Storage) -> None:
+    """Try both conditional calls, with a file of its own that is removed again.
+
+    It also finds out whether this user may put, read and delete there, before work is begun.
+
+    Raises:
+        InvalidRequest: A second put of one name succeeded, or a file was replaced that had changed;
+            or this user may not do what is needed.
+        Unavailable: The storage did not answer.
+    """
+    name = f"probe-{uuid4().hex}"
+    try:
+        is_first = storage.put_if_absent(name, b"first")
+        is_second = storage.put_if_absent(name, b"second")
+        found = storage.read(name)
+        tag = found.tag if found is not None else ""
+        is_replaced = storage.replace_if_unchanged(name, b"third", tag)
+        is_stale = storage.replace_if_unchanged(name, b"fourth", tag)
+    finally:
+        storage.delete(name)
+    if not is_first or is_second or not is_replaced or is_stale:
+        header = "If-None-Match" if is_second or not is_first else "If-Match"
+        message = (
+            f"{storage.location}: this store does not honour {header}, so two writers could both"
+            " succeed: use one that does"
+        )
+        raise InvalidRequest(message)
