@@ -2,6 +2,7 @@
 
     virtual_host             all queues of one broker; builds and joins the modules beside
     address, destinations, routing          what a name means, and which queues a message goes to
+    operations/              what protocols ask beside sending and receiving: query, acquire
     exchanges/               headers exchanges, alternate exchanges
     queues/                  who gets which message next: pure
     storage/                 the store as the loop sees it

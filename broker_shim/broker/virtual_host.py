@@ -20,6 +20,8 @@ from broker_shim.broker.exchanges.headers_exchange import properties_of
 from broker_shim.broker.header_scan import HeaderScan
 from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
 from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.operations.acquisition import Acquisition
+from broker_shim.broker.operations.queries import Queries
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueOwner
 from broker_shim.broker.queues.queue import Browser, QueueDispatch
@@ -77,6 +79,8 @@ class Broker:
         last_value_queues: Has newer messages take the place of older ones.
         selector_compiler: Compiles selectors in slices.
         administration: Carries out an administrator's orders.
+        queries: Tells what queues and exchanges are.
+        acquisition: Acquires messages that were browsed.
         is_stopping: Set once a clean end was asked for: nothing is handed out any more.
     """
 
@@ -113,6 +117,8 @@ class Broker:
         self.selector_compiler = SelectorCompiler(later)
         self._header_scan = HeaderScan(self, later)
         self.last_value_queues = LastValueQueues(self, self.settlement)
+        self.queries = Queries(self)
+        self.acquisition = Acquisition(self)
         self.administration = Administration(self, self.bulk, self.last_value_queues, later)
 
     @property

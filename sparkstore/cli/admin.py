@@ -107,6 +107,10 @@ def _add_delete_and_purge(queue: Subparsers) -> None:
         positional=(_QUEUE,),
     )
     _add_force(parser, "delete it with its messages, and end its consumers")
+    _add_if_unused(parser, "a consumer")
+    parser.add_argument(
+        "--if-empty", action="store_true", help="not, by --force either, if a message is on it"
+    )
     parser = _admin(
         queue,
         commands.purge_queue,
@@ -148,6 +152,7 @@ def _add_exchange(exchange: Subparsers) -> None:
         positional=(_EXCHANGE,),
     )
     _add_force(parser, "delete it with its bindings")
+    _add_if_unused(parser, "a binding")
 
 
 def _add_binding(binding: Subparsers) -> None:
@@ -202,3 +207,8 @@ def _add_set(parser: argparse.ArgumentParser, what: str) -> None:
 
 def _add_force(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--force", action="store_true", help=what)
+
+
+def _add_if_unused(parser: argparse.ArgumentParser, user: str) -> None:
+    text = f"not, by --force either, if it has {user}"
+    parser.add_argument("--if-unused", action="store_true", help=text)

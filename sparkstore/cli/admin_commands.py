@@ -51,7 +51,8 @@ def alter_queue(arguments: Namespace) -> int:
 def delete_queue(arguments: Namespace) -> int:
     """Delete a queue."""
     order = Order(AdminAction.DELETE_QUEUE, arguments.queue, force=arguments.force)
-    return _order(arguments, order)
+    limits = {"if_unused": arguments.if_unused, "if_empty": arguments.if_empty}
+    return _order(arguments, order._replace(**limits))
 
 
 def create_exchange(arguments: Namespace) -> int:
@@ -64,7 +65,7 @@ def create_exchange(arguments: Namespace) -> int:
 def delete_exchange(arguments: Namespace) -> int:
     """Delete an exchange."""
     order = Order(AdminAction.DELETE_EXCHANGE, exchange=arguments.exchange, force=arguments.force)
-    return _order(arguments, order)
+    return _order(arguments, order._replace(if_unused=arguments.if_unused))
 
 
 def add_binding(arguments: Namespace) -> int:

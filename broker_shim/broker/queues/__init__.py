@@ -4,4 +4,5 @@
 pairs of both go out. `queue_index` keeps what waits, by `priority_level`; `selective_cursor` is a
 consumer's own place if it does not take whatever comes next; `message_groups` and `last_values`
 keep the promises of those two kinds of queues.
+`consumer_credit` counts messages and bytes for a consumer whose credit has both.
 """

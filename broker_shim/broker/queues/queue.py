@@ -15,7 +15,13 @@ from typing import NamedTuple, Protocol
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.message_groups import Groups
 from broker_shim.broker.queues.queue_index import Cursor, QueueIndex
-from broker_shim.broker.queues.selective_cursor import Batch, Consumer, SelectiveCursor, Steps
+from broker_shim.broker.queues.selective_cursor import (
+    Batch,
+    Consumer,
+    MeasuringConsumer,
+    SelectiveCursor,
+    Steps,
+)
 from broker_shim.messages.header import CommonHeader
 from broker_shim.selectors import Selector
 from sparkstore.core.queue_arguments import QueueArguments
@@ -81,6 +87,7 @@ class QueueDispatch:
         self._refused_by: dict[int, set[Consumer]] = {}
         self._consumers: deque[Consumer] = deque()
         self._cursors: deque[SelectiveCursor] = deque()
+        self._measuring: dict[Consumer, MeasuringConsumer] = {}
         self._groups = Groups() if arguments.message_groups else None
         self.browsers: list[Browser] = []
         key = arguments.last_value_key
@@ -231,6 +238,11 @@ class QueueDispatch:
         failed = [each for each, count in self._delivery_counts.items() if count > limit]
         return [each for each in failed if self._index.find(each) is not None]
 
+    def add_measuring(self, consumer: MeasuringConsumer, selector: Selector | None = None) -> None:
+        """As `add`, for a consumer that is asked about each message (`ConsumerCredit`)."""
+        self._measuring[consumer] = consumer
+        self.add(consumer, selector)
+
     def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """A consumer takes its place after the others."""
         if selector is None and self._groups is None:
@@ -240,6 +252,7 @@ class QueueDispatch:
 
     def discard(self, consumer: Consumer) -> None:
         """A consumer is gone; what it holds is for the caller to release."""
+        self._measuring.pop(consumer, None)
         if consumer in self._consumers:
             self._consumers.remove(consumer)
         for cursor in [each for each in self._cursors if each.consumer is consumer]:
@@ -308,6 +321,9 @@ class QueueDispatch:
                 is_going_on = True
                 if cursor.consumer in self._refused_by.get(found.message_id, ()):
                     continue
+                if not self._is_taken(cursor.consumer, found.message_id):
+                    cursor.given_back(found.place, found.message_id)
+                    continue
                 self._hold(found.place, found.message_id)
                 if self._groups is not None:
                     self._groups.handed_out(found.message_id, found.group, cursor)
@@ -360,6 +376,12 @@ class QueueDispatch:
         for _ in range(len(self._consumers)):
             consumer = self._consumers[0]
             self._consumers.rotate(-1)
-            if consumer.credit > 0 and consumer not in refusers:
+            if consumer.credit <= 0 or consumer in refusers:
+                continue
+            if not self._measuring or self._is_taken(consumer, message_id):
                 return consumer
         return None
+
+    def _is_taken(self, consumer: Consumer, message_id: int) -> bool:
+        measuring = self._measuring.get(consumer)
+        return measuring is None or measuring.takes(message_id)

@@ -59,6 +59,13 @@ class Consumer(Protocol):
         """An administrator deletes the queue: end your link."""
 
 
+class MeasuringConsumer(Consumer, Protocol):
+    """A consumer whose credit depends on what comes: it has bytes beside messages."""
+
+    def takes(self, message_id: int) -> bool:
+        """Whether this message is next for you; False leaves you without credit (`credit` is 0)."""
+
+
 class Found(NamedTuple):
     """A message that somebody wants; the order of the tuple is the order of the queue."""
 

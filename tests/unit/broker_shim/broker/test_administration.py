@@ -37,6 +37,7 @@ from sparkstore.operations import administration
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import TURN_IDS, Answer
 from tests.support.amqp.link_clients import Client, House, Place
+from tests.support.amqp.orders import ask, bodies, consumer, entries, publish
 from tests.support.stores.stores import RecordedMessageStore
 
 SETTINGS = BrokerSettings(addresses=(AddressSettings("news.#", Routing.MULTICAST),))
@@ -50,47 +51,12 @@ def house(tmp_path: Path) -> House:
     return House(Place("recorded", tmp_path), SETTINGS)
 
 
-def ask(house: House, order: Order) -> dict[str, Any]:
-    """What an order came to; raises why it was not carried out."""
-    answers: list[tuple[StoreError | None, dict[str, Any]]] = []
-    house.broker.administration.order(order, lambda error, told: answers.append((error, told)))
-    house.run()
-    [(error, told)] = answers
-    if error is not None:
-        raise error
-    return told
-
-
 def alter(queue: str, **arguments: Any) -> Order:
     return Order(AdminAction.ALTER_QUEUE, queue, arguments=arguments)
 
 
 def delete(queue: str, *, force: bool = False) -> Order:
     return Order(AdminAction.DELETE_QUEUE, queue, force=force)
-
-
-def publish(house: House, queue: str, *bodies: str) -> None:
-    client = Client(house, "publisher")
-    client.attach("out", target=Target(queue), is_receiver=False)
-    for number, body in enumerate(bodies):
-        client.deliver(b"%d" % number, body)
-    client.vanish()
-
-
-def consumer(house: House, queue: str = "q", credit: int = 0, name: str = "in") -> Client:
-    client = Client(house, f"consumer {name}")
-    client.attach(name, source=Source(queue))
-    if credit:
-        client.credit(credit)
-    return client
-
-
-def bodies(client: Client) -> list[Any]:
-    return [body for _tag, body in client.transfers()]
-
-
-def entries(house: House, queue: str = "q") -> list[int]:
-    return [*house.store.recover().entries.get(queue, {})]
 
 
 def arguments(house: House, queue: str = "q") -> Any:

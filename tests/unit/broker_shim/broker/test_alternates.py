@@ -11,11 +11,12 @@ from proton import Message
 from broker_shim.amqp_1_0.composites import Rejected, Source
 from broker_shim.broker.address import ExchangeNode
 from broker_shim.broker.settings import BrokerSettings, read_settings
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import InvalidRequest
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.link_clients import Client, House, Place
+from tests.support.amqp.orders import ask
 
 
 @pytest.fixture
@@ -24,29 +25,22 @@ def house(tmp_path: Path) -> House:
     return House(Place("recorded", tmp_path))
 
 
-def ask(house: House, act: AdminAction, **fields: Any) -> dict[str, Any]:
-    """What an order came to; raises why it was not carried out."""
-    answers: list[tuple[StoreError | None, dict[str, Any]]] = []
-    order = Order(act, **fields)
-    house.broker.administration.order(order, lambda error, told: answers.append((error, told)))
-    house.run()
-    [(error, told)] = answers
-    if error is not None:
-        raise error
-    return told
+def do(house: House, act: AdminAction, **fields: Any) -> dict[str, Any]:
+    """Carry out an order."""
+    return ask(house, Order(act, **fields))
 
 
 def exchange(house: House, name: str, kind: str, **arguments: Any) -> None:
-    ask(house, AdminAction.CREATE_EXCHANGE, exchange=name, type=kind, arguments=arguments)
+    do(house, AdminAction.CREATE_EXCHANGE, exchange=name, type=kind, arguments=arguments)
 
 
 def queue(house: House, name: str, **arguments: Any) -> None:
-    ask(house, AdminAction.CREATE_QUEUE, queue=name, arguments=arguments)
+    do(house, AdminAction.CREATE_QUEUE, queue=name, arguments=arguments)
 
 
 def bind(house: House, name: str, key: str, to: str, **headers: Any) -> None:
     act = AdminAction.ADD_BINDING
-    ask(house, act, queue=to, exchange=name, key=key, arguments=headers)
+    do(house, act, queue=to, exchange=name, key=key, arguments=headers)
 
 
 def send(house: House, to: str, subject: str | None = None, **properties: Any) -> list[str]:

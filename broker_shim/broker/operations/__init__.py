@@ -1,0 +1,12 @@
+"""What any protocol may ask of queues, exchanges and messages beside sending and receiving.
+
+    create, delete, bind, purge     `Broker.administration`: an order is decided and carried out for
+                                    a client as for an administrator
+    queries                         what a queue or an exchange is, and what is bound
+    acquisition                     a message that was browsed becomes its browser's own
+    release, reject, accept         `Settlement`, `dead_letters.Rejection`
+
+They know no protocol and no permission: a listener asks whether its client may, before it calls. A
+release that marks a message as redelivered is `Settlement.give_back` with `failed=True`: it raises
+the delivery count, and a count above 0 is what a protocol shows as redelivered.
+"""

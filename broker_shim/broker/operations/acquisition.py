@@ -1,0 +1,75 @@
+"""A message that somebody has browsed becomes its own, if nobody else has it.
+
+Who is first is decided here among the clients of this broker, by what is waiting, and by the store
+among all that use it: its acquire completes for one holder. Why a message is never lost: it is out
+of dispatch before the store is asked, and back in it, or gone from the queue, as the store says.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker_shim.broker.queue_host import QueueHost
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.settlement import Settlement
+from broker_shim.completion import OnComplete
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+
+
+class AcquiringHost(QueueHost, Protocol):
+    """The virtual host, as far as acquisition goes.
+
+    Attributes:
+        settlement: Repeats what the store has not taken.
+    """
+
+    settlement: Settlement
+
+
+class Acquisition:
+    """Acquires messages by their ids. On the loop's thread only."""
+
+    def __init__(self, host: AcquiringHost) -> None:
+        self._host = host
+
+    def acquire(self, queue: str, message_id: int, holder: str, on_done: OnComplete) -> None:
+        """Have a waiting message held by `holder`; `on_done(None)` when that is durable.
+
+        Then the caller ends it by `Settlement.remove`, `Settlement.give_back` or a `Rejection`,
+        under the same holder; it gives back what it held when its client is lost.
+
+        Args:
+            queue: Name of the queue that the message is on.
+            message_id: What a browser was shown.
+            holder: What the store shall know its holder by.
+            on_done: Told `NotAcquired` if somebody else has it, `InvalidRequest` if it is not on
+                the queue (any more), `Unavailable` if the store does not answer now: then it is
+                given back, and may be asked for again.
+        """
+        dispatch = self._host.queues.get(queue)
+        if dispatch is None:
+            on_done(InvalidRequest(f"unknown queue {queue!r}"))
+            return
+        withdrawn = dispatch.withdraw([message_id])
+        if withdrawn.left:
+            on_done(NotAcquired(f"message {message_id} on queue {queue!r} is held by another"))
+        elif withdrawn.gone:
+            on_done(InvalidRequest(f"message {message_id} is not on queue {queue!r}"))
+        else:
+            self._ask_store(dispatch, message_id, holder, on_done)
+
+    def _ask_store(
+        self, dispatch: QueueDispatch, message_id: int, holder: str, on_done: OnComplete
+    ) -> None:
+        host, name = self._host, dispatch.name
+
+        def acquired(error: StoreError | None) -> None:
+            is_there = host.queues.get(name) is dispatch
+            if isinstance(error, Unavailable):  # it may have been taken: the release finds out
+                delay_s = host.settings.probe_interval_s
+                host.settlement.give_back(message_id, name, holder, failed=False, delay_s=delay_s)
+            elif error is not None and is_there:  # another broker on this store has it
+                dispatch.removed(message_id)
+            on_done(error)
+
+        host.calls.acquire(message_id, name, holder, acquired)

@@ -1,0 +1,134 @@
+"""What a queue or an exchange is, and what is bound to what: answers at once, changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from broker_shim.broker.destinations import Destinations
+from broker_shim.broker.queue_host import QueueHost
+from broker_shim.durability import TerminusDurability
+from broker_shim.store.interface import ExchangeBindingKey, Queue
+
+
+class QueriedHost(QueueHost, Protocol):
+    """The virtual host, as far as queries go.
+
+    Attributes:
+        definitions: What each queue was created or altered to be.
+        destinations: Exchanges and their bindings.
+    """
+
+    definitions: dict[str, Queue]
+    destinations: Destinations
+
+
+class QueueAnswer(NamedTuple):
+    """A queue that is there.
+
+    Attributes:
+        name: As the store has it.
+        durability: What of it survives a restart.
+        arguments: Of its definition, those that the store asks nothing of, too.
+        message_count: Messages on it, those that consumers hold, too.
+        consumer_count: How many consumers are attached; browsers are none.
+    """
+
+    name: str
+    durability: TerminusDurability
+    arguments: Mapping[str, Any]
+    message_count: int
+    consumer_count: int
+
+
+class ExchangeAnswer(NamedTuple):
+    """An exchange that is there.
+
+    Attributes:
+        name: As it was created.
+        type: `direct`, `fanout`, `topic` or `headers`.
+        alternate: The exchange that gets what goes to no queue of it; None: nobody does.
+        binding_count: How many bindings it has.
+    """
+
+    name: str
+    type: str
+    alternate: str | None
+    binding_count: int
+
+
+class BoundAnswer(NamedTuple):
+    """What of a question about bindings is not so; all false: there is such a binding.
+
+    What was not asked about is not told as wrong.
+
+    Attributes:
+        exchange_not_found: There is no such exchange.
+        queue_not_found: There is no such queue.
+        queue_not_matched: The queue is not bound to the exchange.
+        key_not_matched: Nothing is bound there by this key (of the queue, if one is named).
+        arguments_not_matched: Nothing is bound there with these arguments.
+    """
+
+    exchange_not_found: bool = False
+    queue_not_found: bool = False
+    queue_not_matched: bool = False
+    key_not_matched: bool = False
+    arguments_not_matched: bool = False
+
+
+class Queries:
+    """Answers for clients of every protocol. On the loop's thread only."""
+
+    def __init__(self, host: QueriedHost) -> None:
+        self._host = host
+
+    def queue(self, name: str) -> QueueAnswer | None:
+        """What a queue is, by its whole name; None: there is none."""
+        definition, dispatch = self._host.definitions.get(name), self._host.queues.get(name)
+        if definition is None or dispatch is None:
+            return None
+        count, consumers = len(dispatch), dispatch.consumer_count
+        return QueueAnswer(name, definition.durability, definition.arguments, count, consumers)
+
+    def exchange(self, name: str) -> ExchangeAnswer | None:
+        """What an exchange is; None: there is none."""
+        router = self._host.destinations.router
+        kind = router.type_of(name)
+        if kind is None:
+            return None
+        count = sum(key.exchange == name for key in router.bindings())
+        return ExchangeAnswer(name, kind, router.alternate_of(name), count)
+
+    def bound(
+        self,
+        exchange: str,
+        queue: str | None = None,
+        key: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> BoundAnswer:
+        """Whether there is a binding; what is None was not asked about.
+
+        Args:
+            exchange: Name of the exchange.
+            queue: Name of a queue.
+            key: A binding key.
+            arguments: All arguments of a binding.
+        """
+        router = self._host.destinations.router
+        no_queue = queue is not None and queue not in self._host.queues
+        if exchange not in router:
+            return BoundAnswer(exchange_not_found=True, queue_not_found=no_queue)
+        keys = [each for each in router.bindings() if each.exchange == exchange]
+        of_queue = [each for each in keys if queue in {None, each.queue}]
+        by_key = [each for each in of_queue if key in {None, each.binding_key}]
+        return BoundAnswer(
+            queue_not_found=no_queue,
+            queue_not_matched=queue is not None and not no_queue and not of_queue,
+            key_not_matched=key is not None and not by_key,
+            arguments_not_matched=arguments is not None and not self._has(by_key, arguments),
+        )
+
+    def _has(self, keys: list[ExchangeBindingKey], arguments: Mapping[str, Any]) -> bool:
+        router = self._host.destinations.router
+        return any(router.arguments_of(each) == arguments for each in keys)
