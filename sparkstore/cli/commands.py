@@ -10,6 +10,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import metadata
 from itertools import islice
@@ -56,16 +57,35 @@ _SQL_WIDTH = 1_000
 
 def queues(arguments: Namespace) -> int:
     """Every queue, by name."""
+    with _opened(arguments) as root:
+        return _queues(arguments, root)
+
+
+@contextmanager
+def _opened(arguments: Namespace, *, whole: bool = False) -> Iterator[Root]:
+    """The root that was named; of one in a bucket a copy, with every file only if `whole`."""
+    from sparkstore.storage.objects import is_object_uri
     from sparkstore.tables.root import open_root
 
-    root = open_root(arguments.root)
+    if is_object_uri(arguments.root):
+        from sparkstore.replication.bucket_download import local_copy
+
+        with local_copy(arguments.root, whole=whole) as root:
+            yield root
+    else:
+        yield open_root(arguments.root)
+
+
+def _queues(arguments: Namespace, root: Root) -> int:
+    from sparkstore.storage.objects import is_object_uri
+
     if arguments.holders:
         return _holders(arguments, root)
     if arguments.limit is not None:
         raise InvalidRequest("--limit is of --holders: every queue is shown")
     state = _recovered(root)
     now_us = time.time_ns() // 1000
-    in_memory = _not_durable(root)
+    in_memory = None if is_object_uri(arguments.root) else _not_durable(root)
     rows = [
         _queue_row(name, state.queues.get(name), now_us, in_memory)
         for name in sorted({*state.queues, *(in_memory or ())})
@@ -145,10 +165,13 @@ def _queue_row(
 
 def browse(arguments: Namespace) -> int:
     """Messages of one queue, in order."""
-    from sparkstore.core.queue_names import find
-    from sparkstore.tables.root import open_root
+    with _opened(arguments, whole=arguments.body) as root:
+        return _browse(arguments, root)
 
-    root = open_root(arguments.root)
+
+def _browse(arguments: Namespace, root: Root) -> int:
+    from sparkstore.core.queue_names import find
+
     state = _recovered(root)
     queue = find(arguments.queue, state.queues)
     if queue not in state.queues:
@@ -241,10 +264,13 @@ def sql(arguments: Namespace) -> int:
 
 def verify(arguments: Namespace) -> int:
     """Every invariant by name; 1 if one does not hold."""
-    from sparkstore.reconcile.invariants import check
-    from sparkstore.tables.root import open_root
+    with _opened(arguments, whole=True) as root:
+        return _verify(arguments, root)
 
-    root = open_root(arguments.root)
+
+def _verify(arguments: Namespace, root: Root) -> int:
+    from sparkstore.reconcile.invariants import check
+
     findings = check(root, deep=arguments.deep)
     if arguments.json:
         _print(json_lines(map(asdict, findings)))

@@ -19,15 +19,14 @@ import logging
 import shutil
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 from uuid import uuid4
 
-from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
+from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.recovery.recovery import recover
+from sparkstore.replication.bucket_download import download_tables, identified
 from sparkstore.replication.promote import (
     Promotion,
     check_not_behind,
@@ -40,8 +39,8 @@ from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage
-from sparkstore.tables.delta_contents import COPY, TableContents, commit, contents
-from sparkstore.tables.fencing import PRIMARY, REPLICA, change_stored_identity, identity_at
+from sparkstore.tables.delta_contents import COPY, TableContents, commit
+from sparkstore.tables.fencing import PRIMARY, REPLICA, change_stored_identity
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.private_folder import private_folder
 from sparkstore.tables.root import (
@@ -56,7 +55,6 @@ from sparkstore.tables.root import (
 
 _log = logging.getLogger(__name__)
 
-_DOWNLOADS = 4
 _ROUNDS = 5
 BOUNDARIES = ("copied", "claimed", "versions taken")
 """Moments between what such a promotion makes durable."""
@@ -105,7 +103,7 @@ def promote_storage(
     check_is_conditional(replica)
     scratch = _empty_scratch(path)
     try:
-        copied = _copy(replica, scratch, {})
+        copied = download_tables(replica, scratch, {})
         last_position = recover(Root(scratch, found)).last_position
         check_not_empty(replica.location, last_position)
         old = old_root(replica.location, found, primary)
@@ -133,10 +131,7 @@ def promote_storage(
 
 
 def _replica_at(replica: Storage) -> Identity:
-    found = identity_at(replica)
-    if found is None:
-        message = f"{replica.location} is not a sparkstore root: it has no {ROOT_FILE}"
-        raise InvalidRequest(message)
+    found = identified(replica)
     if found.role != REPLICA:
         message = f"{replica.location} is a {found.role}, not a replica"
         raise InvalidRequest(message)
@@ -157,50 +152,6 @@ def _check_free(path: Path) -> None:
         what = "a sparkstore root" if is_root(path) else "not empty"
         message = f"{path} is {what}: name a folder that is absent or empty"
         raise InvalidRequest(message)
-
-
-def _copy(
-    replica: Storage, scratch: Path, before: Mapping[str, TableContents]
-) -> dict[str, TableContents]:
-    """Bring the tables below a folder to what the replica holds; what it holds.
-
-    State is looked up first and history last, as recovery does: records move the other way.
-    """
-    found = {name: contents(replica, name) for name in ("state", "journal", "history")}
-    for name in TABLES:
-        if found[name].version < 0:
-            message = f"{replica.location} holds nothing yet: let sparkstore replicate end once"
-            raise InvalidRequest(f"{message}, then promote")
-        held = before[name].adds if name in before else {}
-        names = [f"{name}/{unquote(path)}" for path in found[name].adds if path not in held]
-        _download(replica, names, scratch)
-        log = scratch / name / "_delta_log"
-        shutil.rmtree(log, ignore_errors=True)
-        log.mkdir(parents=True)
-        _write_version(scratch, name, found[name])
-    return found
-
-
-def _download(replica: Storage, names: list[str], folder: Path) -> None:
-    def download(name: str) -> None:
-        try:
-            replica.download(name, folder / name)
-        except FileNotFoundError as reason:
-            message = f"{replica.location}/{name} is gone, and its table names it: restore it"
-            raise CorruptData(message) from reason
-
-    with ThreadPoolExecutor(_DOWNLOADS) as pool:
-        for _ in pool.map(download, names):
-            pass
-
-
-def _write_version(scratch: Path, table: str, found: TableContents) -> None:
-    """Version 0 of the new primary's table names all that the replica's names."""
-    disk, info = LocalStorage(scratch), {COPY: uuid4().hex}
-    source = TableContents(protocol=found.protocol, metadata=found.metadata)
-    if table != "journal":  # the next writer of the journal begins another epoch
-        source.transactions = found.transactions
-    commit(disk, table, TableContents(), found.adds, source, info, now_ms=_now_ms())
 
 
 def _claim(replica: Storage, path: Path, seen: Identity, old: Root | None) -> Identity:
@@ -236,7 +187,7 @@ def _take_versions(replica: Storage, scratch: Path, copied: Mapping[str, TableCo
         ]
         if all(taken):
             return
-        copied = _copy(replica, scratch, copied)
+        copied = download_tables(replica, scratch, copied)
     message = f"{replica.location}: others commit to it all the time: run it again"
     raise Unavailable(message)
 

@@ -95,6 +95,7 @@ def use(server_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """A server that this process's environment names."""
+    pytest.importorskip("obstore", reason="the extra s3 is not installed")
     server = S3Server()
     use(server.endpoint, monkeypatch)
     try:

@@ -39,6 +39,7 @@ def binary() -> str:
 @contextmanager
 def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A gateway with the bucket `lake`, that this process's environment names."""
+    pytest.importorskip("obstore", reason="the extra s3 is not installed")
     (folder / BUCKET).mkdir(parents=True)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -340,6 +341,30 @@ def test_the_commands_copy_and_promote(
     assert bodies_in(tmp_path / "new") == BODIES
     assert main(["replicate", str(primary), URI]) == 1
     assert "took over" in capsys.readouterr().err
+
+
+def test_the_commands_that_read_a_root_read_a_replica_in_a_bucket(
+    primary: Path, bucket: ObjectStorage, server: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["queues", URI]) == 2
+    assert "not a sparkstore root" in capsys.readouterr().err
+    copy(primary, bucket)
+    compact(primary)
+    enqueue(primary, b"four")
+    copy(primary, bucket)
+    server.requests.clear()
+    assert main(["queues", "--json", URI]) == 0
+    asked = [request.key for request in server.requests if request.key.endswith(".parquet")]
+    assert not any("/history/" in key for key in asked)  # all of it is in `state`
+    row = json.loads(capsys.readouterr().out)
+    assert (row["queue"], row["depth"], row["not_durable"]) == ("q", len(BODIES) + 1, None)
+    assert main(["browse", "--body", URI, "q"]) == 0
+    shown = capsys.readouterr().out
+    assert all(body.decode() in shown for body in (*BODIES, b"four"))
+    assert main(["verify", "--deep", URI]) == 0
+    server.objects.pop(next(key for key in server.objects if "/history/segment" in key))
+    assert main(["verify", URI]) == 1
+    assert "is gone" in capsys.readouterr().err
 
 
 def test_a_replica_in_a_folder_is_promoted_where_it_is(primary: Path, tmp_path: Path) -> None:

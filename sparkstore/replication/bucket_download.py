@@ -1,0 +1,146 @@
+"""What a bucket holds, in a folder of this machine: whole, or as much as a question needs.
+
+State is looked up first and history last, as recovery does, because records move the other way; so
+what is looked up fits together beside a replication that runs. A file is immutable, and stays for a
+day after the last version that named it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from uuid import uuid4
+
+from sparkstore.errors import CorruptData, InvalidRequest
+from sparkstore.recovery.recovery import read_state
+from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.objects import ObjectStorage
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.delta_contents import COPY, TableContents, commit, contents, largest
+from sparkstore.tables.fencing import identity_at
+from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file
+
+_DOWNLOADS = 4
+_LOOKED_UP = ("state", "journal", "history")
+
+Tables = Mapping[str, TableContents]
+
+
+def identified(bucket: Storage) -> Identity:
+    """Who the root there is.
+
+    Raises:
+        InvalidRequest: There is none.
+        CorruptData: Its `root.json` cannot be read, or is from a newer schema version.
+    """
+    found = identity_at(bucket)
+    if found is None:
+        message = f"{bucket.location} is not a sparkstore root: it has no {ROOT_FILE}"
+        raise InvalidRequest(message)
+    return found
+
+
+@contextmanager
+def local_copy(uri: str, *, whole: bool) -> Iterator[Root]:
+    """A root in a temporary folder that says what the one in a bucket says now.
+
+    Args:
+        uri: Where the root is, as `s3://lake/queues`.
+        whole: With every file. Else with what the fold of all records needs: `state`, and the
+            records after it; then no content can be read.
+
+    Raises:
+        InvalidRequest: There is no root; this user may not read it.
+        CorruptData: A file is gone, or cannot be read.
+        Unavailable: The bucket did not answer.
+    """
+    bucket = ObjectStorage(uri)
+    identity = identified(bucket)
+    with tempfile.TemporaryDirectory(prefix="sparkstore-bucket-") as name:
+        folder = Path(name)
+        if whole:
+            download_tables(bucket, folder, {})
+        else:
+            _download_tail(bucket, folder)
+        LocalStorage(folder).put_if_absent(ROOT_FILE, as_root_file(identity))
+        yield Root(folder, identity)
+
+
+def download_tables(bucket: Storage, folder: Path, before: Tables) -> dict[str, TableContents]:
+    """Bring the tables below a folder to what the bucket holds; what that is.
+
+    Args:
+        bucket: Where the root is.
+        folder: Where the tables come to be, each with one version.
+        before: What the folder has already.
+
+    Raises:
+        InvalidRequest: The first replication there did not end.
+        CorruptData: A file is gone, or cannot be read.
+    """
+    found = _looked_up(bucket)
+    for name, table in found.items():
+        held = before[name].adds if name in before else {}
+        _download(bucket, folder, name, [path for path in table.adds if path not in held])
+        _write_version(folder, name, table)
+    return found
+
+
+def _download_tail(bucket: Storage, folder: Path) -> None:
+    found = _looked_up(bucket)
+    for name, table in found.items():
+        _write_version(folder, name, table)
+    _download(bucket, folder, "state", found["state"].adds)
+    meta = read_state(Root(folder, Identity("")), parts=("meta",))
+    position = max(meta["position"].to_pylist(), default=0)
+    for name in ("journal", "history"):
+        adds = found[name].adds
+        needed = [path for path, add in adds.items() if _may_be_after(add, position)]
+        _download(bucket, folder, name, needed)
+
+
+def _may_be_after(add: Mapping[str, Any], position: int) -> bool:
+    return "position" not in json.loads(add["stats"] or "{}").get("maxValues", {}) or (
+        largest([add], "position") > position
+    )
+
+
+def _looked_up(bucket: Storage) -> dict[str, TableContents]:
+    found = {name: contents(bucket, name) for name in _LOOKED_UP}
+    if any(table.version < 0 for table in found.values()):
+        message = f"{bucket.location} holds nothing yet: let sparkstore replicate end once"
+        raise InvalidRequest(message)
+    return found
+
+
+def _download(bucket: Storage, folder: Path, table: str, paths: Iterable[str]) -> None:
+    def download(name: str) -> None:
+        try:
+            bucket.download(name, folder / name)
+        except FileNotFoundError as reason:
+            message = f"{bucket.location}/{name} is gone, and its table names it: restore it"
+            raise CorruptData(message) from reason
+
+    with ThreadPoolExecutor(_DOWNLOADS) as pool:
+        for _ in pool.map(download, [f"{table}/{unquote(path)}" for path in paths]):
+            pass
+
+
+def _write_version(folder: Path, table: str, found: TableContents) -> None:
+    """Version 0 of a table here names all that the bucket's names."""
+    log = folder / table / "_delta_log"
+    shutil.rmtree(log, ignore_errors=True)
+    log.mkdir(parents=True)
+    source = TableContents(protocol=found.protocol, metadata=found.metadata)
+    if table != "journal":  # the next writer of the journal begins another epoch
+        source.transactions = found.transactions
+    info, now_ms = {COPY: uuid4().hex}, time.time_ns() // 1_000_000
+    commit(LocalStorage(folder), table, TableContents(), found.adds, source, info, now_ms=now_ms)
