@@ -52,8 +52,12 @@ def is_object_uri(where: str | Path) -> bool:
 class ObjectStorage:
     """Objects below a URI such as `s3://bucket/prefix`."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, patience_s: float = 60.0) -> None:
         """Look at the URI and the environment; nothing is asked of the bucket yet.
+
+        Args:
+            uri: Where the objects are.
+            patience_s: How long a request is tried again before it fails.
 
         Raises:
             InvalidRequest: No URI of a bucket; a setting that takes the safety away; the extra
@@ -61,7 +65,7 @@ class ObjectStorage:
         """
         self._location = checked_uri(uri)
         _check_settings(os.environ)
-        self._store = _store(self._location)
+        self._store = _store(self._location, patience_s)
 
     @property
     def location(self) -> str:
@@ -234,16 +238,16 @@ def _allows_http(environment: Mapping[str, str]) -> bool:
     return environment.get("AWS_ALLOW_HTTP", "").lower() in {"true", "1"}
 
 
-def _store(uri: str) -> Any:
+def _store(uri: str, patience_s: float) -> Any:
     try:
         from obstore.store import from_url  # noqa: PLC0415
     except ImportError as reason:
         message = f"{uri}: a bucket needs the extra s3: pip install 'sparkstore[s3]'"
         raise InvalidRequest(message) from reason
-    retries: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
+    retries: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=patience_s)}
     clients: Any = {
-        "connect_timeout": "5s",
-        "timeout": "60s",
+        "connect_timeout": f"{min(5.0, patience_s)}s",
+        "timeout": f"{patience_s}s",
         "allow_http": _allows_http(os.environ),
     }
     try:

@@ -27,6 +27,12 @@ from sparkstore.tables.root import ROOT_FILE, Identity, Root, identity_in, open_
 
 _log = logging.getLogger(__name__)
 
+_BUCKET_PATIENCE_S = 5.0
+"""A start must not wait for long for a bucket that does not answer."""
+
+_silent_buckets: set[str] = set()
+"""Those that did not answer, and that the log was told of."""
+
 PRIMARY, REPLICA, FENCED = "primary", "replica", "fenced"
 
 
@@ -74,11 +80,16 @@ def _check_not_superseded(where: Path, identity: Identity) -> None:
 def successor_at(where: str, primary: Identity) -> Identity | None:
     """Who a replica of a primary is, if it can be read and was promoted; else None."""
     try:
-        other = identity_at(
-            ObjectStorage(where) if is_object_uri(where) else LocalStorage(path_of(where))
-        )
-    except (StoreError, OSError):
+        if is_object_uri(where):
+            other = identity_at(ObjectStorage(where, patience_s=_BUCKET_PATIENCE_S))
+        else:
+            other = identity_at(LocalStorage(path_of(where)))
+    except (StoreError, OSError) as reason:
+        if is_object_uri(where) and where not in _silent_buckets:
+            _silent_buckets.add(where)  # a watch looks every few seconds
+            _log.warning("whether %s was promoted is not known: %s", where, reason)
         return None
+    _silent_buckets.discard(where)
     if other is None or primary.root_id not in {other.primary_id, *other.superseded}:
         return None
     return other if other.generation > primary.generation else None

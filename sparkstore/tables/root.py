@@ -105,7 +105,9 @@ def path_of(where: str | Path) -> Path:
     if text.startswith("file://"):
         text = text.removeprefix("file://")
     elif "://" in text:
-        message = f"{text}: only folders and file:// URIs can be a root in this version"
+        message = (
+            f"{text}: only a folder or file:// URI can be the root here; a bucket holds replicas"
+        )
         raise InvalidRequest(message)
     path = Path(text).absolute()
     misread = sorted({*str(path)} & _MISREAD)

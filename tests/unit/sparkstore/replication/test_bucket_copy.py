@@ -226,6 +226,21 @@ def test_a_promoted_replica_fences_the_old_primary_as_soon_as_that_can_read_the_
     assert copy(tmp_path / "new", bucket).generation == 2
 
 
+def test_a_bucket_that_does_not_answer_holds_nobody_up_and_is_told_once(
+    primary: Path, bucket: ObjectStorage, server: S3Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy(primary, bucket)
+    server.faults = [lambda _: 400]
+    for _ in range(3):
+        check_may_serve(primary)
+    assert caplog.text.count("is not known") == 1
+    server.faults = []
+    check_may_serve(primary)
+    server.faults = [lambda _: 400]
+    check_may_serve(primary)
+    assert caplog.text.count("is not known") == 2
+
+
 def test_a_promotion_reaches_the_old_primary_and_refuses_to_lose_what_it_has(
     primary: Path, bucket: ObjectStorage, tmp_path: Path
 ) -> None:
