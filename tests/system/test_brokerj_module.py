@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.support.system import brokerj
+from tests.support.system.forked import forking_parent
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -17,6 +18,7 @@ def test_the_plugins_own_tests(brokerj_plugin: None) -> None:
         [
             *("mvn", "-q", "-B", "-f", str(brokerj.MODULE / "pom.xml"), "test"),
             f"-Dsparkstore.python={sys.executable}",
+            f"-Dsparkstore.forks={forking_parent()}",
         ],
         capture_output=True,
         text=True,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +13,8 @@ from broker_shim.service.service import Service
 from broker_shim.service.socket import Door, listen_on_path
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.config import StoreConfig
-from tests.support.checkout import CHECKOUT
 from tests.support.stores.stores import DELTA_CONFIG
+from tests.support.system.forked import ForkedProcess, piped
 
 CONFIG_TEXT = """\
 [store]
@@ -36,20 +34,20 @@ class ServiceProcess:
         config = root.parent / "service.toml"
         config.write_text(CONFIG_TEXT)
         arguments = [str(root), "--no-amqp", "--store-socket", str(socket_path)]
-        self._command = [sys.executable, "-m", "broker_shim.serve.command", *arguments]
-        self._command += ["--config", str(config), *more]
+        self._arguments = [*arguments, "--config", str(config), *more]
         self._log = (root.parent / "service.log").open("ab")
-        self.process: subprocess.Popen[bytes] | None = None
-        self.ready = b""
+        self.process: ForkedProcess | None = None
+        self.ready = ""
 
     def start(self) -> None:
         """Start it; ready when this returns."""
-        self.process = subprocess.Popen(
-            self._command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=self._log
+        self._stdout, out = piped()
+        self.process = ForkedProcess(
+            "broker_shim.serve.command", *self._arguments, stdout=out, stderr=self._log.fileno()
         )
-        assert self.process.stdout is not None
-        self.ready = self.process.stdout.readline()
-        assert self.ready.startswith(b"READY"), self.log()
+        os.close(out)
+        self.ready = self._stdout.readline()
+        assert self.ready.startswith("READY"), self.log()
 
     def kill(self) -> None:
         """As SIGKILL does."""
@@ -76,9 +74,8 @@ class ServiceProcess:
 
     def _forget(self) -> int:
         assert self.process is not None
-        assert self.process.stdout is not None
         code = self.process.wait(30)
-        self.process.stdout.close()
+        self._stdout.close()
         self.process = None
         return code
 

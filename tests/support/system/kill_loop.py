@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,8 +18,8 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.store.chain.mirror import take_place
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.tables.root import open_root
-from tests.support.checkout import CHECKOUT
 from tests.support.roots.logs import unsynced_files, until, zero
+from tests.support.system.forked import ForkedProcess
 from tests.support.system.kill_client import CONFIG, THREADS
 
 Key = tuple[str, int]
@@ -126,12 +124,16 @@ class KillLoop:
         self.root, self.mirror = self.mirror, self._folder / f"mirror {self.promoted}"
 
     def _work_and_die(self, told: Path) -> None:
-        client = "tests.support.system.kill_client"
-        command = [sys.executable, "-m", client, str(self.root), str(told)]
         told.touch()
         seed = str(self._seed * 1000 + self.rounds)
-        command += [seed, *map(str, filter(None, [self.mirror]))]
-        with subprocess.Popen(command, cwd=CHECKOUT, stderr=subprocess.PIPE) as client:
+        words = [self.root, told, seed, *filter(None, [self.mirror])]
+        with (self._folder / "client.stderr").open("w+") as errors:
+            client = ForkedProcess(
+                "tests.support.system.kill_client",
+                *map(str, words),
+                stdout=errors.fileno(),
+                stderr=errors.fileno(),
+            )
             # Sometimes in the middle of its start, mostly in the middle of its work.
             lines = self._dice.choice([0, 1, 50, 300, 1000, 2500])
 
@@ -139,13 +141,14 @@ class KillLoop:
 
                 def has_said_enough() -> bool:
                     nonlocal lines
-                    assert client.poll() is None, client.stderr and client.stderr.read()
+                    assert client.poll() is None, Path(errors.name).read_text()
                     lines -= said.read().count(b"\n")
                     return lines <= 0
 
                 until(has_said_enough, 120)
             threading.Event().wait(self._dice.random() * 0.05)
             client.kill()
+            client.wait(30)
 
     def _compare(self, store: DeltaMessageStore, told: Path) -> None:
         asked: dict[int, list[tuple[str, list[Any]]]] = {n: [] for n in range(THREADS)}

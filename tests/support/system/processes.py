@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 
-from tests.support.checkout import CHECKOUT
+from tests.support.system.forked import ForkedProcess, piped
 
 START_S, STOP_S = 60.0, 30.0
 
 
 class BrokerProcess:
-    """`sparkstore serve` in a process of its own."""
+    """`sparkstore serve` in a process of its own, forked from a parent that has imported it."""
 
     def __init__(self, *arguments: str) -> None:
         if {"--memory", "--configuration"} & {*arguments}:  # what most clients send is durable
             arguments = (*arguments, "--accept-durable")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "broker_shim.serve.command", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        (self._stdout, out), (self._stderr, err) = piped(), piped()
+        self._process = ForkedProcess(
+            "broker_shim.serve.command", *arguments, stdout=out, stderr=err
         )
+        os.close(out)
+        os.close(err)
         self._log: list[str] = []
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
-        assert self._process.stdout is not None
-        self.ready_line = self._process.stdout.readline().strip()
+        self.ready_line = self._stdout.readline().strip()
         if not self.ready_line.startswith(("READY ", "{")):
             self.wait()
             message = f"the broker did not start:\n{self.log}"
@@ -75,9 +71,8 @@ class BrokerProcess:
         """Until it has ended; the exit code."""
         code = self._process.wait(STOP_S)
         self._reader.join(STOP_S)
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
+        self._stdout.close()
+        self._stderr.close()
         return code
 
     @property
@@ -86,8 +81,7 @@ class BrokerProcess:
         return self._process.poll() is None
 
     def _read_log(self) -> None:
-        assert self._process.stderr is not None
-        self._log.extend(self._process.stderr)
+        self._log.extend(self._stderr)
 
 
 StartBroker = Callable[..., BrokerProcess]

@@ -3,18 +3,27 @@ package sparkstore.brokerj.store;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.apache.qpid.server.store.SizeMonitoringSettings;
 import org.junit.jupiter.api.Assumptions;
 import sparkstore.brokerj.service.ServiceAddress;
 import sparkstore.brokerj.service.ServiceSettings;
+import tools.jackson.databind.ObjectMapper;
 
 /**
  * The store's service in a process of its own: {@code -Dsparkstore.python=} names the Python that
  * has it. Tests that need it are skipped, with the reason, where there is none.
+ * {@code -Dsparkstore.forks=} names the socket of a process that has imported it and forks it
+ * (tests/support/system/forking_parent.py): such a start takes half the time.
  */
 final class RealService implements AutoCloseable {
     private final Path root;
@@ -22,7 +31,9 @@ final class RealService implements AutoCloseable {
     /** Of the stores that are made from now on; zero: work waits for ever. */
     Duration retryTimeout = Duration.ZERO;
     private String address;
-    private Process process;
+    private ProcessHandle process;
+    /** What says where the service listens; with the parent that forked it, also its end. */
+    private BufferedReader said;
 
     /** On a unix socket. */
     RealService(Path folder) throws IOException {
@@ -44,22 +55,54 @@ final class RealService implements AutoCloseable {
     }
 
     void start() throws IOException {
-        List<String> command = new ArrayList<>(List.of(
-                python(), "-m", "broker_shim.serve.command", root.toString(), "--no-amqp"));
-        command.addAll(options);
-        process = new ProcessBuilder(command)
-                .redirectError(ProcessBuilder.Redirect.DISCARD).start();
-        // Its output stays open with the process: one line says where it listens.
-        String line = new BufferedReader(new InputStreamReader(process.getInputStream())).readLine();
+        List<String> arguments = new ArrayList<>(List.of(root.toString(), "--no-amqp"));
+        arguments.addAll(options);
+        String forks = System.getProperty("sparkstore.forks", "");
+        if (forks.isEmpty()) {
+            startAnew(arguments);
+        } else {
+            fork(forks, arguments);
+        }
+        String line = said.readLine();
         if (line == null || !line.startsWith("READY ")) {
             throw new IOException("the service did not start: " + line);
         }
         address = line.split(" ")[1];
     }
 
-    /** kill -9. */
-    void kill() throws InterruptedException {
-        process.destroyForcibly().waitFor();
+    private void startAnew(List<String> arguments) throws IOException {
+        List<String> command =
+                new ArrayList<>(List.of(python(), "-m", "broker_shim.serve.command"));
+        command.addAll(arguments);
+        Process started = new ProcessBuilder(command)
+                .redirectError(ProcessBuilder.Redirect.DISCARD).start();
+        process = started.toHandle();
+        // Its output stays open with the process: one line says where it listens.
+        said = new BufferedReader(new InputStreamReader(started.getInputStream()));
+    }
+
+    private void fork(String forks, List<String> arguments) throws IOException {
+        Map<String, Object> request = Map.of("module", "broker_shim.serve.command",
+                "arguments", arguments, "cwd", root.getParent().toString(),
+                "environment", System.getenv());
+        SocketChannel parent = SocketChannel.open(UnixDomainSocketAddress.of(forks));
+        String line = new ObjectMapper().writeValueAsString(request) + "\n";
+        ByteBuffer bytes = ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8));
+        while (bytes.hasRemaining()) {
+            parent.write(bytes);
+        }
+        said = new BufferedReader(new InputStreamReader(Channels.newInputStream(parent)));
+        process = ProcessHandle.of(Long.parseLong(said.readLine())).orElseThrow();
+    }
+
+    /** kill -9, and wait until its sockets and its locks are free. */
+    void kill() throws IOException {
+        process.destroyForcibly();
+        while (said.readLine() != null) {
+            // Until its end is told, or its output ends.
+        }
+        said.close();
+        process.onExit().join();
     }
 
     /** SIGSTOP, SIGCONT: it takes what is sent and answers nothing, then goes on. */
@@ -110,7 +153,7 @@ final class RealService implements AutoCloseable {
     }
 
     @Override
-    public void close() throws InterruptedException {
+    public void close() throws IOException {
         kill();
     }
 }
