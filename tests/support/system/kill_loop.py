@@ -101,16 +101,21 @@ class KillLoop:
                 zero(path)
                 self.zeroed += 1
         if self.mirror is not None and self.rounds % 2:
-            self._promote()
+            self._promote(told)
         store = DeltaMessageStore(self.root, CONFIG)
         try:
             self._compare(store, told)
         finally:
             store.close()
 
-    def _promote(self) -> None:
-        """The mirror takes the first root's place, unless it had not caught up when that died."""
-        if self.mirror is None or not self.mirror.exists():
+    def _promote(self, told: Path) -> None:
+        """The mirror takes the first root's place, unless it had not caught up when that died.
+
+        What was in doubt the time before, `_compare` has found in the first root or not, and the
+        mirror gets it when the next client catches up: one that died before it said anything had
+        not.
+        """
+        if self.mirror is None or not self.mirror.exists() or not told.stat().st_size:
             return
         store = DeltaMessageStore(self.mirror, CONFIG)
         try:
