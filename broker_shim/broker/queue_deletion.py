@@ -29,8 +29,16 @@ class QueueDeletions:
         self._calls, self._settlement = calls, settlement
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
-    def begin(self, name: str, on_done: OnComplete) -> None:
-        """Destroy a queue; `on_done` when that is durable, or the store has ended."""
+    def begin(
+        self, name: str, on_done: OnComplete, before: Callable[[OnComplete], None] | None = None
+    ) -> None:
+        """Destroy a queue; `on_done` when that is durable, or the store has ended.
+
+        Args:
+            name: Of the queue.
+            on_done: Called with how it ended.
+            before: What is to be done first; told when it is, whatever came of it.
+        """
 
         def destroy(done: OnComplete) -> None:
             answered = partial(_answered, name, done)
@@ -43,7 +51,14 @@ class QueueDeletions:
                 call()
 
         self._waiting[name] = []
-        self._settlement.insist(destroy, gone, ("destroy of queue %r", name))
+
+        def ready(_error: StoreError | None) -> None:
+            self._settlement.insist(destroy, gone, ("destroy of queue %r", name))
+
+        if before is None:
+            ready(None)
+        else:
+            before(ready)
 
     def when_gone(self, name: str, call: Callable[[], None]) -> None:
         """Make a call when no queue of this name is being destroyed: at once if none is."""

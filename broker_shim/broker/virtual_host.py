@@ -16,11 +16,13 @@ from broker_shim.broker.administration import Administration
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letters import Deaths
 from broker_shim.broker.destinations import Destinations
+from broker_shim.broker.exchanges.evacuation import Evacuation
 from broker_shim.broker.exchanges.headers_exchange import properties_of
 from broker_shim.broker.header_scan import HeaderScan
 from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.operations.acquisition import Acquisition
+from broker_shim.broker.operations.claims import Claims
 from broker_shim.broker.operations.queries import Queries
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueOwner
@@ -79,6 +81,7 @@ class Broker:
         last_value_queues: Has newer messages take the place of older ones.
         selector_compiler: Compiles selectors in slices.
         administration: Carries out an administrator's orders.
+        claims: Knows which queues are one client's alone, and deletes those that delete themselves.
         queries: Tells what queues and exchanges are.
         acquisition: Acquires messages that were browsed.
         is_stopping: Set once a clean end was asked for: nothing is handed out any more.
@@ -117,6 +120,7 @@ class Broker:
         self.selector_compiler = SelectorCompiler(later)
         self._header_scan = HeaderScan(self, later)
         self.last_value_queues = LastValueQueues(self, self.settlement)
+        self.claims = Claims(self)
         self.queries = Queries(self)
         self.acquisition = Acquisition(self)
         self.administration = Administration(self, self.bulk, self.last_value_queues, later)
@@ -254,6 +258,8 @@ class Broker:
         is_kept = queue.durability is TerminusDurability.UNSETTLED_STATE
         arguments = terms_of(detail_of(queue)).arguments
         dispatch = self._make_queue(queue.name, is_kept=is_kept, arguments=arguments)
+        if self._make_queue is QueueDispatch:  # else another broker knows all consumers
+            dispatch.watcher = self.claims.auto_deletion
         self.queues[queue.name] = dispatch
         self.definitions[queue.name] = queue
         self.destinations.addresses.add(queue.name)
@@ -262,7 +268,10 @@ class Broker:
     def redefine(self, queue: Queue) -> None:
         """A queue that is there is as this definition says from now on; the store is to know."""
         self.definitions[queue.name] = queue
-        self.queues[queue.name].alter(terms_of(detail_of(queue)).arguments)
+        dispatch = self.queues[queue.name]
+        dispatch.alter(terms_of(detail_of(queue)).arguments)
+        if dispatch.consumer_count and dispatch.watcher is not None:
+            dispatch.watcher.used(dispatch)
 
     def subscribe(self, queue: Queue, node: ExchangeNode, on_done: OnComplete) -> None:
         """Create a queue and bind it to an exchange."""
@@ -287,12 +296,20 @@ class Broker:
         return ExchangeBindingKey(node.exchange, queue, binding_key)
 
     def destroy_queue(self, name: str, on_done: OnComplete = lambda _error: None) -> None:
-        """Destroy a queue with its messages and bindings (temporary queues, at the link's end)."""
-        if name in self.queues:
-            self._forget_queue(name)
-            self._deletions.begin(name, on_done)
-        else:
+        """Destroy a queue and its bindings; its messages go by its alternate exchange, if any."""
+        queue = self.queues.get(name)
+        if queue is None:
             self._deletions.when_gone(name, partial(on_done, None))
+            return
+        self._forget_queue(name)
+        alternate = queue.arguments.alternate_exchange
+        evacuate = None if alternate is None else Evacuation(self, name, alternate).run
+
+        def destroyed(error: StoreError | None) -> None:
+            self.claims.auto_deletion.gone(name)
+            on_done(error)
+
+        self._deletions.begin(name, destroyed, evacuate)
 
     def queue_destroyed(self, name: str) -> None:
         """Another member destroyed a queue: whoever is attached to it here is told."""
@@ -310,6 +327,7 @@ class Broker:
         self.destinations.addresses.remove(name)
         for owner in self.queue_owners:
             owner.queue_gone(name)
+        self.claims.gone(name)
 
     def lost(self, queue: QueueDispatch, message_id: int) -> None:
         """The store refused what was handed out: it is as the store has it now.

@@ -28,8 +28,8 @@ _HOW = (
 )
 _ARGUMENTS = (
     "arguments: message_ttl_ms, max_delivery_count, dead_letter_queue, on_reject, exclusive,\n"
-    "alternate_exchange, message_groups, last_value_key (docs/operating.md, Queues that ask for\n"
-    "more).\n\n"
+    "alternate_exchange, auto_delete, message_groups, last_value_key (docs/operating.md,\n"
+    "Queues that ask for more).\n\n"
 )
 _HEADERS = (
     "A binding to an exchange of the type headers says which application properties a message\n"

@@ -75,7 +75,7 @@ def audit_order(
         key=order.key or None,
         arguments=json.dumps(order.arguments) if order.arguments else None,
         force=order.force or None,
-        messages=told.get("messages_lost"),
+        messages=told.get("messages_lost", told.get("messages_rerouted")),
         error=error,
     )
 

@@ -11,6 +11,8 @@
                         when it is deleted
     last_value_key      an application property or a header's name (`JMSType`, `amqp.subject`): of
                         waiting messages with the same value of it only the newest stays
+    auto_delete         true: it is deleted when its last consumer goes; one that never had a
+                        consumer stays
     exclusive           true: one consumer at a time; another one that attaches is refused
     message_groups      true: messages of one JMSXGroupID go to one consumer, in order, while it
                         is there
@@ -29,11 +31,12 @@ from sparkstore.core.queue_names import canonical
 from sparkstore.errors import InvalidRequest
 
 EXPIRED, OVER_DELIVERED, REJECTED = "expired", "over-delivered", "rejected"
+QUEUE_DELETED = "queue-deleted"
 """Why a message may not stay."""
 
 _DROP = "drop"
 _ON_REJECT = ("dead_letter", _DROP)
-_SWITCHES = ("exclusive", "message_groups")
+_SWITCHES = ("auto_delete", "exclusive", "message_groups")
 _MAX_NAME = 1000
 _KEPT_MESSAGES = 2
 _US = 1000
@@ -53,6 +56,7 @@ class QueueArguments(NamedTuple):
         message_groups: A group goes to one consumer.
         on_reject: What becomes of what is rejected; None: as `dead_letter`.
         alternate_exchange: Name of an exchange.
+        auto_delete: It is deleted when its last consumer goes.
     """
 
     message_ttl_ms: int | None = None
@@ -63,6 +67,7 @@ class QueueArguments(NamedTuple):
     message_groups: bool = False
     on_reject: str | None = None
     alternate_exchange: str | None = None
+    auto_delete: bool = False
 
     def expires_at(self, wanted: int | None, now_us: int) -> int | None:
         """When a message that is enqueued now expires, UTC µs: the earlier of both wishes."""
@@ -174,6 +179,7 @@ def terms_of(detail: str) -> Terms:
         message_groups=given.get("message_groups") is True,
         on_reject=on_reject if on_reject in _ON_REJECT else None,
         alternate_exchange=alternate if is_name(alternate) else None,
+        auto_delete=given.get("auto_delete") is True,
     )
     return Terms(content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES, arguments)
 

@@ -203,7 +203,7 @@ def _alter_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
 
 
 def _delete_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
-    name, _ = _queue(order, facts)
+    name, detail = _queue(order, facts)
     standing, link = facts.standing(name), facts.link_of(name)
     if link is not None and link.is_attached:
         message = f"queue {shown(name)} is that of {link.name}, which is attached: it goes with"
@@ -224,12 +224,15 @@ def _delete_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
         (senders, f"where the dead letters of {', '.join(map(shown, senders[:5]))} go"),
     ]
     _check_loss("queue", name, [text for has, text in losses if has], order)
-    told = {
+    alternate = alternate_of(arguments_of(detail))
+    told: dict[str, Any] = {
         "queue": name,
-        "messages_lost": standing.depth,
+        "messages_lost" if alternate is None else "messages_rerouted": standing.depth,
         "consumers_ended": standing.consumer_count,
         "bindings_removed": len(bindings),
     }
+    if alternate is not None:
+        told[ALTERNATE_EXCHANGE] = alternate
     return OrderDecision(order._replace(queue=name), told)
 
 

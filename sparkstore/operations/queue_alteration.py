@@ -2,8 +2,8 @@
 
     message_ttl_ms, max_delivery_count,    at any time. A time to live holds for what is enqueued
     dead_letter_queue, on_reject,          from now on; the others for what is on the queue, too
-    alternate_exchange, whatever the store
-    asks nothing of
+    alternate_exchange, auto_delete,
+    whatever the store asks nothing of
     exclusive                              not to true while it has several consumers
     message_groups                         while it has no consumer
     last_value_key                         while it is empty

@@ -150,6 +150,11 @@ def _queue_altered(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
 
 def _queue_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
     queue = decided.order.queue
+    there = machine.state.queues[queue]
+    if there.entries and alternate_of(arguments_of(there.detail)) is not None:
+        message = f"queue {shown(queue)} has messages for its alternate exchange, and a broker that"
+        message += f" runs routes them: start one, or purge {shown(queue)} first"
+        raise InvalidRequest(message)
     link = _link_of(machine.state, queue)
     ended = [] if link is None else machine.detach(link_key(link), closed=True)
     return [*ended, *machine.destroy(Queue(queue))]

@@ -102,6 +102,8 @@ REFUSED = [
     (create("new", alternate_exchange="absent"), "'absent' is not there: create it first"),
     (alter("q", alternate_exchange="absent"), "'absent' is not there: create it first"),
     (alter("q", alternate_exchange=7), "say the name of an exchange"),
+    (alter("q", auto_delete="yes"), "auto_delete is 'yes': say true or false"),
+    (create("new", auto_delte=True), "did you mean 'auto_delete'"),
     (
         Order(AdminAction.DELETE_EXCHANGE, exchange="others", force=True),
         "is the alternate of exchange 'main', queue 'lettered': delete or alter that",
@@ -271,3 +273,22 @@ def test_an_exchange_cannot_be_made_the_end_of_its_own_way(place: Place) -> None
     place.control.order(exchange("a", alternate_exchange="b"))
     with pytest.raises(InvalidRequest, match="is the alternate of exchange 'b'"):
         place.control.order(Order(AdminAction.DELETE_EXCHANGE, exchange="c", force=True))
+
+
+def test_what_is_on_a_deleted_queue_goes_by_its_alternate_exchange_if_a_broker_runs(
+    place: Place,
+) -> None:
+    place.put("q", count=3)
+    place.control.order(exchange("others", "fanout"))
+    place.control.order(bound("dead", {}, "others"))
+    place.control.order(alter("q", alternate_exchange="others"))
+    if not place.is_served:
+        with pytest.raises(InvalidRequest, match="start one, or purge 'q' first"):
+            place.control.order(delete("q", force=True))
+        assert len(place.after().ids("q")) == 3
+        return
+    told = place.control.order(delete("q", force=True))
+    assert (told["messages_rerouted"], told["alternate_exchange"]) == (3, "others")
+    after = place.after()
+    assert len(after.ids("dead")) == 3
+    assert "q" not in after.state.queues

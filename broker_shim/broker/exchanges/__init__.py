@@ -1,6 +1,7 @@
 """What exchanges do beyond a routing key.
 
 `headers_exchange` routes by application properties, pure; `alternates` says where a message goes
-that leaves its queue for an alternate exchange. `broker_shim.broker.routing` has all exchanges, and
+that leaves its queue for an alternate exchange, and `evacuation` brings there what is on a queue
+that is deleted. `broker_shim.broker.routing` has all exchanges, and
 follows their alternates.
 """

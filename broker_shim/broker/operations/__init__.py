@@ -3,6 +3,7 @@
     create, delete, bind, purge     `Broker.administration`: an order is decided and carried out for
                                     a client as for an administrator
     queries                         what a queue or an exchange is, and what is bound
+    claims, auto_delete             a queue for one session alone; one that goes with its last user
     acquisition                     a message that was browsed becomes its browser's own
     release, reject, accept         `Settlement`, `dead_letters.Rejection`
 

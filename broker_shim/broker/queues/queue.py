@@ -37,6 +37,16 @@ class Browser(Protocol):
         """An administrator deletes the queue: end your link."""
 
 
+class UseWatcher(Protocol):
+    """Whoever wants to know whether queues are used."""
+
+    def used(self, queue: QueueDispatch) -> None:
+        """A consumer was added."""
+
+    def unused(self, queue: QueueDispatch) -> None:
+        """The last consumer is gone."""
+
+
 class Withdrawn(NamedTuple):
     """What became of messages that were to be taken out of dispatch.
 
@@ -67,6 +77,7 @@ class QueueDispatch:
         dead_lettered: Messages that went from it to its dead letters, since the start.
         owner: Whose client had the broker make and name it (`owners.shared`); None: nobody's.
         maker: The number of the connection that did; None: nobody, or before a restart.
+        watcher: Told when consumers come, and when the last one goes.
         only: What is not so is not routed here (a subscription with a selector).
     """
 
@@ -93,6 +104,7 @@ class QueueDispatch:
         key = arguments.last_value_key
         self.last_values = None if key is None else LastValues(key)
         self._not_durable: set[int] = set()
+        self.watcher: UseWatcher | None = None
         self.only: Selector | None = None
         self.owner: str | None = None
         self.maker: int | None = None
@@ -249,6 +261,8 @@ class QueueDispatch:
             self._consumers.append(consumer)
         else:
             self._cursors.append(SelectiveCursor(consumer, selector, self._groups))
+        if self.watcher is not None:
+            self.watcher.used(self)
 
     def discard(self, consumer: Consumer) -> None:
         """A consumer is gone; what it holds is for the caller to release."""
@@ -261,6 +275,8 @@ class QueueDispatch:
                 self._look_anew()
         for refusers in self._refused_by.values():
             refusers.discard(consumer)
+        if self.watcher is not None and not self.consumer_count:
+            self.watcher.unused(self)
 
     def refuse(self, message_id: int, consumer: Consumer) -> None:
         """This consumer must not get this message again (modified, undeliverable-here)."""

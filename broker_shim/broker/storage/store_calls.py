@@ -224,6 +224,12 @@ class StoreCalls:
         """See `MessageStore.unbind`."""
         self.call(on_done, self._store.unbind, key)
 
+    def configure(
+        self, category: str, key: str, detail: Mapping[str, Any] | None, on_done: OnComplete
+    ) -> None:
+        """See `MessageStore.configure`."""
+        self.call(on_done, self._store.configure, category, key, detail)
+
     def flush(self, on_done: OnComplete) -> None:
         """See `MessageStore.flush`."""
         self.call(on_done, self._store.flush)

@@ -21,6 +21,7 @@ from broker_shim.broker.address import (
     Node,
     QueueNode,
 )
+from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.listener_1_0.attach.own_queue import (
@@ -220,6 +221,18 @@ def _said(remote: Source, queue: str) -> str:
     return queue if remote.dynamic or not remote.address else str(remote.address)
 
 
+def _locked(connection: Connection, queue: QueueDispatch, *, is_browser: bool) -> Refusal | None:
+    """Why somebody else has the queue now; None if nobody has it alone."""
+    name = shown(queue.name)
+    if connection.broker.claims.is_claimed(queue.name):
+        text = f"queue {name} is another session's alone: try again later"
+        return Refusal(RESOURCE_LOCKED, text)
+    if queue.arguments.exclusive and queue.consumer_count and not is_browser:
+        text = f"queue {name} is exclusive, and has a consumer: try again later"
+        return Refusal(RESOURCE_LOCKED, text)
+    return None
+
+
 def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
     """Answer the attach with what is granted, and start to serve."""
     queue = connection.broker.queues.get(wanted.queue)
@@ -227,9 +240,9 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
         text = f"queue {shown(wanted.queue)} was destroyed"
         refuse(connection, link, Refusal(NOT_FOUND, text))
         return
-    if queue.arguments.exclusive and queue.consumer_count and not wanted.is_browser:
-        text = f"queue {shown(wanted.queue)} is exclusive, and has a consumer: try again later"
-        refuse(connection, link, Refusal(RESOURCE_LOCKED, text))
+    locked = _locked(connection, queue, is_browser=wanted.is_browser)
+    if locked is not None:
+        refuse(connection, link, locked)
         return
     source = wanted.terms.source
     assert source is not None

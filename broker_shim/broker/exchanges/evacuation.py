@@ -1,0 +1,129 @@
+"""What a queue holds when it is deleted goes where its alternate exchange routes it.
+
+The queue is out of use by then, and its messages go some at a time: off the queue and onto others
+in one transaction of the store for each part. Why nothing is lost that has a way out: the store
+destroys the queue after the last part is durable; killed before that, it has the queue, with what
+had not gone yet, and nobody was told that it is deleted. A message that is routed to no queue goes
+with its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker_shim.broker.exchanges.alternates import RoutingHost, alternate_queues
+from broker_shim.broker.settlement import Settlement
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import MessageHeader
+from sparkstore.core.annotations import Death
+from sparkstore.core.queue_arguments import QUEUE_DELETED
+from sparkstore.operations.bulk import TURN_IDS, Dequeue, Enqueue, rerouted
+
+_log = logging.getLogger(__name__)
+
+Step = tuple[int, Enqueue | Dequeue]
+
+
+class EvacuatedHost(RoutingHost, Protocol):
+    """The virtual host, as far as the end of a queue goes.
+
+    Attributes:
+        settlement: Repeats what the store has not taken.
+    """
+
+    settlement: Settlement
+
+
+class Evacuation:
+    """The messages of one queue on their way off it. On the loop's thread only."""
+
+    def __init__(self, host: EvacuatedHost, queue: str, exchange: str) -> None:
+        self._host, self._queue, self._exchange = host, queue, exchange
+        self._left: set[int] = set()
+        self._part_ids = TURN_IDS
+        self._on_done: OnComplete
+
+    def run(self, on_done: OnComplete) -> None:
+        """Move all that has a way out; `on_done` when that is durable, and always without error."""
+        self._on_done = on_done
+        self._go_on()
+
+    def _go_on(self) -> None:
+        there = self._host.calls.message_ids(self._queue)
+        part = [each for each in there if each not in self._left][: self._part_ids]
+        if part:
+            self._read(part)
+        else:
+            self._on_done(None)
+
+    def _read(self, part: Sequence[int]) -> None:
+        found: list[MessageHeader | None] = []
+
+        def call(done: OnComplete) -> None:
+            def read(error: StoreError | None, headers: Sequence[MessageHeader | None]) -> None:
+                found[:] = headers
+                done(error)
+
+            self._host.calls.read_headers(part, read)
+
+        def done(error: StoreError | None) -> None:
+            if error is not None:
+                self._leave(part, error)
+            else:
+                self._move(part, found)
+
+        self._host.settlement.insist(call, done, ("headers of deleted queue %r", self._queue))
+
+    def _move(self, part: Sequence[int], headers: Sequence[MessageHeader | None]) -> None:
+        steps: list[Step] = []
+        for message_id, header in zip(part, headers, strict=True):
+            routed = [] if header is None else self._steps(message_id, header)
+            if not routed:
+                self._left.add(message_id)
+            steps += routed
+        if steps:
+            self._store(steps)
+        else:
+            self._go_on()
+
+    def _store(self, steps: Sequence[Step]) -> None:
+        """Have the store do them, all or none."""
+
+        def moved(error: StoreError | None) -> None:
+            if error is not None:
+                self._leave([message_id for message_id, _ in steps], error)
+                return
+            for message_id, step in steps:
+                if isinstance(step, Enqueue):
+                    self._host.metrics.moved += 1
+                    self._host.arrived(step.queue, message_id, step.header.priority)
+            self._go_on()
+
+        def call(done: OnComplete) -> None:
+            self._host.calls.together(steps, done)
+
+        self._host.settlement.insist(call, moved, ("messages of deleted queue %r", self._queue))
+
+    def _steps(self, message_id: int, header: MessageHeader) -> list[Step]:
+        """Onto other queues, and off this one, whoever held it: that consumer has been ended."""
+        entry = self._host.calls.entry(self._queue, message_id)
+        if entry is None:
+            return []
+        targets = alternate_queues(self._host, self._exchange, header, message_id, self._queue)
+        if not targets:
+            return []
+        death = Death(self._queue, QUEUE_DELETED, entry.delivery_count, time.time_ns() // 1000)
+        steps = rerouted(death, self._exchange, targets, entry, entry.acquired_by)
+        return [(message_id, step) for step in steps]
+
+    def _leave(self, message_ids: Sequence[int], error: StoreError) -> None:
+        """The store refused: from now on each goes alone, and what is refused alone stays."""
+        if self._part_ids == 1:
+            _log.warning("message %d goes with queue %r: %s", message_ids[0], self._queue, error)
+            self._left.update(message_ids)
+        self._part_ids = 1
+        self._go_on()

@@ -1,0 +1,117 @@
+"""Queues that are deleted when their last consumer goes (the argument `auto_delete`).
+
+A queue that never had a consumer stays. So that a broker that is killed leaves nothing behind, the
+store is told when such a queue has its first consumer, or its claimant (`claims`): a start ends all
+that were in use, as their consumers ended with the broker. But a queue that the settings name is
+made so at each start, and stays.
+
+A consumer is a link that is attached, whatever becomes of its terminus when it is not. A queue that
+is a link's own ends with that link, and not by this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from broker_shim.broker.queue_host import QueueHost, QueueOwner
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.storage.loop import Later
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+
+_log = logging.getLogger(__name__)
+
+CATEGORY = "auto-delete"
+"""Of the objects that the store keeps: by the name of a queue, that it has had a consumer."""
+
+
+class AutoDeletingHost(QueueHost, Protocol):
+    """The virtual host, as far as queues go that delete themselves.
+
+    Attributes:
+        queue_owners: The listeners whose links have queues of their own.
+        is_stopping: True from when a clean end was asked for: what ends then is ended by a start.
+    """
+
+    queue_owners: list[QueueOwner]
+    is_stopping: bool
+
+    def destroy_queue(self, name: str, on_done: OnComplete) -> None:
+        """Destroy a queue with its messages and bindings."""
+
+
+class AutoDeletion:
+    """Deletes queues that nobody uses any more. On the loop's thread only."""
+
+    def __init__(
+        self, host: AutoDeletingHost, later: Later, is_claimed: Callable[[str], bool]
+    ) -> None:
+        """Begin.
+
+        Args:
+            host: Whose queues they are.
+            later: Makes a call on the loop's thread after a while.
+            is_claimed: Whether somebody has a queue to itself, so that it stays.
+        """
+        self._host, self._later, self._is_claimed = host, later, is_claimed
+        self._used: set[str] = set()
+
+    def recovered(self, names: Iterable[str], *, may_come_back: bool = False) -> None:
+        """After a start: these queues had consumers when the last run ended.
+
+        Args:
+            names: Of the queues.
+            may_come_back: The consumers may be other members', whose brokers live on: then the
+                queues stay, and go with the last consumer that comes.
+        """
+        kept = {queue.name for queue in self._host.settings.queues}
+        for name in names:
+            queue = self._host.queues.get(name)
+            self._used.add(name)
+            deletes_itself = queue is not None and queue.arguments.auto_delete
+            if not deletes_itself or name in kept or self._is_own(name):
+                self._forget(name)
+            elif queue is not None and not may_come_back:
+                self._delete(queue)
+
+    def used(self, queue: QueueDispatch) -> None:
+        """Somebody uses a queue: a consumer that is attached, or who has claimed it."""
+        if queue.arguments.auto_delete and queue.name not in self._used:
+            self._used.add(queue.name)
+            self._host.calls.configure(CATEGORY, queue.name, {"used": True}, _note)
+
+    def unused(self, queue: QueueDispatch) -> None:
+        """One who used it is gone, and may have been the last."""
+        if queue.arguments.auto_delete and queue.name in self._used:
+            self._later(0.0, lambda: self._look(queue))
+
+    def gone(self, name: str) -> None:
+        """A queue was destroyed, durably, for whatever reason: one of its name is another."""
+        if name in self._used:
+            self._forget(name)
+
+    def _look(self, queue: QueueDispatch) -> None:
+        is_there = self._host.queues.get(queue.name) is queue
+        is_used = queue.consumer_count > 0 or self._is_claimed(queue.name)
+        if not is_there or is_used or self._host.is_stopping or not queue.arguments.auto_delete:
+            return
+        if not self._is_own(queue.name):
+            self._delete(queue)
+
+    def _delete(self, queue: QueueDispatch) -> None:
+        _log.info("queue %r is deleted: nobody uses it any more", queue.name)
+        self._host.destroy_queue(queue.name, _note)
+
+    def _is_own(self, name: str) -> bool:
+        return any(owner.own_link(name) is not None for owner in self._host.queue_owners)
+
+    def _forget(self, name: str) -> None:
+        self._used.discard(name)
+        self._host.calls.configure(CATEGORY, name, None, _note)
+
+
+def _note(error: StoreError | None) -> None:
+    if error is not None:
+        _log.warning("an auto-delete queue: %s", error)

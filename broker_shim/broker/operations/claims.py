@@ -1,0 +1,81 @@
+"""Queues that one client has to itself: a session that declared one exclusive. In memory only.
+
+A claim ends with its owner, and so with the broker. It is another thing than the argument
+`exclusive`, by which a queue has one consumer at a time, whoever that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol
+
+from broker_shim.broker.operations.auto_delete import AutoDeletingHost, AutoDeletion
+from broker_shim.broker.storage.loop import Later
+from broker_shim.errors import InvalidRequest
+from sparkstore.core.queue_names import shown
+
+
+class ClaimedHost(AutoDeletingHost, Protocol):
+    """The virtual host, as far as claims go.
+
+    Attributes:
+        later: Makes a call on the loop's thread after a while.
+    """
+
+    later: Later
+
+
+class Claims:
+    """Who has which queue to itself. On the loop's thread only.
+
+    Attributes:
+        auto_deletion: Deletes queues that nobody uses any more.
+    """
+
+    def __init__(self, host: ClaimedHost) -> None:
+        self._host = host
+        self._owners: dict[str, Hashable] = {}
+        self.auto_deletion = AutoDeletion(host, host.later, self.is_claimed)
+
+    def is_claimed(self, queue: str) -> bool:
+        """Whether somebody has a queue to itself."""
+        return queue in self._owners
+
+    def may_use(self, queue: str, user: Hashable) -> bool:
+        """Whether a queue is anybody's, or this one's; ask before each use of a queue."""
+        return self._owners.get(queue, user) == user
+
+    def claim(self, queue: str, owner: Hashable) -> None:
+        """Have a queue for oneself until `end`; again changes nothing.
+
+        Args:
+            queue: Name of a queue that is in use.
+            owner: Stands for a session, or whatever may end.
+
+        Raises:
+            InvalidRequest: There is no such queue; another one has it, or consumes from it.
+        """
+        dispatch = self._host.queues.get(queue)
+        if dispatch is None:
+            raise InvalidRequest(f"unknown queue {shown(queue)}")
+        if not self.may_use(queue, owner):
+            raise InvalidRequest(
+                f"queue {shown(queue)} is another session's alone: try again later"
+            )
+        if queue not in self._owners and dispatch.consumer_count:
+            message = f"queue {shown(queue)} has {dispatch.consumer_count} consumers: nobody can"
+            raise InvalidRequest(f"{message} have it alone")
+        self._owners[queue] = owner
+        self.auto_deletion.used(dispatch)
+
+    def end(self, owner: Hashable) -> None:
+        """An owner is gone: its queues are anybody's, or are deleted if they delete themselves."""
+        for queue in [name for name, other in self._owners.items() if other == owner]:
+            del self._owners[queue]
+            dispatch = self._host.queues.get(queue)
+            if dispatch is not None:
+                self.auto_deletion.unused(dispatch)
+
+    def gone(self, queue: str) -> None:
+        """A queue is being destroyed: nobody has it any more."""
+        self._owners.pop(queue, None)
