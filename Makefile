@@ -8,10 +8,10 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    bench-jobs bench-messages bench-amqp bench-hostile bench-brokerj mutants soak wheel check-schedules lock clean
+    bench-jobs bench-s3 bench-messages bench-amqp bench-hostile bench-brokerj mutants soak wheel check-schedules lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 check:  ## say what this machine lacks
 	@PYTHON="$(PYTHON)" sh .ci/check-machine
@@ -69,6 +69,9 @@ bench-service: setup  ## requests a second of the store service, beside the mach
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
 	@$(BIN)/python -m tests.benchmarks.bench_beside
+
+bench-s3: $(SETUP)  ## what a copy to a bucket costs, beside bare puts (builds versitygw: minutes, Go 1.25)
+	@$(BIN)/python -m tests.benchmarks.bench_s3 --messages $(or $(COUNT),200000)
 
 bench-messages: $(SETUP)  ## what a name, a selector and a waiting message cost; exit code 1 if too much
 	@$(BIN)/python -m tests.benchmarks.bench_addresses
