@@ -21,7 +21,7 @@ for; a thread may take the lock again. The clock is an argument, `now_ms`: any t
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
@@ -87,6 +87,36 @@ class LinkRegistry:
                     self._deadlines.add(terminus.expires_at_ms, terminus.key)
                 self._keeping.left(terminus, on_complete)
             return list(self._termini.values())
+
+    def adopt(
+        self,
+        key: LinkKey,
+        terms: LinkTerms,
+        unsettled: Mapping[bytes, DeliveryState | None],
+        now_ms: int,
+    ) -> None:
+        """Take over a terminus that another broker on the same store had, unless there is one."""
+        with self._lock:
+            if key not in self._termini:
+                terminus = self._termini[key] = Terminus(key, terms)
+                terminus.unsettled.update(unsettled)
+                self._is_over(terminus, EndedScope.CONNECTION, now_ms)
+
+    def moved(self, key: LinkKey) -> LinkEndpoint | None:
+        """Another broker on the same store has a link now: forget it here, and tell no store.
+
+        Returns:
+            Whoever was attached: detach it with `amqp:link:stolen`.
+        """
+        with self._lock:
+            terminus = self._termini.get(key)
+            if terminus is None:
+                return None
+            endpoint = terminus.dissociate()
+            terminus.is_over = terminus.has_moved = True
+            self._left(terminus)
+            del self._termini[key]
+            return endpoint
 
     def granted(self, asked: TerminusDurability) -> TerminusDurability:
         """What of a durability that was asked for can be kept."""

@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import StoreError
+from broker_shim.errors import CorruptData, StoreError
 from broker_shim.links import (
     EndpointPlace,
     LinkEndpoint,
@@ -38,8 +38,10 @@ from broker_shim.links import (
     Terminus,
     link_text,
 )
+from broker_shim.links.kept_link import KeptLink, LinkSource
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, STOLEN, Refusal
 from broker_shim.protocol_1_0.links.link import Link
+from sparkstore.core.link_records import link_key
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import OwnLink
 
@@ -100,11 +102,13 @@ class Links:
     Attributes:
         registry: All termini of the broker, attached or not.
         held: What the termini hold that are not attached, by tag.
+        elsewhere: Where links are that other brokers on the same store had; None: there are none.
     """
 
     def __init__(self, broker: Broker, registry: LinkRegistry) -> None:
         self.registry = registry
         self.held: dict[LinkKey, dict[bytes, Held]] = {}
+        self.elsewhere: LinkSource | None = None
         self._broker = broker
         self._endpoints: dict[Link, LinkEndpoint] = {}
         self._looking: dict[Link, LinkKey] = {}
@@ -127,6 +131,41 @@ class Links:
             self._endpoints.pop(theirs, None)
             other.lose(theirs, _STOLEN)
         return endpoint
+
+    def fetch(self, key: LinkKey, on_done: OnComplete) -> None:
+        """Take over what is kept of a link that is not known here."""
+        if self.elsewhere is None or self.registry.find(key) is not None:
+            on_done(None)
+            return
+
+        def found(error: StoreError | None, there: KeptLink | None) -> None:
+            if there is not None and there.detail is not None:
+                try:
+                    terms = LinkTerms.from_json(key.role, there.detail)
+                except CorruptData as reason:
+                    _log.warning("link %s is left to whoever made it: %s", link_text(key), reason)
+                else:
+                    self._adopt(key, terms, there)
+            on_done(error)
+
+        self.elsewhere.fetch(link_text(key), found)
+
+    def _adopt(self, key: LinkKey, terms: LinkTerms, there: KeptLink) -> None:
+        self.registry.adopt(key, terms, there.unsettled, now_ms())
+        held = self.held.setdefault(key, {})
+        for queue, message_id in there.held:
+            held[message_id.to_bytes(8, "big")] = Held(message_id, queue)
+        self._schedule()
+
+    def moved(self, text: str) -> None:
+        """Another broker on the same store has a link now: whoever has it here loses it."""
+        key = link_key(text)
+        endpoint = self.registry.moved(key)
+        self._leave_to_other(self.held.pop(key, {}).values())
+        if endpoint is not None:
+            connection, link = endpoint.served_by
+            self._endpoints.pop(link, None)
+            connection.lose(link, _STOLEN)
 
     def waits(self, connection: LinkCarrier, link: Link) -> None:
         """An attach takes effect later: one that comes after it takes the link from it at once.
@@ -293,6 +332,9 @@ class Links:
         One that we closed for an error is not resumed, unless it is meant to survive even a crash.
         """
         is_durable = terminus.durability is TerminusDurability.UNSETTLED_STATE
+        if terminus.has_moved and is_durable:
+            self._leave_to_other(held.values())
+            return
         if not terminus.is_over and (is_durable or not is_closed):
             self.held.setdefault(terminus.key, {}).update(held)
             return
@@ -300,6 +342,12 @@ class Links:
         for each in held.values():
             if each.queue != ends_too:
                 self.give_back(terminus.key, each)
+
+    def _leave_to_other(self, held: Iterable[Held]) -> None:
+        for each in held:
+            queue = self._broker.queues.get(each.queue)
+            if queue is not None and each.message_id in queue:
+                queue.held_elsewhere(each.message_id)
 
     def tracked(self, terminus: Terminus, on_done: OnComplete) -> OnComplete:
         """The same, for something that the next attach of the link has to wait for."""

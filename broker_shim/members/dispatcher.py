@@ -7,6 +7,7 @@ its back.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,6 +17,7 @@ from uuid import uuid4
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.consumers import MemberConsumer
 from broker_shim.members.grants import Grants
 from broker_shim.members.observer import MemberObserver
@@ -27,6 +29,7 @@ from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step, held_by
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.definitions import states_of
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ class MemberDispatcher:
         loop: TurnLoop,
         inbox: Inbox,
         make_broker: Callable[[], Broker],
+        link_moved: Callable[[str], None] = lambda _text: None,
     ) -> None:
         """Hand nothing out yet.
 
@@ -59,9 +63,10 @@ class MemberDispatcher:
             inbox: Brings calls onto it.
             make_broker: Makes the broker that decides, or gives the one that is there; on the
                 loop's thread, and once.
+            link_moved: Told of each link that a member has now, by its text.
         """
         self._store, self._loop, self._inbox = store, loop, inbox
-        self._make_broker = make_broker
+        self._make_broker, self._link_moved = make_broker, link_moved
         self._broker: Broker | None = None
         self._grants: Grants | None = None
         self._stream = WiringStream(str(uuid4()), lambda: rows_of(store.recover()))
@@ -76,7 +81,7 @@ class MemberDispatcher:
         if self._broker is not None:
             return self._broker
         broker = self._make_broker()
-        observer = MemberObserver(broker, self._stream)
+        observer = MemberObserver(broker, self._stream, self._link_moved)
         self._grants = Grants(broker, self._store, self._inbox)
         self._loop.at_end_of_turn(self._end_turn)
         with self._store.observe(partial(self._inbox.post, observer.took)) as machine:
@@ -87,6 +92,23 @@ class MemberDispatcher:
                         dispatch.held_elsewhere(message_id)
         self._broker = broker
         return broker
+
+    def fetch(self, text: str, on_found: OnLink) -> None:
+        """See `LinkSource`: for the broker of this process, where AMQP is served beside."""
+        broker = self.start()
+        with self._store.look() as machine:
+            link = machine.state.links.get(text)
+            detail = None if link is None else json.loads(link.detail)
+            unsettled = {} if link is None else states_of(link)
+            held = [
+                (name, message_id)
+                for name, queue in machine.state.queues.items()
+                for message_id, entry in queue.entries.marked()
+                if link is not None and entry.acquired_by == text
+            ]
+        for name, message_id in held:
+            broker.queues[name].held_here(message_id)
+        broker.later(0.0, lambda: on_found(None, KeptLink(detail, unsettled, held)))
 
     def check_exclusive(self) -> None:
         """See `Dispatcher.check_exclusive`."""

@@ -23,6 +23,7 @@ from broker_shim.errors import ENDED, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step
+from broker_shim.service.recovery import shown
 from broker_shim.store.delta import Batch, DeltaMessageStore
 from broker_shim.store.interface import Entry
 from sparkstore.core import records
@@ -151,21 +152,12 @@ class Grants:
             self._give_back(back)
 
     def _row(self, consumer: GrantedConsumer, message_id: int, entry: Entry) -> tuple[Any, ...]:
-        shown = (
-            entry.position,
-            entry.at,
-            entry.priority,
-            entry.expires_at,
-            entry.message_bytes,
-            entry.delivery_count,
-            entry.detail,
-        )
         message = None
         if entry.message_bytes <= _ALONG_BYTES and consumer.peer.has_room:
             message = self._store.at_hand(message_id)
         if message is None:
-            return consumer.number, message_id, shown, None, None
-        return consumer.number, message_id, shown, message.header, message.body
+            return consumer.number, message_id, shown(entry), None, None
+        return consumer.number, message_id, shown(entry), message.header, message.body
 
     def _give_back(self, grants: Sequence[Grant]) -> None:
         """Whoever asked for these is gone: they wait again, and were not delivered."""

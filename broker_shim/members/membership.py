@@ -10,6 +10,7 @@ was sent. Why none is lost on the way: see `broker_shim.members.grants`.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -20,13 +21,16 @@ from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.remote_queue import RemoteQueue
 from broker_shim.members.wiring_rows import Row, apply, forget_others
 from broker_shim.selectors import Selector
 from broker_shim.service import protocol as wire
 from broker_shim.store.interface import Entry, MessageHeader, StoredMessage
+from broker_shim.store.remote.requests import Answer
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.core.queue_arguments import QueueArguments
+from sparkstore.core.records import Kind
 
 _log = logging.getLogger(__name__)
 
@@ -93,14 +97,20 @@ class Membership:
         self._cancelled: dict[int, tuple[RemoteQueue, str]] = {}
         self._run, self._position = "", 0
         self._all: list[Row] = []
+        self._link_moved: Callable[[str], None] = _nothing
 
     def make_queue(self, name: str, *, is_kept: bool, arguments: QueueArguments) -> RemoteQueue:
         """See `MakeQueue`."""
         return RemoteQueue(name, is_kept=is_kept, arguments=arguments, subscriber=self)
 
-    def begin(self, broker: Broker) -> None:
-        """The broker has its wiring: keep it alike from now on."""
-        self._broker = broker
+    def begin(self, broker: Broker, link_moved: Callable[[str], None]) -> None:
+        """The broker has its wiring: keep it alike from now on.
+
+        Args:
+            broker: The broker of this process.
+            link_moved: Told of each link that another member has now, by its text.
+        """
+        self._broker, self._link_moved = broker, link_moved
         self.entries.queues = broker.queues
         self._store.listen(self)
 
@@ -113,6 +123,29 @@ class Membership:
     def told(self, kind: int, body: wire.Body) -> None:
         """See `ServiceListener.told`."""
         self._inbox.post(partial(self._ACTS[kind], self), body)
+
+    def fetch(self, text: str, on_found: OnLink) -> None:
+        """See `LinkSource.fetch`: what a link holds is this member's from now on."""
+
+        def answered(answer: Answer) -> None:
+            self._inbox.post(lambda _nothing: self._found(text, answer, on_found), None)
+
+        self._store.ask_for_link(text, answered)
+
+    def _found(self, text: str, answer: Answer, on_found: OnLink) -> None:
+        assert self._broker is not None
+        _is_last, body, error = answer
+        if error is not None:
+            on_found(error, None)
+            return
+        detail, unsettled, held = body
+        for name, message_id, shown in held:
+            queue = self._broker.queues.get(name)
+            if isinstance(queue, RemoteQueue):
+                queue.granted[message_id] = _entry(shown, text)
+        states = {tag: None if state is None else json.loads(state) for tag, state in unsettled}
+        told = None if detail is None else json.loads(detail)
+        on_found(None, KeptLink(told, states, [(name, number) for name, number, _ in held]))
 
     # What consumers want.
 
@@ -184,7 +217,10 @@ class Membership:
         assert self._broker is not None
         run, position, is_all, is_last, rows = body
         for row in rows:
-            apply(self._broker, row)
+            if row[0] == Kind.ATTACHED:
+                self._link_moved(row[3])
+            else:
+                apply(self._broker, row)
         if is_all:
             self._all += rows
             if not is_last:
@@ -200,17 +236,7 @@ class Membership:
             if subscription is None:
                 self._give_back(number, message_id)
                 continue
-            position, at, priority, expires_at, message_bytes, count_, detail = shown
-            subscription.queue.granted[message_id] = Entry(
-                position,
-                at,
-                priority,
-                expires_at,
-                message_bytes,
-                subscription.consumer.holder,
-                count_,
-                detail,
-            )
+            subscription.queue.granted[message_id] = _entry(shown, subscription.consumer.holder)
             if header is not None:
                 self._store.came_along(StoredMessage(message_id, MessageHeader(*header), content))
             subscription.received += 1
@@ -248,3 +274,12 @@ class Membership:
         wire.ENDED: _ended,
         wire.CAUGHT_UP: _caught_up,
     }
+
+
+def _entry(shown: tuple[Any, ...], holder: str) -> Entry:
+    position, at, priority, expires_at, message_bytes, delivery_count, detail = shown
+    return Entry(position, at, priority, expires_at, message_bytes, holder, delivery_count, detail)
+
+
+def _nothing(_text: str) -> None:
+    """No link is kept here."""

@@ -94,6 +94,10 @@ class RemoteQueue(QueueDispatch):
         """A granted message left the queue, or is not this member's any more."""
         self.granted.pop(message_id, None)
 
+    def held_elsewhere(self, message_id: int) -> None:
+        """Another member has what this one was granted."""
+        self.granted.pop(message_id, None)
+
     def withdraw(self, message_ids: Iterable[int]) -> Withdrawn:
         """Nothing waits here."""
         return Withdrawn([], 0, len([*message_ids]))

@@ -28,6 +28,11 @@ def row_of(record: Record) -> Row:
     return int(record.kind), record.queue, record.exchange, record.binding_key, record.detail
 
 
+def attached_row(record: Record) -> Row:
+    """What is told of `attached`: the link alone."""
+    return int(Kind.ATTACHED), None, None, record.holder, None
+
+
 def rows_of(there: Recovered) -> Iterator[Row]:
     """All wiring there is: a broker without any gets it by these, in this order."""
     for exchange in there.exchanges:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sparkstore.serve")
 
-ServeBeside = Callable[[Loop, Inbox, Broker], "Service"]
+ServeBeside = Callable[[Loop, Inbox, Host], "Service"]
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -135,7 +135,7 @@ def serve(
         host = _take_over(stores, make, inbox, options, is_shared=beside is not None)
         url = entrance.open()
         _probe(loop, host.broker.calls)
-        service = beside and beside(loop, inbox, host.broker)
+        service = beside and beside(loop, inbox, host)
     except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()

@@ -103,14 +103,15 @@ def serve_beside(
     config: StoreConfig,
     loop: Loop,
     inbox: Inbox,
-    broker: Broker,
+    host: Host,
 ) -> Service:
     """`serve_doors` beside the broker that decides for all members.
 
     Called on the loop's thread, or before it runs, after `recover`.
     """
-    dispatcher = MemberDispatcher(_delta(store), loop, inbox, lambda: broker)
+    dispatcher = MemberDispatcher(_delta(store), loop, inbox, lambda: host.broker, host.links.moved)
     dispatcher.start()
+    host.links.elsewhere = dispatcher
     return serve_doors(store, doors, config, dispatcher)
 
 
@@ -135,5 +136,6 @@ def join(store: MessageStore, host: Host, membership: Membership, timeout_s: flo
     for row in rows_of(store.recover()):
         apply(broker, row)
     create_wiring(store, broker, timeout_s)
-    membership.begin(broker)
+    membership.begin(broker, host.links.moved)
+    host.links.elsewhere = membership
     _log.info("a member of the service, with %d queues", len(broker.queues))

@@ -85,6 +85,8 @@ class MemberConnection:
             self._audit(MemberEvent.REFUSED, peer=self._remote, member=self._said, reason=error)
             self._members.sent_away()
             self._outbox.goodbye(error)
+        except ConnectionError as reason:  # its process was killed, say
+            _log.info("%s: %s", self.name, reason)
         except Exception:  # noqa: BLE001 - one peer's fault must not end the service
             _log.exception("the connection of %s failed and is ended", self.name)
             self._outbox.goodbye(Unavailable("the service failed on this: see its log"))

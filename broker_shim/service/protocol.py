@@ -31,6 +31,9 @@
      18 CREDIT   [subscription, limit]                GRANTS of so many in all, since SUBSCRIBE
      19 REFUSE   [subscription, message_id]           it is not to get that message again
      20 CANCEL   [subscription]                       ENDED after its last grant
+     21 LINK     [read, link]                         ANSWER [read, true, detail or nil,
+                                                      [[tag, state], …], [[queue, message_id,
+                                                      entry], …]]: what is kept, what it holds
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]
@@ -45,7 +48,8 @@
     136 ENDED    [subscription, error, message]       no more grants; error: "" after CANCEL
     137 CAUGHT_UP [subscription, limit]               nothing that waits is left for it
 
-    row       [kind, queue, exchange, binding_key, detail], as of a record
+    row       [kind, queue, exchange, binding_key, detail], as of a record; for `attached` the link
+              is the binding key: it is another member's from now on
     entry     [position, at, priority, expires_at, message_bytes, delivery_count, detail]
 
     A broker that is a member (`broker_shim.members`) is told by WATCH of what it must know to route
@@ -105,7 +109,7 @@ HELLO_TIMEOUT_S = 10.0
 HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEADERS, PART = range(
     1, 15
 )
-WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL = range(15, 21)
+WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 
 Body = tuple[Any, ...]

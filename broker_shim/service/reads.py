@@ -22,7 +22,16 @@ _log = logging.getLogger(__name__)
 
 _PIECE_BYTES = 1 << 20
 _HEADERS = 1_000
-_TYPES = {wire.FLUSH, wire.LOAD, wire.RECOVER, wire.SIZE, wire.ENTRIES, wire.HEADERS, wire.PART}
+_TYPES = {
+    wire.FLUSH,
+    wire.LOAD,
+    wire.RECOVER,
+    wire.SIZE,
+    wire.ENTRIES,
+    wire.HEADERS,
+    wire.PART,
+    wire.LINK,
+}
 
 
 class ReadWorker:
@@ -132,11 +141,28 @@ def _headers(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
         yield (store.headers(body[1][start : start + _HEADERS]),)
 
 
+def _link(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
+    if len(body) != 2 or type(body[1]) is not str:
+        raise InvalidRequest("LINK is [read, link]")
+    text = body[1]
+    with store.look() as machine:
+        link = machine.state.links.get(text)
+        if link is None:
+            return iter([(None, [], [])])
+        held = [
+            (name, message_id, recovery.shown(entry))
+            for name, queue in machine.state.queues.items()
+            for message_id, entry in queue.entries.marked()
+            if entry.acquired_by == text
+        ]
+        return iter([(link.detail, [*link.unsettled.items()], held)])
+
+
 def _are_ints(values: Sequence[object]) -> bool:
     return all(type(value) is int for value in values)
 
 
-_OF_MESSAGES = {wire.LOAD: _load, wire.HEADERS: _headers, wire.PART: _part}
+_OF_MESSAGES = {wire.LOAD: _load, wire.HEADERS: _headers, wire.PART: _part, wire.LINK: _link}
 
 
 def _size_bytes(store: DeltaMessageStore) -> int:

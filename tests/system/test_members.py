@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from proton import Delivery, Message
-from proton.reactor import Container, Selector
+from proton.reactor import Container, DurableSubscription, Selector
+from proton.utils import BlockingConnection, LinkDetached
 
+from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.store.interface import MessageHeader
 from broker_shim.store.remote.store import RemoteMessageStore
+from tests.support.amqp.amqp_messages import number_in, numbered
+from tests.support.amqp.resuming import Client
 from tests.support.stores.services import ServiceProcess, short_folder
 from tests.support.stores.stores import done
 from tests.support.system.clients import (
@@ -25,6 +32,7 @@ from tests.support.system.clients import (
     settle,
     take,
 )
+from tests.support.system.link_sockets import talk
 from tests.support.system.processes import BrokerProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -201,3 +209,66 @@ def test_clients_of_members_notice_a_killed_service_by_nothing_but_time(tmp_path
         assert service.stop() == 0
         assert "Traceback" not in service.log()
         service.close()
+
+
+KILLS = int(os.environ.get("SPARKSTORE_MEMBER_KILLS", "4"))
+BATCH = 40
+SIZES = (*[8] * 16, 700, 20_000, 1_200_000)
+
+
+def test_durable_links_go_on_at_another_member_through_kills_and_nothing_is_lost_or_twice(
+    tmp_path: Path,
+) -> None:
+    """Each kill ends the member that both links are at; they resume at the other one."""
+    dice, count = random.Random(3), 0
+    second = ReceiverSettleMode.SECOND
+    sender = Client(is_receiver=False, messages=[], mode=second, frame_bytes=16_384)
+    taker = Client(is_receiver=True, messages=[], mode=second, credit=20, frame_bytes=16_384)
+
+    def is_taken() -> bool:
+        return len(taker.taken) == count and taker.is_done
+
+    with short_folder() as folder:
+        socket = folder / "s"
+        service = BrokerProcess(str(tmp_path / "root"), f"--store-socket={socket}", LISTEN)
+        for number in range(KILLS):
+            broker = member(socket, f"member{number % 2}")
+            sender.add([numbered(count + n, dice.choice(SIZES)) for n in range(BATCH)])
+            count += BATCH
+            killer = threading.Timer(dice.uniform(0.001, 0.5), broker.kill)
+            with ThreadPoolExecutor(2) as both:
+                clients = (sender, taker)
+                runs = [both.submit(talk, each, broker.port, lambda: False) for each in clients]
+                killer.start()
+                assert [run.result() for run in runs] == [False, False]
+            killer.join()
+        assert talk(sender, service.port, lambda: sender.is_done)
+        assert talk(taker, service.port, is_taken)
+        assert sorted(map(number_in, taker.taken)) == [*range(count)]
+        assert len(sender.outcomes) == count
+        assert set(sender.outcomes.values()) == {1}
+        assert is_empty(service.url, "q")
+        assert service.terminate() == 0
+        assert "Traceback" not in service.log, service.log
+
+
+def test_a_link_that_is_attached_at_another_member_is_stolen_from_the_first(pair: Pair) -> None:
+    connections = [BlockingConnection(url, TIMEOUT_S, container=container()) for url in urls(pair)]
+    here, there = connections
+    first = here.create_receiver("amq.topic/moves", name="mine", options=DurableSubscription())
+    send(pair.first.url, "amq.topic/moves", durable(1))
+    assert first.receive(timeout=TIMEOUT_S).id == 1
+    second = there.create_receiver("amq.topic/moves", name="mine", options=DurableSubscription())
+    with pytest.raises(LinkDetached, match="amqp:link:stolen"):
+        first.receive(timeout=TIMEOUT_S)
+    send(pair.first.url, "amq.topic/moves", durable(2))
+    assert sorted(second.receive(timeout=TIMEOUT_S).id for _ in range(2)) == [1, 2]
+    for connection in connections:
+        connection.close()
+
+
+def container() -> Container:
+    """Of one client, on whatever member."""
+    found = Container()
+    found.container_id = "mover"
+    return found

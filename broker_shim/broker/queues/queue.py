@@ -226,6 +226,10 @@ class QueueDispatch:
             self._hold(place, message_id)
         self._elsewhere.add(message_id)
 
+    def held_here(self, message_id: int) -> None:
+        """What another member held is held by a link of this broker from now on."""
+        self._elsewhere.discard(message_id)
+
     def is_elsewhere(self, message_id: int) -> bool:
         """True if another member holds it."""
         return message_id in self._elsewhere

@@ -65,10 +65,20 @@ class Terminus:
         endpoint: Of the link that is attached; None if none is.
         place: Where it is or was attached last; None since the broker started.
         expires_at_ms: When it ends; None while that is not due.
+        has_moved: Another broker on the same store has the link now, and all that it holds.
         is_over: It was closed, or its time is over: it is not in the registry any more.
     """
 
-    __slots__ = ("endpoint", "expires_at_ms", "is_over", "key", "place", "terms", "unsettled")
+    __slots__ = (
+        "endpoint",
+        "expires_at_ms",
+        "has_moved",
+        "is_over",
+        "key",
+        "place",
+        "terms",
+        "unsettled",
+    )
 
     def __init__(self, key: LinkKey, terms: LinkTerms | None = None) -> None:
         self.key = key
@@ -77,7 +87,7 @@ class Terminus:
         self.endpoint: LinkEndpoint | None = None
         self.place: EndpointPlace | None = None
         self.expires_at_ms: int | None = None
-        self.is_over = False
+        self.is_over = self.has_moved = False
 
     @property
     def durability(self) -> TerminusDurability:

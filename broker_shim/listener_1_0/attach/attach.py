@@ -11,11 +11,13 @@ from broker_shim.broker.address import AmbiguousNode, MalformedNode, Node, Queue
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.links.termini.owner import owner_of
 from broker_shim.listener_1_0.attach.own_queue import (
     dynamic_queue,
     end_queue_of_before,
+    looked_up,
     queue_of_before,
 )
 from broker_shim.listener_1_0.attach.pending_attach import (
@@ -23,13 +25,19 @@ from broker_shim.listener_1_0.attach.pending_attach import (
     Step,
     go_through,
     grant,
+    put_off,
     refuse,
     refuse_node,
     temporary_name,
 )
 from broker_shim.listener_1_0.attach.source import attach_source
 from broker_shim.listener_1_0.authorization import refusal_of_link
-from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LIMIT_EXCEEDED, Refusal
+from broker_shim.listener_1_0.conditions import (
+    INVALID_FIELD,
+    RESOURCE_LIMIT_EXCEEDED,
+    Refusal,
+    refusal_of,
+)
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import key_of
 from broker_shim.listener_1_0.receiving.incoming_link import IncomingLink
@@ -54,6 +62,32 @@ def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
     if isinstance(link, ReceiverLink) and isinstance(link.remote.target, Coordinator):
         attach_coordinator(connection, link)  # it ends with its session, and is no terminus
         return
+    if not _may_be_kept(link):
+        _attach_known(connection, link)
+        return
+
+    def known(error: StoreError | None) -> None:
+        if is_wanted():
+            links.waits_no_more(link)
+            if error is None:
+                _attach_known(connection, link)
+            else:
+                refuse(connection, link, refusal_of(error))
+
+    links = connection.links
+    is_wanted = put_off(connection, link)
+    links.waits(connection, link)
+    links.fetch(looked_up(key_of(connection, link), link.remote.desired_capabilities or ()), known)
+
+
+def _may_be_kept(link: AnyLink) -> bool:
+    """True if a link may be one that a store keeps, which another broker had so far."""
+    ours = link.remote.target if isinstance(link, ReceiverLink) else link.remote.source
+    return ours is None or ours.durable != TerminusDurability.NONE or bool(link.remote.unsettled)
+
+
+def _attach_known(connection: Connection, link: AnyLink) -> None:
+    """What is kept of the link is known here."""
     refusal = _refusal_of_new(connection, link) or _refusal_of_node(link)
     if refusal is not None:
         refuse(connection, link, refusal)

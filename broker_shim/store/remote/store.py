@@ -39,7 +39,7 @@ from broker_shim.store.remote import records as made
 from broker_shim.store.remote.connection import RemoteConnection, ServiceListener
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.messages import RemoteMessages, RemoteReads
-from broker_shim.store.remote.requests import Answer
+from broker_shim.store.remote.requests import Answer, OnAnswer
 from sparkstore.core.annotations import as_detail
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.arguments import check_completion, check_message, check_queue
@@ -316,6 +316,10 @@ class RemoteMessageStore(ReadCalls):
     def say(self, kind: int, *body: Any) -> None:
         """Say what has no answer, a frame of `service.dispatcher`."""
         self._connection.say(kind, *body)
+
+    def ask_for_link(self, text: str, on_answer: OnAnswer) -> None:
+        """Ask what is kept of a link; `on_answer` gets LINK's answer, on the reading thread."""
+        self._connection.start_read(on_answer, wire.LINK, text)
 
     def came_along(self, message: StoredMessage) -> None:
         """Content came with a grant: the next `at_hand` takes it."""

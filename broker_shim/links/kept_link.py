@@ -1,0 +1,32 @@
+"""What other brokers on the same store keep of a link, for the one that it is attached to next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from broker_shim.errors import StoreError
+
+
+class KeptLink(NamedTuple):
+    """What a store service has of a link.
+
+    Attributes:
+        detail: Its termini, as `LinkTerms.as_json`; None: there is no such link.
+        unsettled: Its deliveries with their states, by tag.
+        held: (queue, message id) of what it has acquired.
+    """
+
+    detail: Mapping[str, Any] | None
+    unsettled: Mapping[bytes, Any]
+    held: Sequence[tuple[str, int]]
+
+
+OnLink = Callable[[StoreError | None, KeptLink | None], None]
+
+
+class LinkSource(Protocol):
+    """Where links are that other brokers on the same store had."""
+
+    def fetch(self, text: str, on_found: OnLink) -> None:
+        """Ask for a link by its text; `on_found` later, on the loop's thread."""
