@@ -22,7 +22,7 @@ from broker_shim.members.consumers import MemberConsumer
 from broker_shim.members.grants import Grants
 from broker_shim.members.observer import MemberObserver
 from broker_shim.members.stream import WiringStream
-from broker_shim.members.wiring_rows import rows_of
+from broker_shim.members.wiring_rows import attached_row, rows_of
 from broker_shim.selectors import InvalidSelector, Selector
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
@@ -81,7 +81,7 @@ class MemberDispatcher:
         if self._broker is not None:
             return self._broker
         broker = self._make_broker()
-        observer = MemberObserver(broker, self._stream, self._link_moved)
+        observer = MemberObserver(broker, self._stream)
         self._grants = Grants(broker, self._store, self._inbox)
         self._loop.at_end_of_turn(self._end_turn)
         with self._store.observe(partial(self._inbox.post, observer.took)) as machine:
@@ -96,6 +96,7 @@ class MemberDispatcher:
     def fetch(self, text: str, on_found: OnLink) -> None:
         """See `LinkSource`: for the broker of this process, where AMQP is served beside."""
         broker = self.start()
+        self._stream.add(attached_row(text), None)
         with self._store.look() as machine:
             link = machine.state.links.get(text)
             detail = None if link is None else json.loads(link.detail)
@@ -121,6 +122,14 @@ class MemberDispatcher:
     def take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
         """See `Dispatcher.take`."""
         self._loop.post(partial(self._take, peer, kind, body))
+
+    def link_moves(self, peer: DispatchPeer, text: str) -> None:
+        """See `Dispatcher.link_moves`."""
+        self._loop.post(partial(self._moved, peer.member, text))
+
+    def _moved(self, member: str, text: str) -> None:
+        self._link_moved(text)
+        self._stream.add(attached_row(text), member)
 
     def left(self, peer: DispatchPeer) -> None:
         """See `Dispatcher.left`."""

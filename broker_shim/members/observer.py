@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.members.stream import WiringStream
-from broker_shim.members.wiring_rows import WIRING_KINDS, apply, attached_row, row_of
+from broker_shim.members.wiring_rows import WIRING_KINDS, apply, row_of
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.values import RecordStep
 
@@ -27,10 +27,8 @@ from sparkstore.core.state_machine.values import RecordStep
 class MemberObserver:
     """See above. On the loop's thread only."""
 
-    def __init__(
-        self, broker: Broker, stream: WiringStream, link_moved: Callable[[str], None]
-    ) -> None:
-        self._broker, self._stream, self._link_moved = broker, stream, link_moved
+    def __init__(self, broker: Broker, stream: WiringStream) -> None:
+        self._broker, self._stream = broker, stream
 
     def took(self, steps: Sequence[RecordStep]) -> None:
         """Steps are durable, in the order of the store."""
@@ -39,10 +37,6 @@ class MemberObserver:
             if record.kind in WIRING_KINDS:
                 apply(self._broker, row_of(record))
                 self._stream.add(row_of(record), record.member)
-            elif record.kind is Kind.ATTACHED:
-                if record.member is not None:
-                    self._link_moved(record.holder or "")
-                self._stream.add(attached_row(record), record.member)
             else:
                 act = self._ACTS.get(record.kind)
                 if act is not None:

@@ -28,9 +28,9 @@ def row_of(record: Record) -> Row:
     return int(record.kind), record.queue, record.exchange, record.binding_key, record.detail
 
 
-def attached_row(record: Record) -> Row:
-    """What is told of `attached`: the link alone."""
-    return int(Kind.ATTACHED), None, None, record.holder, None
+def attached_row(text: str) -> Row:
+    """What is told of a link that is attached at another member from now on."""
+    return int(Kind.ATTACHED), None, None, text, None
 
 
 def rows_of(there: Recovered) -> Iterator[Row]:

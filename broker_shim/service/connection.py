@@ -185,6 +185,8 @@ class MemberConnection:
                     self._dispatch(kind, body)
                 else:
                     self._reads.take(kind, body)
+                    if kind == wire.LINK and self._dispatcher is not None:
+                        self._dispatcher.link_moves(self, str(body[-1]))
         self._decide(frames[start:])
 
     def _decide(self, frames: Sequence[Frame]) -> None:

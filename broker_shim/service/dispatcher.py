@@ -54,6 +54,9 @@ class Dispatcher(Protocol):
     def take(self, peer: DispatchPeer, kind: int, body: Body) -> None:
         """A frame of `DISPATCHING`, well formed, in its turn."""
 
+    def link_moves(self, peer: DispatchPeer, text: str) -> None:
+        """A member asks for a link: whoever had it loses it."""
+
     def left(self, peer: DispatchPeer) -> None:
         """A connection ended: its consumers with it. What they hold the member keeps."""
 

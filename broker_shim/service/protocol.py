@@ -33,7 +33,8 @@
      20 CANCEL   [subscription]                       ENDED after its last grant
      21 LINK     [read, link]                         ANSWER [read, true, detail or nil,
                                                       [[tag, state], …], [[queue, message_id,
-                                                      entry], …]]: what is kept, what it holds
+                                                      entry], …]]: what is kept of it and what it
+                                                      holds; it is this member's from now on
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]

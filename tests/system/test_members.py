@@ -211,8 +211,8 @@ def test_clients_of_members_notice_a_killed_service_by_nothing_but_time(tmp_path
         service.close()
 
 
-KILLS = int(os.environ.get("SPARKSTORE_MEMBER_KILLS", "4"))
-BATCH = 40
+KILLS = int(os.environ.get("SPARKSTORE_MEMBER_KILLS", "2"))
+BATCH = 20
 SIZES = (*[8] * 16, 700, 20_000, 1_200_000)
 
 
