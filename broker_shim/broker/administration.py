@@ -53,12 +53,14 @@ class AdministeredHost(QueueHost, Protocol):
         destinations: Exchanges and their bindings.
         queue_owners: The listeners whose links have queues of their own.
         is_stopping: True from when a clean end was asked for.
+        is_member: Another broker alone knows what is on queues.
     """
 
     definitions: dict[str, Queue]
     destinations: Destinations
     queue_owners: list[QueueOwner]
     is_stopping: bool
+    is_member: bool
 
     def destroy_queue(self, name: str, on_done: OnComplete) -> None:
         """Destroy a queue with its messages and bindings."""
@@ -156,6 +158,7 @@ class Administration:
     def order(self, order: Order, on_told: OnTold) -> None:
         """Carry an order out; `on_told` when that is durable, or why it was not done."""
         try:
+            self._check_member(order)
             decided = decide(order, self._facts)
         except InvalidRequest as refusal:
             on_told(refusal, {})
@@ -171,6 +174,15 @@ class Administration:
         else:
             done(None)
 
+    def _check_member(self, order: Order) -> None:
+        """A member cannot say that a queue is empty, nor see all that has to leave it."""
+        if order.act is not AdminAction.DELETE_QUEUE or not self._host.is_member:
+            return
+        there = self._host.queues.get(order.queue)
+        alternate = None if there is None else there.arguments.alternate_exchange
+        if not order.force or order.if_empty or order.if_unused or alternate is not None:
+            raise _not_here(f"delete of queue {shown(order.queue)}", "queue delete")
+
     def purge(self, said: str, show: Callable[[Answer], bool], on_purged: OnPurged) -> None:
         """Take what is on a queue now off it, but for what is acquired, some at a time.
 
@@ -181,6 +193,8 @@ class Administration:
         """
         try:
             queue = existing(said, self._facts)
+            if self._host.is_member:
+                raise _not_here(f"purge of queue {shown(queue)}", "queue purge")
         except InvalidRequest as refusal:
             on_purged(refusal, Answer())
             return
@@ -302,6 +316,11 @@ class Administration:
                 return ExchangeBindingKey(order.exchange, order.queue, order.key) in bound
             case _:
                 return False
+
+
+def _not_here(what: str, command: str) -> InvalidRequest:
+    text = f"{what}: only the broker that serves the root knows what is on it and who uses it: ask"
+    return InvalidRequest(f"{text} that one, or say sparkstore {command} ROOT")
 
 
 def _key(decided: OrderDecision) -> ExchangeBindingKey:

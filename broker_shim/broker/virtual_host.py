@@ -84,6 +84,8 @@ class Broker:
         claims: Knows which queues are one client's alone, and deletes those that delete themselves.
         queries: Tells what queues and exchanges are.
         acquisition: Acquires messages that were browsed.
+        is_member: Another broker decides for all, and alone knows what is on queues and who
+            consumes: this one knows its own.
         is_stopping: Set once a clean end was asked for: nothing is handed out any more.
     """
 
@@ -97,6 +99,7 @@ class Broker:
         make_queue: MakeQueue = QueueDispatch,
     ) -> None:
         self._make_queue = make_queue
+        self.is_member = make_queue is not QueueDispatch
         self.headers = headers
         self.queue_owners: list[QueueOwner] = []
         self.calls = calls
@@ -258,7 +261,7 @@ class Broker:
         is_kept = queue.durability is TerminusDurability.UNSETTLED_STATE
         arguments = terms_of(detail_of(queue)).arguments
         dispatch = self._make_queue(queue.name, is_kept=is_kept, arguments=arguments)
-        if self._make_queue is QueueDispatch:  # else another broker knows all consumers
+        if not self.is_member:
             dispatch.watcher = self.claims.auto_deletion
         self.queues[queue.name] = dispatch
         self.definitions[queue.name] = queue
@@ -268,10 +271,7 @@ class Broker:
     def redefine(self, queue: Queue) -> None:
         """A queue that is there is as this definition says from now on; the store is to know."""
         self.definitions[queue.name] = queue
-        dispatch = self.queues[queue.name]
-        dispatch.alter(terms_of(detail_of(queue)).arguments)
-        if dispatch.consumer_count and dispatch.watcher is not None:
-            dispatch.watcher.used(dispatch)
+        self.queues[queue.name].alter(terms_of(detail_of(queue)).arguments)
 
     def subscribe(self, queue: Queue, node: ExchangeNode, on_done: OnComplete) -> None:
         """Create a queue and bind it to an exchange."""

@@ -152,6 +152,8 @@ class QueueDispatch:
             self._cursors.clear()
             for consumer, selector in attached:
                 self.add(consumer, selector)
+        if self.watcher is not None and self.consumer_count:
+            self.watcher.used(self)
 
     def recovered(self, entries: Iterable[tuple[int, int, int]]) -> None:
         """Take what survived: (message id, priority, delivery count) in queue order, once."""

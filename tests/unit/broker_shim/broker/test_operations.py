@@ -147,3 +147,18 @@ def test_a_limited_delete_refuses_what_is_used_or_not_empty_whatever_the_force(
     house.broker.create_queue(Queue("q"), lambda _error: None)
     house.run()
     assert ask(house, limited)["changed"]
+
+
+def test_a_member_refuses_what_it_does_not_know_enough_for(house: House) -> None:
+    publish(house, "q", "a")
+    house.broker.is_member = True
+    limits = [{"force": False}, {"if_empty": True}, {"if_unused": True}]
+    for limit in limits:
+        with pytest.raises(InvalidRequest, match="only the broker that serves the root knows"):
+            ask(house, delete("q")._replace(**limit))
+    refusals: list[StoreError | None] = []
+    purge = house.broker.administration.purge
+    purge("q", lambda _so_far: True, lambda error, _answer: refusals.append(error))
+    assert "sparkstore queue purge ROOT" in str(refusals[0])
+    assert entries(house) == [1]
+    assert ask(house, delete("q"))["changed"]
