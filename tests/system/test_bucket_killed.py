@@ -75,10 +75,11 @@ def test_whatever_put_it_is_killed_at_the_next_run_completes_the_replica(
         bodies.append(b"%d" % number)
         compact(primary)
         enqueue(primary, bodies[-1])
-        if not kill_at(server, primary, number, lands=number % 2 == 0):
+        was_killed = kill_at(server, primary, number, lands=number % 2 == 0)
+        end = copy(primary, bucket).position_after
+        if not was_killed:
             break
     else:
         assert puts is not None
-    end = copy(primary, bucket).position_after
     assert promote_storage(bucket, tmp_path / "new").last_position == end
     assert bodies_in(tmp_path / "new") == bodies

@@ -35,6 +35,11 @@ Fault = Callable[[Request], int | None]
 """A status to answer without doing the work, DROP, or None: as if nothing was wrong."""
 
 
+class _QuietServer(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a client that is gone, since a test has killed it."""
+
+
 class S3Server:
     """A bucket `lake` in memory; `faults` are asked in their order."""
 
@@ -46,7 +51,7 @@ class S3Server:
         self.ignores_conditions = False
         self.lists_backwards = False
         self.lock = threading.RLock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = _QuietServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
