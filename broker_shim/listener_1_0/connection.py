@@ -14,9 +14,16 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, cast
 
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0.access import LOOPBACK, Access
-from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
+from broker_shim.listener_1_0.conditions import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    RESOURCE_LIMIT_EXCEEDED,
+    UNAUTHORIZED_ACCESS,
+    Refusal,
+    error_of,
+)
 from broker_shim.listener_1_0.connection_links import (
     ConnectionLinks,
     ReceivingEndpoint,
@@ -31,10 +38,8 @@ from broker_shim.listener_1_0.containers import (
     asked,
 )
 from broker_shim.listener_1_0.links import Links
-from broker_shim.listener_1_0.login import Login
 from broker_shim.listener_1_0.owners import owned
 from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
-from broker_shim.listener_1_0.turns import Turn
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.budget import UNLIMITED
@@ -42,6 +47,10 @@ from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.sockets.access import LOOPBACK, Access
+from broker_shim.sockets.login import Login
+from broker_shim.sockets.turns import Turn
 
 _log = logging.getLogger(__name__)
 _numbers = count(1)
@@ -59,6 +68,25 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
+_CONTAINER_ID = "sparkstore"
+_LEAST_WINDOW = 16
+
+
+def limits_of(access: Access, settings: BrokerSettings) -> Settings:
+    """The limits of one connection, in the protocol's terms: a session's bytes are frames."""
+    frame_bytes = settings.max_frame_bytes
+    return Settings(
+        _CONTAINER_ID,
+        max_frame_bytes=frame_bytes,
+        max_sessions=settings.max_sessions,
+        max_links=settings.max_links,
+        session_window=max(_LEAST_WINDOW, settings.session_bytes // frame_bytes),
+        idle_timeout_s=settings.idle_timeout_s,
+        handshake_timeout_s=settings.handshake_timeout_s,
+        requires_sasl=access.guard.requires_login,
+    )
+
+
 class Connection:
     """The protocol's state with one peer, and what serves each of its links.
 
@@ -69,6 +97,7 @@ class Connection:
         began_at_us: When it came, UTC µs.
         login: Who it is.
         transactions: Of this peer.
+        wait_s: How long the next turn has to wait.
         turn: How much of what came may be acted on now; what a frame leads to may `spend` of it.
     """
 
@@ -107,8 +136,9 @@ class Connection:
         self._served = ConnectionLinks(self, links, self.has_output)
         self._waiting_for_room: dict[ServedEndpoint, None] = {}  # in the order in which they came
         self._hangs_up = False
+        self.wait_s = 0.0
         self._machine = protocol.ServerConnection(
-            access.settings(broker.settings), access.mechanisms, now_s=time.monotonic()
+            limits_of(access, broker.settings), access.mechanisms, now_s=time.monotonic()
         )
 
     @property
@@ -291,12 +321,16 @@ class Connection:
         """End it because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
+    def close_unauthorized(self, reason: str) -> None:
+        """End it because the peer may not connect any more."""
+        self.close(Refusal(UNAUTHORIZED_ACCESS, reason))
+
     def _opened(self, event: events.ConnectionOpened) -> None:
         if self._machine.is_closed:
             return
         refusal = self.login.opens(self.broker.settings.max_connections_per_user)
         if refusal is not None:
-            self.close(refusal)
+            self.close(Refusal(RESOURCE_LIMIT_EXCEEDED, refusal))
             return
         policy = asked(event.open)
         entered = self._containers.enter(self, policy)

@@ -20,7 +20,6 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.listener import Listener
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.serve.bind_address import parse_loopback
 from broker_shim.serve.control import ControlServer
@@ -31,6 +30,7 @@ from broker_shim.serve.reporting import Reporter, reporter_of
 from broker_shim.serve.stores import Stores, open_stores
 from broker_shim.serve.systemd import ALIVE, READY, STOPPING, notify
 from broker_shim.service.options import Doors, doors_of
+from broker_shim.sockets.listener import Listener
 from broker_shim.store.interface import MessageStore
 from sparkstore.cli.output import one_line
 from sparkstore.config import StoreConfig

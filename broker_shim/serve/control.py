@@ -20,9 +20,9 @@ from typing import Any
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.listener_1_0.connection import Connection
 from broker_shim.serve.control_orders import Asker, ControlOrders
 from broker_shim.service.socket import is_our_user, process_of
+from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import Audit, AuditEvent, write_audit
 from sparkstore.control.client import SocketAddress
 from sparkstore.operations import wire
@@ -47,7 +47,7 @@ class ControlServer:
         folder: Path,
         root_id: str,
         audit: Audit = write_audit,
-        connections: Callable[[], Iterable[Connection]] = tuple,
+        connections: Callable[[], Iterable[ServedConnection]] = tuple,
     ) -> None:
         """Bind `<root>/control.sock`; what a killed broker left there is replaced.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.listener_1_0.connection import Connection
+from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import Audit, AuditEvent, audit_order
 from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
@@ -44,7 +44,7 @@ class ControlOrders:
     """Carries out what an administrator asks by the control socket. On the loop's thread only."""
 
     def __init__(
-        self, broker: Broker, audit: Audit, connections: Callable[[], Iterable[Connection]]
+        self, broker: Broker, audit: Audit, connections: Callable[[], Iterable[ServedConnection]]
     ) -> None:
         self._broker, self._audit, self._connections = broker, audit, connections
 
@@ -116,7 +116,7 @@ class ControlOrders:
         asker.answer(wire.told_line(closed) if error is None else error_line(error))
 
 
-def _told(connection: Connection) -> dict[str, Any]:
+def _told(connection: ServedConnection) -> dict[str, Any]:
     remote = connection.access.remote
     return {
         "connection": connection.number,

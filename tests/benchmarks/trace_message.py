@@ -48,13 +48,13 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
-from broker_shim.listener_1_0.turns import Turns
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
     SASL_HEADER,
     encoded_frame,
 )
+from broker_shim.sockets.turns import Turns
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
 from tests.benchmarks.amqp_load import CREDIT, WINDOW, message, transfers

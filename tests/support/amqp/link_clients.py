@@ -34,7 +34,6 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
-from broker_shim.listener_1_0.access import LOOPBACK, Access
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.protocol_1_0.codec.composites import read_performative
@@ -47,6 +46,7 @@ from broker_shim.protocol_1_0.codec.frames import (
     transfer_frame,
 )
 from broker_shim.serve.recovery import recover
+from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.json.links import JsonLinkStore
 from broker_shim.store.json.store import JsonMessageStore

@@ -15,10 +15,10 @@ from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.listener import Listener
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.serve.control import ControlServer
 from broker_shim.serve.recovery import recover
+from broker_shim.sockets.listener import Listener
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.content.reader import ContentReader

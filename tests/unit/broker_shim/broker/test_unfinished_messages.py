@@ -8,10 +8,10 @@ import pytest
 
 from broker_shim.amqp_1_0.composites import Detach, Target
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.listener_1_0.access import Access
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings
+from broker_shim.sockets.access import Access
 from tests.support.amqp.link_clients import Client, House, Place
 
 LIMIT, UNAUTHORIZED = "amqp:resource-limit-exceeded", "amqp:unauthorized-access"

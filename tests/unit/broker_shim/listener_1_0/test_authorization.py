@@ -22,10 +22,10 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.durability import TerminusDurability
-from broker_shim.listener_1_0.access import Access
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings
+from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Queue
 from tests.support.amqp.link_clients import Client, House, Place
 

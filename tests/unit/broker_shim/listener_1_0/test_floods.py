@@ -28,7 +28,6 @@ from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker import selector_compiler
 from broker_shim.broker.address import QueueNode
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.listener_1_0.access import Access
 from broker_shim.listener_1_0.messages import message as amqp_message
 from broker_shim.listener_1_0.receiving.incoming_message import IncomingMessage
 from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER
@@ -38,6 +37,7 @@ from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings
 from broker_shim.selectors.grammar import SLICE_TOKENS
+from broker_shim.sockets.access import Access
 from tests.support.amqp.amqp_1_0 import Client as Protocol
 from tests.support.amqp.amqp_1_0 import attach, flow, server
 from tests.support.amqp.link_clients import Client, House, Place

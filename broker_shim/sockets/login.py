@@ -4,14 +4,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from broker_shim.broker.storage.loop import Later
-from broker_shim.listener_1_0.access import Access
-from broker_shim.listener_1_0.conditions import RESOURCE_LIMIT_EXCEEDED, Refusal
-from broker_shim.protocol_1_0.events import Authenticated, AuthenticationFailed
 from broker_shim.security.rules.permissions import Principal
 from broker_shim.security.rules.users import ANONYMOUS
+from broker_shim.sockets.access import Access
 from sparkstore.core.queue_names import shown
+
+
+class PassedLogin(Protocol):
+    """SASL let a peer in."""
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that it chose."""
+
+    @property
+    def identity(self) -> str:
+        """Who it is."""
+
+
+class FailedLogin(Protocol):
+    """SASL did not."""
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism that it chose; empty if none."""
+
+    @property
+    def reason(self) -> str:
+        """Why, for the audit log."""
 
 
 class Login:
@@ -38,18 +61,18 @@ class Login:
         """False once the users file has no such user any more."""
         return self._access.guard.knows(self.principal, self._mechanism or "")
 
-    def passed(self, event: Authenticated) -> None:
+    def passed(self, event: PassedLogin) -> None:
         """SASL says who the peer is."""
         self._known(event.mechanism, event.identity)
 
-    def failed(self, event: AuthenticationFailed) -> None:
+    def failed(self, event: FailedLogin) -> None:
         """SASL says that it is not who it says."""
         delay_s = self._failed(event)
         if delay_s:
             self.is_waiting = True
             self._later(delay_s, self._answer)
 
-    def opens(self, most: int) -> Refusal | None:
+    def opens(self, most: int) -> str | None:
         """The peer opens; without SASL it is anonymous. Why it may not, if it may not.
 
         Args:
@@ -61,10 +84,9 @@ class Login:
             self.is_in = True
             self._access.newcomer.leave()
             return None
-        text = f"{most} connections of {shown(self.principal.name)} are open, and no more may be"
-        return Refusal(RESOURCE_LIMIT_EXCEEDED, text)
+        return f"{most} connections of {shown(self.principal.name)} are open, and no more may be"
 
-    def gone(self, given_up: AuthenticationFailed | None) -> None:
+    def gone(self, given_up: FailedLogin | None) -> None:
         """The connection is over; may be called twice.
 
         Args:
@@ -78,7 +100,7 @@ class Login:
             self.is_in = False
             self._access.guard.closes(self.principal)
 
-    def _failed(self, event: AuthenticationFailed) -> float:
+    def _failed(self, event: FailedLogin) -> float:
         """Write it down, and count it; how long the answer has to wait, in seconds."""
         guard, remote, now_s = self._access.guard, self._access.remote, time.monotonic()
         delay_s = guard.login_failed(remote, event.mechanism, event.reason, now_s)

@@ -6,16 +6,11 @@ import asyncio
 import ssl
 from dataclasses import dataclass, field
 
-from broker_shim.broker.settings import BrokerSettings
 from broker_shim.protocol_1_0.sasl.exchange import Mechanisms
-from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.limits import HalfOpen, Newcomer
 from broker_shim.security.settings import SecuritySettings
 from broker_shim.security.tls import certificate_name
-
-_CONTAINER_ID = "sparkstore"
-_LEAST_WINDOW = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +31,6 @@ class Access:
     def mechanisms(self) -> Mechanisms:
         """Offered to it, in the order of preference."""
         return self.guard.mechanisms(self.remote)
-
-    def settings(self, settings: BrokerSettings) -> Settings:
-        """The limits of one connection, in the protocol's terms: a session's bytes are frames."""
-        frame_bytes = settings.max_frame_bytes
-        return Settings(
-            _CONTAINER_ID,
-            max_frame_bytes=frame_bytes,
-            max_sessions=settings.max_sessions,
-            max_links=settings.max_links,
-            session_window=max(_LEAST_WINDOW, settings.session_bytes // frame_bytes),
-            idle_timeout_s=settings.idle_timeout_s,
-            handshake_timeout_s=settings.handshake_timeout_s,
-            requires_sasl=self.guard.requires_login,
-        )
 
 
 def identified(remote: Remote, transport: asyncio.Transport) -> Remote:

@@ -20,15 +20,15 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0 import listener
-from broker_shim.listener_1_0.access import LOOPBACK
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.listener import Listener
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.protocol_1_0.codec.frames import EMPTY_FRAME, encoded_frame
 from broker_shim.security.guard import Guard
 from broker_shim.security.settings import SecuritySettings
+from broker_shim.sockets import listener
+from broker_shim.sockets.access import LOOPBACK
+from broker_shim.sockets.listener import Listener
 from broker_shim.store.memory import MemoryMessageStore
 
 AMQP = b"AMQP\x00\x01\x00\x00"

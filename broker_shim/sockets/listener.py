@@ -10,15 +10,13 @@ from collections.abc import Callable
 from functools import partial
 
 from broker_shim.broker.storage.loop import Loop
-from broker_shim.listener_1_0.access import LOOPBACK, Access, identified
-from broker_shim.listener_1_0.conditions import UNAUTHORIZED_ACCESS, Refusal
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.transport import Peer
-from broker_shim.listener_1_0.turns import Turns
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.refusals import INTERVAL_S
 from broker_shim.security.rules.limits import Newcomer
+from broker_shim.sockets.access import LOOPBACK, Access, identified
+from broker_shim.sockets.served_connection import ConnectionHost, ServedConnection
+from broker_shim.sockets.transport import Peer
+from broker_shim.sockets.turns import Turns
 from sparkstore.core.queue_names import shown
 
 _log = logging.getLogger(__name__)
@@ -41,8 +39,8 @@ class Listener:
         self._peers: set[Peer] = set()
         self._to_write: set[Peer] = set()
         self._greeted: set[asyncio.Task[None]] = set()
-        self._listening: socket.socket | None = None
-        self._host: Host
+        self._listening: dict[socket.socket, ConnectionHost] = {}
+        self._host: ConnectionHost
         self._guard = LOOPBACK.guard
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._turns = Turns()
@@ -53,18 +51,19 @@ class Listener:
 
     def listen(
         self,
-        host: Host,
+        host: ConnectionHost,
         listening: socket.socket,
         guard: Guard = LOOPBACK.guard,
     ) -> None:
         """Serve connections that come to a listening socket; unless a guard is given, of anybody.
 
-        Certificates that the guard reloads are for the next connection.
+        Call it once for each protocol, with one guard. Certificates that the guard reloads are for
+        the next connection.
         """
         self._host, self._guard = host, guard
-        self._listening = listening
+        self._listening[listening] = host
         listening.setblocking(False)  # noqa: FBT003  # the library's signature
-        self._loop.on_readable(listening, self._accept)
+        self._loop.on_readable(listening, partial(self._accept, listening))
 
     @property
     def connection_count(self) -> int:
@@ -101,9 +100,9 @@ class Listener:
         for peer in self._peers:
             if not peer.connection.login.is_known:
                 text = f"{shown(peer.connection.login.principal.name)} may not connect any more"
-                peer.connection.close(Refusal(UNAUTHORIZED_ACCESS, text))
+                peer.connection.close_unauthorized(text)
 
-    def connections(self) -> list[Connection]:
+    def connections(self) -> list[ServedConnection]:
         """Those that are there, in no order."""
         return [peer.connection for peer in self._peers]
 
@@ -120,22 +119,21 @@ class Listener:
             peer.close()
         self._loop.close()
 
-    def _accept(self) -> None:
+    def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_IN_TURN):
-            assert self._listening is not None
             try:
-                accepted, address = self._listening.accept()
+                accepted, address = listening.accept()
             except (BlockingIOError, ConnectionAbortedError):  # no more, or gone again
                 return
             except OSError as reason:  # no descriptor left, say: the others go on
                 _log.warning("a connection was not accepted: %s", reason)
-                self._pause_accepting()
+                self._pause_accepting(listening)
                 return
             remote = Remote(*address[:2])
             if self._refuses(remote):
                 accepted.close()
             else:
-                self._greet(accepted, remote)
+                self._greet(accepted, remote, self._listening[listening])
 
     def _refuses(self, remote: Remote) -> bool:
         """True if there are too many already."""
@@ -150,31 +148,32 @@ class Listener:
             self._guard.connection_refused(remote, reason)
         return reason is not None
 
-    def _pause_accepting(self) -> None:
-        assert self._listening is not None
-        self._loop.forget(self._listening)
-        self._loop.later(_ACCEPT_PAUSE_S, self._resume_accepting)
+    def _pause_accepting(self, listening: socket.socket) -> None:
+        self._loop.forget(listening)
+        self._loop.later(_ACCEPT_PAUSE_S, partial(self._resume_accepting, listening))
 
-    def _resume_accepting(self) -> None:
-        if self._listening is not None:
-            self._loop.on_readable(self._listening, self._accept)
+    def _resume_accepting(self, listening: socket.socket) -> None:
+        if listening in self._listening:
+            self._loop.on_readable(listening, partial(self._accept, listening))
 
-    def _greet(self, accepted: socket.socket, remote: Remote) -> None:
+    def _greet(self, accepted: socket.socket, remote: Remote, host: ConnectionHost) -> None:
         """Make a transport of a socket: at once, or after the handshake of TLS."""
         accepted.setblocking(False)  # noqa: FBT003
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         newcomer = self._guard.half_open.enter(remote.host)
-        task = self._loop.asyncio.create_task(self._serve(accepted, remote, newcomer))
+        task = self._loop.asyncio.create_task(self._serve(accepted, remote, newcomer, host))
         self._greeted.add(task)
         task.add_done_callback(partial(self._greeted_one, accepted))
         newcomer.on_give_way = partial(self._give_way, remote, task.cancel)
 
-    async def _serve(self, accepted: socket.socket, remote: Remote, newcomer: Newcomer) -> None:
+    async def _serve(
+        self, accepted: socket.socket, remote: Remote, newcomer: Newcomer, host: ConnectionHost
+    ) -> None:
         tls, peer = self._guard.context, None
         timeout_s = None if tls is None else self._host.broker.settings.handshake_timeout_s
         try:
             _, peer = await self._loop.asyncio.connect_accepted_socket(
-                partial(self._peer, remote, newcomer),
+                partial(self._peer, remote, newcomer, host),
                 accepted,
                 ssl=tls,
                 ssl_handshake_timeout=timeout_s,
@@ -190,10 +189,12 @@ class Listener:
             if peer not in self._peers:  # else its end tells
                 newcomer.leave()
 
-    def _peer(self, remote: Remote, newcomer: Newcomer) -> Peer:
-        def connect(has_output: Callable[[], None], transport: asyncio.Transport) -> Connection:
+    def _peer(self, remote: Remote, newcomer: Newcomer, host: ConnectionHost) -> Peer:
+        def connect(
+            has_output: Callable[[], None], transport: asyncio.Transport
+        ) -> ServedConnection:
             access = Access(self._guard, identified(remote, transport), newcomer)
-            return self._host.connect(has_output, access)
+            return host.connect(has_output, access)
 
         return Peer(
             self._loop,
@@ -245,10 +246,10 @@ class Listener:
         self._guard.tell()
 
     def _stop_listening(self) -> None:
-        if self._listening is not None:
-            self._loop.forget(self._listening)
-            self._listening.close()
-            self._listening = None
+        for listening in self._listening:
+            self._loop.forget(listening)
+            listening.close()
+        self._listening.clear()
 
     def _advance_stop(self, now_s: float) -> None:
         """One step to a clean end: no more in, what is under way ends, give back, say goodbye."""

@@ -32,9 +32,6 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
-from broker_shim.listener_1_0 import turns
-from broker_shim.listener_1_0.transport import Peer
-from broker_shim.listener_1_0.turns import Turns
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
@@ -46,6 +43,9 @@ from broker_shim.protocol_1_0.events import DispositionReceived, FlowReceived
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.serial import WRAP, plus
+from broker_shim.sockets import turns
+from broker_shim.sockets.transport import Peer
+from broker_shim.sockets.turns import Turns
 from tests.support.amqp.amqp_1_0 import Client, flow, server
 from tests.support.amqp.link_clients import House, Place
 from tests.support.work import lines_of

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from broker_shim.amqp_1_0.composites import SaslInit
-from broker_shim.listener_1_0.access import Access
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.protocol_1_0.codec.frames import SASL_FRAME, SASL_HEADER, encoded_frame
 from broker_shim.security.guard import Guard, Remote
@@ -15,6 +14,7 @@ from broker_shim.security.passwords import secrets_of
 from broker_shim.security.rules.users import LEAST_ITERATIONS, User
 from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
 from broker_shim.security.users_file import changing_users
+from broker_shim.sockets.access import Access
 from sparkstore.control.audit import AuditEvent
 from tests.support.amqp.link_clients import House, Place
 

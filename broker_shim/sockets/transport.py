@@ -10,8 +10,8 @@ from functools import partial
 from typing import cast
 
 from broker_shim.broker.storage.loop import Loop
-from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.turns import Turns
+from broker_shim.sockets.served_connection import ServedConnection
+from broker_shim.sockets.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Peer(asyncio.BufferedProtocol):
     def __init__(
         self,
         loop: Loop,
-        connect: Callable[[Callable[[], None], asyncio.Transport], Connection],
+        connect: Callable[[Callable[[], None], asyncio.Transport], ServedConnection],
         buffer: memoryview,
         turns: Turns,
         *,
@@ -59,7 +59,7 @@ class Peer(asyncio.BufferedProtocol):
         self._loop, self._buffer, self._turns = loop, buffer, turns
         self._on_begin, self._on_end = on_begin, on_end
         self._connect = partial(connect, lambda: on_output(self))
-        self.connection: Connection
+        self.connection: ServedConnection
         self._buffered_bytes = 0
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
@@ -113,7 +113,7 @@ class Peer(asyncio.BufferedProtocol):
             self._tick()  # the peer has said how often it wants to hear of us
         if self.connection.has_more and not self._is_turn_due:
             self._is_turn_due = True
-            self._loop.later(0.0, self._go_on)
+            self._loop.later(self.connection.wait_s, self._go_on)
         self._be_busy(is_busy=self._is_turn_due)
         self._read_or_wait()
         self._loop.wake()

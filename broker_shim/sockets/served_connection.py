@@ -1,0 +1,102 @@
+"""What a protocol's connection has to do for the socket that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.sockets.access import Access
+from broker_shim.sockets.login import Login
+
+
+class ServedConnection(Protocol):
+    """One peer, as its socket sees it. On the loop's thread only."""
+
+    @property
+    def broker(self) -> Broker:
+        """The virtual host."""
+
+    @property
+    def access(self) -> Access:
+        """How the peer got in."""
+
+    @property
+    def login(self) -> Login:
+        """Who it is."""
+
+    @property
+    def number(self) -> int:
+        """Tells it apart from all others of this process."""
+
+    @property
+    def began_at_us(self) -> int:
+        """When it came, UTC µs."""
+
+    @property
+    def container_id(self) -> str:
+        """What the peer calls itself; empty if it said nothing."""
+
+    @property
+    def link_count(self) -> int:
+        """How many links, or subscriptions, it has."""
+
+    @property
+    def is_open(self) -> bool:
+        """True once the peer has opened."""
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing more can be said to the peer."""
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing is read any more: write what waits, then hang up."""
+
+    @property
+    def has_more(self) -> bool:
+        """True if what came was too much for one turn: let it `go_on` in the next."""
+
+    @property
+    def wait_s(self) -> float:
+        """How long the next turn has to wait, in seconds; 0 unless something holds it back."""
+
+    def receive(self, received: bytes, most_work: int = ...) -> None:
+        """Bytes from the peer, for so much work at most; none means that it sends no more."""
+
+    def go_on(self, most_work: int) -> None:
+        """Take more of what came before."""
+
+    def output(self) -> bytes:
+        """The next bytes to write; then tell how many are `unsent`."""
+
+    def unsent(self, byte_count: int) -> None:
+        """So much of what `output` handed out is not with the peer yet; there may be room again."""
+
+    def tick(self, now_s: float) -> float:
+        """Do what is due by the clock; when to call again, at the latest."""
+
+    def lost(self) -> None:
+        """The peer is gone, as far as the broker goes. May be called twice."""
+
+    def close_forced(self, reason: str) -> None:
+        """End it because the broker stops."""
+
+    def close_unauthorized(self, reason: str) -> None:
+        """End it because the peer may not connect any more."""
+
+
+class ConnectionHost(Protocol):
+    """What one protocol makes of sockets."""
+
+    @property
+    def broker(self) -> Broker:
+        """The virtual host."""
+
+    def connect(self, has_output: Callable[[], None], access: Access) -> ServedConnection:
+        """Make a connection for a peer that came in.
+
+        Args:
+            has_output: Called whenever the connection has bytes for its peer.
+            access: How the peer got in, and what it is offered.
+        """
