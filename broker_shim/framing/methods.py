@@ -108,20 +108,35 @@ class _FieldLayout:
         start: list[Any] = []
         readers: list[tuple[int, Reader]] = []
         missing = known = 0
-        pack = self.cls.PACK
+        pack, is_method = self.cls.PACK, self.cls not in _STRUCTS
         for index, (_, kind, is_mandatory, default) in enumerate(self.cls.FIELDS):
             flag = _flag(index, pack)
             known |= flag
             is_there = bool(flags & flag) or not pack
-            start.append(is_there if kind == "bit" else default)
+            nothing = _nothing(kind) if is_mandatory and is_method else None
+            start.append(is_there if kind == "bit" else nothing if default is None else default)
             if is_there and kind != "bit":
                 readers.append((index, _reader(kind)))
-            elif is_mandatory and default is None and not missing:
-                missing = index + 1
+            elif is_mandatory and start[-1] is None and is_method and not missing:
+                missing = index + 1  # a struct that says nothing is an answer, too: "not there"
         if pack and flags & ~known:
             message = f"{self.cls.NAME} with reserved flags, {flags & ~known:#x}"
             raise MalformedValue(message)
         return _ReadPlan(start, tuple(readers), missing)
+
+
+def _nothing(kind: str) -> Any:
+    """What a field is that has to be said and is not: real clients leave out what is empty or 0.
+
+    None if there is nothing that it could be.
+    """
+    if kind.startswith("str"):
+        return ""
+    if kind.startswith("vbin"):
+        return b""
+    if kind in {"array", "sequence-set", "byte-ranges"}:
+        return ()
+    return None if kind.startswith("composite:") else 0
 
 
 class MissingField(MalformedValue):
@@ -326,6 +341,7 @@ _CHOICES = {
 }
 _SESSION_HEADER_BYTES = SessionHeader.PACK
 _COMMAND_CLASSES = frozenset(COMMANDS.values())
+_STRUCTS: frozenset[type] = frozenset(get_args(Struct))
 _BY_NAME: dict[str, type[Struct]] = {cls.NAME: cls for cls in get_args(Struct)}
 _LAYOUTS: dict[type, _FieldLayout] = {
     cls: _FieldLayout(cls) for cls in (*CONTROLS.values(), *COMMANDS.values(), *get_args(Struct))

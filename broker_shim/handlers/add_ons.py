@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
@@ -24,6 +26,30 @@ from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.frame_tracer import FrameTracer
 from broker_shim.handlers.header_router import HeaderRouter
 from broker_shim.handlers.rate_limiter import RateLimiter
+from sparkstore.settings_file import read_section, told_of
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerSettings:
+    """`[amqp_0_10]` of a settings file.
+
+    Attributes:
+        handlers: What stands before the standard handlers, a table each.
+    """
+
+    handlers: tuple[Mapping[str, Any], ...] = ()
+
+
+def read_handlers(path: Path) -> InsertionPoints:
+    """What a settings file says.
+
+    Raises:
+        InvalidRequest: The file cannot be used, or as `insertion_points`; it names the file.
+    """
+    with told_of(path):
+        found = read_section(path, "amqp_0_10", HandlerSettings())
+        return insertion_points(found.get("handlers", ()))
+
 
 POINTS = {
     "connection-incoming": "connection_incoming",

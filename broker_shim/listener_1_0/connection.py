@@ -14,16 +14,10 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any, cast
 
-from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0.conditions import (
-    CONNECTION_FORCED,
-    INTERNAL_ERROR,
-    RESOURCE_LIMIT_EXCEEDED,
-    UNAUTHORIZED_ACCESS,
-    Refusal,
-    error_of,
-)
+from broker_shim.listener_1_0 import conditions
+from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
+from broker_shim.listener_1_0.connection_limits import limits_of
 from broker_shim.listener_1_0.connection_links import (
     ConnectionLinks,
     ReceivingEndpoint,
@@ -47,7 +41,6 @@ from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.sockets.login import Login
 from broker_shim.sockets.turns import Turn
@@ -63,43 +56,21 @@ Attach = Callable[["Connection", ReceiverLink | SenderLink], None]
 """attach(connection, link): serve a link that the peer opened, or refuse it."""
 
 
-def now_us() -> int:
-    """The time, UTC µs."""
-    return time.time_ns() // 1000
-
-
-_CONTAINER_ID = "sparkstore"
-_LEAST_WINDOW = 16
-
-
-def limits_of(access: Access, settings: BrokerSettings) -> Settings:
-    """The limits of one connection, in the protocol's terms: a session's bytes are frames."""
-    frame_bytes = settings.max_frame_bytes
-    return Settings(
-        _CONTAINER_ID,
-        max_frame_bytes=frame_bytes,
-        max_sessions=settings.max_sessions,
-        max_links=settings.max_links,
-        session_window=max(_LEAST_WINDOW, settings.session_bytes // frame_bytes),
-        idle_timeout_s=settings.idle_timeout_s,
-        handshake_timeout_s=settings.handshake_timeout_s,
-        requires_sasl=access.guard.requires_login,
-    )
-
-
 class Connection:
     """The protocol's state with one peer, and what serves each of its links.
 
     Attributes:
+        wait_s: How long the next turn has to wait.
         broker: The virtual host, with its queues.
         links: All links of the broker, on whatever connection.
         access: How the peer got in.
         began_at_us: When it came, UTC µs.
         login: Who it is.
         transactions: Of this peer.
-        wait_s: How long the next turn has to wait.
         turn: How much of what came may be acted on now; what a frame leads to may `spend` of it.
     """
+
+    wait_s = 0.0
 
     def __init__(
         self,
@@ -122,9 +93,9 @@ class Connection:
         """
         self.broker = broker
         self.links, self._containers, self._attach = links, containers, attach
-        self.now_us = now_us
+        self.now_us: Callable[[], int] = lambda: time.time_ns() // 1000
         self.number = next(_numbers)
-        self.began_at_us = now_us()
+        self.began_at_us = self.now_us()
         self.access = access
         self.login = Login(access, broker.later, self.has_output)
         self._happened: deque[events.Event] = deque()
@@ -136,7 +107,6 @@ class Connection:
         self._served = ConnectionLinks(self, links, self.has_output)
         self._waiting_for_room: dict[ServedEndpoint, None] = {}  # in the order in which they came
         self._hangs_up = False
-        self.wait_s = 0.0
         self._machine = protocol.ServerConnection(
             limits_of(access, broker.settings), access.mechanisms, now_s=time.monotonic()
         )
@@ -323,14 +293,14 @@ class Connection:
 
     def close_unauthorized(self, reason: str) -> None:
         """End it because the peer may not connect any more."""
-        self.close(Refusal(UNAUTHORIZED_ACCESS, reason))
+        self.close(Refusal(conditions.UNAUTHORIZED_ACCESS, reason))
 
     def _opened(self, event: events.ConnectionOpened) -> None:
         if self._machine.is_closed:
             return
         refusal = self.login.opens(self.broker.settings.max_connections_per_user)
         if refusal is not None:
-            self.close(Refusal(RESOURCE_LIMIT_EXCEEDED, refusal))
+            self.close(Refusal(conditions.RESOURCE_LIMIT_EXCEEDED, refusal))
             return
         policy = asked(event.open)
         entered = self._containers.enter(self, policy)

@@ -141,7 +141,7 @@ def serve(
         stores.close()
         return _complain(str(reason), EXIT_FAILED)
     tune_process()
-    listener.listen(host, entrance.take_port(), entrance.guard)
+    _listen(listener, host, entrance)
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
     _show(reporter, loop, listener, host.broker, stores.messages)
     control = _control(options, loop, host.broker, listener)
@@ -151,6 +151,16 @@ def serve(
     reporter.stopping()
     _close(control, service, listener)
     return end(stores, failures, metrics)
+
+
+def _listen(listener: Listener, host: Host, entrance: Entrance) -> None:
+    """Serve clients of AMQP 1.0, and of 0-10 if that is asked for: imported here, few want it."""
+    listener.listen(host, entrance.take_port(), entrance.guard)
+    if entrance.second is not None:
+        from broker_shim.listener_0_10.host import Amqp010Host  # noqa: PLC0415
+
+        older = Amqp010Host(host.broker, entrance.points)
+        listener.listen(older, entrance.second.take_port(), entrance.guard)
 
 
 def _close(*served: ControlServer | Service | Listener | None) -> None:

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
+from broker_shim.handlers.add_ons import read_handlers
+from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.security.guard import Guard
 from broker_shim.security.options import security_of
 from broker_shim.security.settings import SecuritySettings, offered_mechanisms
@@ -38,6 +40,9 @@ class Entrance:
         audit: Where audit lines go beside the log; None: nowhere.
         url: What clients connect to; empty until it is open.
         in_force: What guards it, to be told at the start, in a word each.
+        option: The option of the command line that gave the address.
+        points: What stands before the standard handlers of AMQP 0-10.
+        second: Where clients of AMQP 0-10 come in, guarded by the same guard; None: nowhere.
     """
 
     address: ListenAddress
@@ -46,6 +51,9 @@ class Entrance:
     url: str = ""
     in_force: dict[str, str] = field(default_factory=dict)
     listening: socket.socket | None = None
+    option: str = "--listen"
+    second: Entrance | None = None
+    points: InsertionPoints = field(default_factory=InsertionPoints)
 
     def take_port(self) -> socket.socket:
         """Take the port, before anything is opened or made that would be for nothing without it.
@@ -57,7 +65,9 @@ class Entrance:
             try:
                 self.listening = bound_socket(self.address)
             except OSError as reason:
-                raise _port_refused(reason.strerror) from reason
+                raise self._port_refused(reason.strerror) from reason
+        if self.second is not None:
+            self.second.take_port()
         return self.listening
 
     def open(self) -> str:
@@ -71,11 +81,13 @@ class Entrance:
             listening.listen(BACKLOG)
         except OSError as reason:
             told = f"{self.address.url_host}:{self.address.port}: {reason.strerror}"
-            raise _port_refused(told) from reason
+            raise self._port_refused(told) from reason
         port = listening.getsockname()[1]
         scheme = "amqp" if self.guard.context is None else "amqps"
         self.url = f"{scheme}://{self.address.url_host}:{port}"
         self.guard.audit(AuditEvent.STARTED, listen=self.url)
+        if self.second is not None:
+            self.in_force["amqp-0-10"] = self.second.open()
         return self.url
 
     def reload(self, options: argparse.Namespace) -> None:
@@ -91,6 +103,8 @@ class Entrance:
 
     def close(self) -> None:
         """No more clients, and no more audit lines to the file."""
+        if self.second is not None:
+            self.second.close()
         if self.listening is not None:
             self.listening.close()
         self.guard.tell()
@@ -99,9 +113,9 @@ class Entrance:
         if self.audit is not None:
             remove_audit_file(self.audit)
 
-
-def _port_refused(reason: str | None) -> InvalidRequest:
-    return InvalidRequest(f"--listen {reason}: give another port, or stop what has this one")
+    def _port_refused(self, reason: str | None) -> InvalidRequest:
+        text = f"{self.option} {reason}: give another port, or stop what has this one"
+        return InvalidRequest(text)
 
 
 def entrance_of(options: argparse.Namespace) -> Entrance:
@@ -113,15 +127,25 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
     settings = security_of(options)
     listen = options.listen or (LISTEN_TLS if settings.tls_cert else LISTEN)
     address = parse_listen(listen)
+    second = parse_listen(options.amqp_0_10) if options.amqp_0_10 else None
+    if second is not None and address.is_loopback:  # the one that others reach decides for both
+        said, widest = options.amqp_0_10, second
+    else:
+        said, widest = listen, address
     mechanisms = offered_mechanisms(
-        settings, listen, is_loopback=address.is_loopback, is_insecure=options.insecure
+        settings, said, is_loopback=widest.is_loopback, is_insecure=options.insecure
     )
     guard = Guard(settings, mechanisms)
-    if not address.is_loopback:
-        _warn(settings, listen, mechanisms)
+    if not widest.is_loopback:
+        _warn(settings, said, mechanisms)
     _warn_of_certificates(settings)
     audit = add_audit_file(Path(settings.audit_file)) if settings.audit_file else None
-    return Entrance(address, guard, audit, in_force=_in_force(settings, guard, mechanisms))
+    entrance = Entrance(address, guard, audit, in_force=_in_force(settings, guard, mechanisms))
+    if options.config is not None:
+        entrance.points = read_handlers(options.config)
+    if second is not None:
+        entrance.second = Entrance(second, guard, option="--amqp-0-10")
+    return entrance
 
 
 def _in_force(

@@ -31,6 +31,7 @@ examples:
   sparkstore serve /var/lib/orders --metrics-listen 127.0.0.1:9672
                                                  curl http://127.0.0.1:9672/metrics, /readyz
   sparkstore serve --configuration /var/lib/wiring   messages in memory; queues and links survive
+  sparkstore serve /var/lib/orders --amqp-0-10 127.0.0.1:5673      for clients of AMQP 0-10, too
   sparkstore serve /var/lib/orders --no-amqp     the store service alone, for Broker-J
   sparkstore serve /var/lib/orders --store-socket /run/orders/service.sock
   sparkstore serve --store unix:/run/orders/service.sock --listen 127.0.0.1:5673 --member b
@@ -44,6 +45,8 @@ addresses a client may use:
   prices                multicast: every queue on it, or a subscription; else one of its queues
   amq.topic/order.new   an exchange and a routing key
   amq.topic             an exchange; the subject of each message is its routing key
+the same names hold for AMQP 0-10 (--amqp-0-10): a routing key of the default exchange is such an
+address; messages are the same, whatever protocol they come and go by
 exchanges that are always there: amq.direct, amq.fanout, amq.match, amq.topic
 A message that routes to no queue is rejected with amqp:not-found.
 
@@ -62,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_options(found.add_argument)
     _add_membership(found.add_argument)
+    _add_0_10(found.add_argument)
     _add_metrics(found.add_argument)
     _add_wiring(found.add_argument)
     security_options.add_options(found.add_argument)
@@ -118,6 +122,15 @@ def _add_membership(add: Callable[..., object]) -> None:
         metavar="NAME",
         help="with --store: what this broker is called there, the same after each restart and no"
         " other's (default: HOST:PORT, of --listen)",
+    )
+
+
+def _add_0_10(add: Callable[..., object]) -> None:
+    add(
+        "--amqp-0-10",
+        metavar="HOST:PORT",
+        help="listen for clients of AMQP 0-10, too, by the rules of --listen; port 0 takes a free"
+        " one (default: only AMQP 1.0 is spoken)",
     )
 
 

@@ -13,7 +13,12 @@ from broker_shim.amqp_0_10.commands import (
     MessageTransfer,
     QueueDeclare,
 )
-from broker_shim.amqp_0_10.controls import ConnectionStart, ConnectionTune, SessionCompleted
+from broker_shim.amqp_0_10.controls import (
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    SessionCompleted,
+)
 from broker_shim.amqp_0_10.primitives import Int32, Str8, Uint64
 from broker_shim.amqp_0_10.structs import DtxXid, MessageProperties, MessageReplyTo, SessionHeader
 from broker_shim.framing.decoder import MAX_DEPTH
@@ -98,7 +103,7 @@ def test_an_unsaid_field_that_the_specification_has_a_default_for_is_that() -> N
         ("04010200", 531, "a session header of 2 bytes"),
         ("04010102", 531, "flags 0x2"),
         ("04010100" + "0600", 531, "cut short"),
-        ("04010100" + "0000", 531, "without accept-mode"),
+        ("06070100" + "0000", 531, "without xid"),
         ("04010100" + "0601" + "0100", 531, "reserved flags, 0x1"),
         ("04010100" + "0e00" + "0100" + "00", 531, "reserved flags, 0x800"),
         ("04010100" + "0600" + "0700", 531, "accept-mode cannot be 7"),
@@ -120,13 +125,17 @@ def test_a_command_that_is_none_ends_its_session_with_the_right_code(
 
 def test_a_refusal_names_the_command_and_the_field() -> None:
     with pytest.raises(RemoteCommandError) as refused:
-        read_command(bytes.fromhex("04010100" + "0200" + "00"))
-    assert (refused.value.method_code, refused.value.field_index) == (0x0401, 3)
+        read_command(bytes.fromhex("06070100" + "0000"))
+    assert (refused.value.method_code, refused.value.field_index) == (0x0607, 1)
 
 
-@pytest.mark.parametrize(
-    "encoded", ["", "02", "0263", "ff01", "0105", "01050300", "020a0100000300"]
-)
+def test_what_a_client_leaves_out_though_it_must_say_it_is_empty_or_nothing() -> None:
+    assert read_command(bytes.fromhex("04010100" + "0000")) == (MessageTransfer(None, 0, 0), False)
+    start_ok = read_control(bytes.fromhex("0102" + "0200" + "05504c41494e"))
+    assert start_ok == ConnectionStartOk(None, "PLAIN", b"", "")
+
+
+@pytest.mark.parametrize("encoded", ["", "02", "0263", "ff01", "01050300", "020a0100000300"])
 def test_a_control_that_is_none_ends_the_connection(encoded: str) -> None:
     with pytest.raises(RemoteFramingError):
         read_control(bytes.fromhex(encoded))

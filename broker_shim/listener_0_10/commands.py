@@ -1,0 +1,157 @@
+"""Each command of AMQP 0-10 → what does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.structs import Struct
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import StoreError
+from broker_shim.framing.assembly import Assembly
+from broker_shim.framing.errors import RemoteCommandError
+from broker_shim.framing.segments import BodySegment, HeaderSegment
+from broker_shim.listener_0_10.incoming_commands import IncomingCommands
+from broker_shim.listener_0_10.publication import publish
+from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
+from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
+from broker_shim.listener_0_10.transaction import SessionTransaction
+from broker_shim.listener_0_10.wiring import exchange_commands, queue_commands
+
+
+class CommandTarget(Protocol):
+    """The session that a command was sent on; see `Amqp010Session`."""
+
+    connection: Any
+    broker: Broker
+    incoming: IncomingCommands
+    subscriptions: Subscriptions
+    transaction: SessionTransaction | None
+
+    @property
+    def holder(self) -> str:
+        """What the store knows by whom its messages are held."""
+
+    def complete(self, command_id: int) -> None:
+        """A command is done, durably."""
+
+    def done(self, command_id: int) -> Callable[[StoreError | None], None]:
+        """What the store calls when a command is done, or refused."""
+
+    def result(self, command_id: int, value: Struct) -> None:
+        """Answer a command, and complete it."""
+
+    def fail(self, error: RemoteCommandError, command_id: int | None = None) -> None:
+        """A command cannot be done: say so, and end the session."""
+
+    def command(
+        self,
+        command: c.Command,
+        header: HeaderSegment | None = None,
+        body: BodySegment | None = None,
+        *,
+        sync: bool = False,
+    ) -> int:
+        """Send a command; its number."""
+
+
+Step = Callable[[CommandTarget, Any, int], None]
+"""step(session, command, its number)"""
+
+
+def invoke(session: CommandTarget, assembly: Assembly) -> None:
+    """Do a command whose header and body are attached.
+
+    Raises:
+        RemoteCommandError: It cannot be done.
+    """
+    method, command_id = assembly.method, assembly.command_id
+    assert command_id is not None
+    if isinstance(method, c.MessageTransfer):
+        publish(session, assembly)
+        return
+    step = _STEPS.get(type(method))
+    if step is None:
+        error = not_implemented(f"{method.NAME} is not served here")
+        error.method_code = type(method).CODE
+        raise error
+    try:
+        step(session, method, command_id)
+    except RemoteCommandError as error:
+        error.method_code = error.method_code or type(method).CODE
+        raise
+
+
+def _sync(session: CommandTarget, _command: c.ExecutionSync, command_id: int) -> None:
+    session.incoming.complete_in_turn(command_id)
+
+
+def _heard(session: CommandTarget, _command: Any, command_id: int) -> None:
+    """A result or an exception of the client's: nothing of ours waits for one."""
+    session.complete(command_id)
+
+
+def _select(session: CommandTarget, _command: c.TxSelect, command_id: int) -> None:
+    if session.transaction is not None:
+        raise illegal_state("tx.select: this session is transacted already")
+    session.transaction = SessionTransaction(session.broker)
+    session.complete(command_id)
+
+
+def _commit(session: CommandTarget, _command: c.TxCommit, command_id: int) -> None:
+    if session.transaction is None:
+        raise illegal_state("tx.commit before tx.select")
+    session.transaction.commit(session.done(command_id))
+
+
+def _rollback(session: CommandTarget, _command: c.TxRollback, command_id: int) -> None:
+    if session.transaction is None:
+        raise illegal_state("tx.rollback before tx.select")
+    session.transaction.rollback()
+    session.complete(command_id)
+
+
+def _of_subscriptions(name: str) -> Step:
+    def step(session: CommandTarget, command: Any, command_id: int) -> None:
+        getattr(session.subscriptions, name)(command, command_id)
+
+    return step
+
+
+_STEPS: Mapping[type, Step] = {
+    c.ExecutionSync: _sync,
+    c.ExecutionResult: _heard,
+    c.ExecutionException: _heard,
+    c.MessageAccept: _of_subscriptions("accept"),
+    c.MessageReject: _of_subscriptions("reject"),
+    c.MessageRelease: _of_subscriptions("release"),
+    c.MessageAcquire: _of_subscriptions("acquire"),
+    c.MessageSubscribe: _of_subscriptions("subscribe"),
+    c.MessageCancel: _of_subscriptions("cancel"),
+    c.MessageSetFlowMode: _of_subscriptions("set_flow_mode"),
+    c.MessageFlow: _of_subscriptions("flow"),
+    c.MessageFlush: _of_subscriptions("flush"),
+    c.MessageStop: _of_subscriptions("stop"),
+    c.TxSelect: _select,
+    c.TxCommit: _commit,
+    c.TxRollback: _rollback,
+    c.ExchangeDeclare: exchange_commands.declare,
+    c.ExchangeDelete: exchange_commands.delete,
+    c.ExchangeQuery: exchange_commands.query,
+    c.ExchangeBind: exchange_commands.bind,
+    c.ExchangeUnbind: exchange_commands.unbind,
+    c.ExchangeBound: exchange_commands.bound,
+    c.QueueDeclare: queue_commands.declare,
+    c.QueueDelete: queue_commands.delete,
+    c.QueuePurge: queue_commands.purge,
+    c.QueueQuery: queue_commands.query,
+}
+
+WIRING: frozenset[type] = frozenset(
+    {
+        *(c.ExchangeDeclare, c.ExchangeDelete, c.ExchangeBind, c.ExchangeUnbind),
+        *(c.QueueDeclare, c.QueueDelete, c.QueuePurge),
+    }
+)
+"""Commands that those after them may build on: these wait until such a one is complete."""

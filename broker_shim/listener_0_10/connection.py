@@ -1,0 +1,388 @@
+"""One AMQP 0-10 connection: header, SASL, tune, open; its sessions; heartbeats; its end.
+
+    header ↔ header    start, start-ok [secure, secure-ok]…    tune, tune-ok    open, open-ok
+    sessions on channels 0 to channel-max                       close, close-ok
+
+What a peer does wrong ends its session, or its connection, and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from broker_shim.amqp_0_10.controls import (
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionHeartbeat,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    Control,
+)
+from broker_shim.amqp_0_10.definitions import (
+    MIN_MAX_FRAME_SIZE,
+    ConnectionCloseCode,
+)
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.framing.assembly import Assembly, frames_of
+from broker_shim.framing.errors import RemoteCommandError, RemoteFramingError
+from broker_shim.framing.frames import MOST_FRAME_BYTES, PROTOCOL_HEADER, Frame, FrameReader
+from broker_shim.framing.order import FramingLimits
+from broker_shim.handlers.chain import Delayed, HandlerContext, InsertionPoints
+from broker_shim.handlers.connection_incoming import ConnectionIncoming
+from broker_shim.handlers.handler import AssemblyHandler
+from broker_shim.listener_0_10.connection_clock import ConnectionClock
+from broker_shim.listener_0_10.connection_output import ConnectionOutput
+from broker_shim.listener_0_10.connection_phase import Phase
+from broker_shim.listener_0_10.login import SaslExchange
+from broker_shim.listener_0_10.session import Amqp010Session, SessionHost, Unattached
+from broker_shim.sockets.access import Access
+from broker_shim.sockets.login import Login
+from broker_shim.sockets.turns import Turn
+
+_log = logging.getLogger(__name__)
+_numbers = count(1)
+
+_HEARTBEAT_S = 120
+_FRAME_WORK = 1
+_FULL_WAIT_S = 0.005
+
+
+class Amqp010Connection:
+    """The protocol's state with one peer.
+
+    Attributes:
+        broker: The virtual host, with its queues.
+        host: What all connections share.
+        points: What stands before the standard handlers.
+        access: How the peer got in.
+        login: Who it is.
+        number: Tells it apart from all others.
+        began_at_us: When it came, UTC µs.
+        context: What add-on handlers know of it.
+        max_frame_bytes: Of a frame that goes out, as agreed.
+        write: Has some bytes written.
+        wait_for_room: Has `has_room` of somebody called when less waits to be written.
+        waiting_bytes: Of messages on their way to the store: nothing more is read while there are
+            too many.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        host: SessionHost,
+        points: InsertionPoints,
+        has_output: Callable[[], None],
+        access: Access,
+    ) -> None:
+        self.broker, self.host, self.points, self.access = broker, host, points, access
+        self.login = Login(access, broker.later, has_output)
+        self.number = next(_numbers)
+        self.began_at_us = time.time_ns() // 1000
+        self.container_id = ""
+        self._has_output = has_output
+        self._output = ConnectionOutput(broker.settings.buffered_bytes, has_output)
+        self.write = self._output.write
+        self.wait_for_room = self._output.wait_for_room
+        self.max_frame_bytes = MOST_FRAME_BYTES
+        self.waiting_bytes = 0
+        self._phase = Phase.HEADER
+        self._header = b""
+        settings = broker.settings
+        self._channel_max = min(settings.max_sessions, 65_535) - 1
+        limits = FramingLimits(
+            max_method_bytes=settings.max_header_bytes,
+            max_header_bytes=settings.max_header_bytes,
+            max_assembly_bytes=settings.max_message_bytes + settings.max_header_bytes,
+        )
+        self._reader = FrameReader()
+        self._frames: deque[Frame] = deque()
+        self._delayed: dict[Delayed, None] = {}
+        self.context = HandlerContext(str(access.remote), time.monotonic, self._delay)
+        self._standard = ConnectionIncoming(self, limits)
+        self._incoming = points.before_connection(self._standard, self.context)
+        self._sessions: dict[int, Amqp010Session] = {}
+        self._sasl = SaslExchange(access.mechanisms, self.login)
+        self.turn = Turn()
+        self._clock = ConnectionClock(settings.handshake_timeout_s, time.monotonic())
+        self._is_lost = self._hangs_up = False
+
+    @property
+    def link_count(self) -> int:
+        """Subscriptions of its sessions."""
+        return sum(session.subscription_count for session in self._sessions.values())
+
+    @property
+    def is_open(self) -> bool:
+        """True once the peer has opened."""
+        return self._phase is Phase.OPENED
+
+    @property
+    def is_closed(self) -> bool:
+        """True once nothing more can be said to the peer."""
+        is_ending = self._phase in {Phase.CLOSING, Phase.OVER}
+        return (is_ending and not self.login.is_waiting) or self._hangs_up
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing is read any more: write what waits, then hang up."""
+        return (self._phase is Phase.OVER and not self.login.is_waiting) or self._hangs_up
+
+    @property
+    def has_more(self) -> bool:
+        """True if what came was too much for one turn."""
+        return bool(self._frames or self._delayed)
+
+    @property
+    def wait_s(self) -> float:
+        """How long the next turn has to wait, in seconds."""
+        if self._is_full:
+            return _FULL_WAIT_S
+        if self._frames:
+            return 0.0
+        due = [at_s for each in self._delayed if (at_s := each.due_at_s()) is not None]
+        return max(0.0, min(due, default=0.0) - time.monotonic())
+
+    @property
+    def _is_full(self) -> bool:
+        """True while too much that came is on its way to the store."""
+        return self.waiting_bytes > self.broker.settings.session_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """How much more may wait to be written; negative if too much does."""
+        return self._output.room_bytes
+
+    def receive(self, received: bytes, most_work: int = 1 << 60) -> None:
+        """See `ServedConnection`."""
+        self._clock.heard_s = time.monotonic()
+        if not received:
+            self._hangs_up = True
+            self.lost()
+            return
+        self._contain(lambda: self._read(received))
+        self.go_on(most_work)
+
+    def go_on(self, most_work: int) -> None:
+        """See `ServedConnection`."""
+        self.turn.begin(most_work)
+        self._contain(self._take_turn)
+        self._has_output()
+
+    def _read(self, received: bytes) -> None:
+        if self._phase is Phase.HEADER:
+            self._header += received
+            if not PROTOCOL_HEADER.startswith(self._header[: len(PROTOCOL_HEADER)]):
+                self.write(PROTOCOL_HEADER)  # what we speak instead
+                self._phase = Phase.OVER
+                return
+            if len(self._header) < len(PROTOCOL_HEADER):
+                return
+            received = self._header[len(PROTOCOL_HEADER) :]
+            self._start()
+        if self._phase is not Phase.OVER:
+            self._frames.extend(self._reader.feed(received))
+
+    def _take_turn(self) -> None:
+        while self._frames and not self._is_full:
+            frame = self._frames.popleft()
+            if self._phase is Phase.OVER:
+                self._frames.clear()
+                return
+            self._incoming.handle_frame(frame)
+            self.turn.spend(_FRAME_WORK)
+            if not self.turn.goes_on():
+                break
+        for each in list(self._delayed):
+            each.go_on()
+            if each.due_at_s() is None:
+                del self._delayed[each]
+        for session in list(self._sessions.values()):
+            session.tell()
+
+    def _delay(self, delayed: Delayed) -> None:
+        self._delayed[delayed] = None
+
+    def _contain(self, step: Callable[[], None]) -> None:
+        """A fault of the peer, or of ours, ends this connection only."""
+        try:
+            step()
+        except RemoteFramingError as error:
+            self.broker.metrics.protocol_errors += 1
+            text = ascii(error.description[:200])
+            _log.info("connection %d ended: %s", self.number, text)
+            self._end(error.code, error.description)
+            self._phase = Phase.OVER
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("connection %d: a frame failed", self.number)
+            self._end(ConnectionCloseCode.CONNECTION_FORCED, "the broker failed: see its log")
+            self._phase = Phase.OVER
+
+    def _say(self, control: Control) -> None:
+        for frame in frames_of(Assembly(0, control), self.max_frame_bytes):
+            self.write(frame.encoded)
+
+    def output(self) -> bytes:
+        """See `ServedConnection`."""
+        if self.login.is_waiting:
+            return b""
+        encoded = self._output.take()
+        if encoded:
+            self._clock.said_s = time.monotonic()
+        return encoded
+
+    def unsent(self, byte_count: int) -> None:
+        """See `ServedConnection`."""
+        self._output.unsent(byte_count)
+
+    def tick(self, now_s: float) -> float:
+        """See `ServedConnection`."""
+        is_late = self._clock.is_late(now_s, is_open=self.is_open)
+        if is_late and not self.login.is_waiting:
+            _log.info("connection %d ended: its peer was silent for too long", self.number)
+            self._hangs_up = True
+            self.lost()
+            self._has_output()
+        elif self.is_open and self._clock.is_beat_due(now_s):
+            self._say(ConnectionHeartbeat())
+        return self._clock.next_s(now_s, is_open=self.is_open)
+
+    def lost(self) -> None:
+        """See `ServedConnection`."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._frames.clear()
+        self._delayed.clear()
+        for session in list(self._sessions.values()):
+            session.lost()
+        self._output.forget_waiters()
+        self.login.gone(self._sasl.given_up)
+
+    def close_forced(self, reason: str) -> None:
+        """See `ServedConnection`."""
+        if self.is_open:
+            self._end(ConnectionCloseCode.CONNECTION_FORCED, reason)
+        else:
+            self._hangs_up = True
+        self._has_output()
+
+    close_unauthorized = close_forced
+
+    def _end(self, code: ConnectionCloseCode, text: str) -> None:
+        if self._phase not in {Phase.HEADER, Phase.CLOSING, Phase.OVER}:
+            self._say(ConnectionClose(code, _cut(text)))
+        self._phase = Phase.CLOSING
+        self.lost()
+
+    def connection_control(self, control: Control) -> None:
+        """See `ConnectionControls`."""
+        if isinstance(control, ConnectionClose):
+            self._say(ConnectionCloseOk())
+            for session in list(self._sessions.values()):
+                session.part()
+            self.lost()
+            self._phase = Phase.OVER
+            return
+        if isinstance(control, ConnectionHeartbeat):
+            return
+        if self._phase is Phase.CLOSING:
+            if isinstance(control, ConnectionCloseOk):
+                self._phase = Phase.OVER
+            return
+        step = _STEPS.get((self._phase, type(control)))
+        if step is None:
+            text = f"{control.NAME} where {self._phase.value} was expected"
+            raise RemoteFramingError(text)
+        step(self, control)
+
+    def session_on(self, channel: int) -> AssemblyHandler | None:
+        """See `ConnectionControls`."""
+        if channel > self._channel_max:
+            text = f"channel {channel}: {self._channel_max} is the last that may be used"
+            raise RemoteFramingError(text)
+        if self._phase is not Phase.OPENED:
+            return None
+        session = self._sessions.get(channel)
+        return Unattached(self, channel) if session is None else session.first
+
+    def session_failed(self, channel: int, error: RemoteCommandError) -> None:
+        """See `ConnectionControls`."""
+        session = self._sessions.get(channel)
+        if session is not None:
+            session.fail(error)
+
+    def attach(self, session: Amqp010Session) -> None:
+        """A session has a channel from now on."""
+        self._sessions[session.channel] = session
+
+    def detach(self, session: Amqp010Session) -> None:
+        """A session has none any more."""
+        if self._sessions.get(session.channel) is session:
+            del self._sessions[session.channel]
+            self._standard.drop(session.channel)
+
+    def _start(self) -> None:
+        self.write(PROTOCOL_HEADER)
+        self._say(ConnectionStart({"product": "sparkstore"}, self._sasl.names, ("en_US",)))
+        self._phase = Phase.START_OK
+
+    def _authenticate(self, control: ConnectionStartOk | ConnectionSecureOk) -> None:
+        if isinstance(control, ConnectionStartOk):
+            told = (control.client_properties or {}).get("clientName")
+            self.container_id = told if isinstance(told, str) else ""
+        answer = self._sasl.step(control)
+        if isinstance(answer, bytes):
+            self._phase = Phase.SECURE_OK
+            self._say(ConnectionSecure(answer))
+        elif answer:
+            self._phase = Phase.TUNE_OK
+            heartbeat = ConnectionTune(self._channel_max, MOST_FRAME_BYTES, 0, _HEARTBEAT_S)
+            self._say(heartbeat)
+        else:
+            self._end(ConnectionCloseCode.CONNECTION_FORCED, "authentication failed")
+            self._phase = Phase.OVER
+
+    def _tuned(self, control: ConnectionTuneOk) -> None:
+        most = control.max_frame_size or MOST_FRAME_BYTES
+        if most < MIN_MAX_FRAME_SIZE:
+            text = f"tune-ok with frames of {most} bytes: {MIN_MAX_FRAME_SIZE} is the least"
+            raise RemoteFramingError(text)
+        if control.channel_max > self._channel_max:
+            text = f"tune-ok with channel {control.channel_max}: {self._channel_max} is the last"
+            raise RemoteFramingError(text)
+        self.max_frame_bytes = self._reader.max_frame_bytes = most
+        self._clock.heartbeat_s = min(control.heartbeat or 0, _HEARTBEAT_S)
+        self._channel_max = control.channel_max
+        self._phase = Phase.OPEN
+
+    def _opened(self, _control: ConnectionOpen) -> None:
+        refusal = self.login.opens(self.broker.settings.max_connections_per_user)
+        if refusal is not None:
+            self._end(ConnectionCloseCode.CONNECTION_FORCED, refusal)
+            return
+        self._say(ConnectionOpenOk())
+        self._phase = Phase.OPENED
+
+
+def _cut(text: str) -> str:
+    """As much of a text as a str8 holds."""
+    return text.encode()[:255].decode(errors="ignore")
+
+
+_STEPS: Mapping[tuple[Phase, type], Callable[[Amqp010Connection, Any], None]] = {
+    (Phase.START_OK, ConnectionStartOk): Amqp010Connection._authenticate,  # noqa: SLF001  # a table
+    (Phase.SECURE_OK, ConnectionSecureOk): Amqp010Connection._authenticate,  # noqa: SLF001
+    (Phase.TUNE_OK, ConnectionTuneOk): Amqp010Connection._tuned,  # noqa: SLF001
+    (Phase.OPEN, ConnectionOpen): Amqp010Connection._opened,  # noqa: SLF001
+}

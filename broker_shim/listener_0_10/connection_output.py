@@ -1,0 +1,56 @@
+"""What waits to be written to one peer, and who waits for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class RoomWaiter(Protocol):
+    """Whoever sends, and waits for room."""
+
+    def has_room(self) -> None:
+        """Less waits to be written."""
+
+
+class ConnectionOutput:
+    """Bytes for one peer, as far as they are not with it. On the loop's thread only."""
+
+    def __init__(self, most_bytes: int, has_output: Callable[[], None]) -> None:
+        """Begin; more than `most_bytes` should not wait."""
+        self._most_bytes, self._has_output = most_bytes, has_output
+        self._parts: list[bytes] = []
+        self._pending_bytes = self._unsent_bytes = 0
+        self._waiting: dict[RoomWaiter, None] = {}
+
+    @property
+    def room_bytes(self) -> int:
+        """How much more may wait to be written; negative if too much does."""
+        return self._most_bytes - self._pending_bytes - self._unsent_bytes
+
+    def write(self, encoded: bytes) -> None:
+        """Have some bytes written."""
+        self._parts.append(encoded)
+        self._pending_bytes += len(encoded)
+        self._has_output()
+
+    def take(self) -> bytes:
+        """The next bytes to write; then tell how many are `unsent`."""
+        encoded, self._parts, self._pending_bytes = b"".join(self._parts), [], 0
+        return encoded
+
+    def unsent(self, byte_count: int) -> None:
+        """So much of what was taken is not with the peer yet; there may be room again."""
+        self._unsent_bytes = byte_count
+        if self._waiting and self.room_bytes > 0:
+            waiting, self._waiting = self._waiting, {}
+            for each in waiting:
+                each.has_room()
+
+    def wait_for_room(self, waiter: RoomWaiter) -> None:
+        """Have `has_room` called when less waits to be written."""
+        self._waiting[waiter] = None
+
+    def forget_waiters(self) -> None:
+        """Nobody waits any more."""
+        self._waiting.clear()

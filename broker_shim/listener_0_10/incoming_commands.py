@@ -1,0 +1,101 @@
+"""Which commands of a peer are complete, and when it wants to hear of that. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from broker_shim.framing.sequences import Ranges, after, contains, distance, ranges_of
+
+_MOST_RANGES = 2_000
+"""In one control, which is one frame."""
+
+
+class IncomingCommands:
+    """The commands of one session, by their numbers.
+
+    Attributes:
+        next_id: The number of the next command.
+        open_count: How many are not complete.
+    """
+
+    def __init__(self) -> None:
+        self.next_id = 0
+        self._base = self._low = 0
+        self._done: set[int] = set()
+        self._syncs: deque[int] = deque()
+        self._wanted: deque[int] = deque()
+        self._is_due = False
+        self._untold = 0
+
+    @property
+    def open_count(self) -> int:
+        """Commands that came and are not complete."""
+        return distance(self._low, self.next_id) - len(self._done)
+
+    def start_at(self, command_id: int) -> bool:
+        """The peer says which number comes next; False if that cannot be."""
+        if command_id == self.next_id:
+            return True
+        if self.open_count or distance(self.next_id, command_id) < 0:
+            return False
+        self.next_id = self._base = self._low = command_id
+        return True
+
+    def receive(self, *, sync: bool) -> int:
+        """The next command came; its number."""
+        command_id = self.next_id
+        self.next_id = after(command_id)
+        if sync:
+            self._wanted.append(command_id)
+        return command_id
+
+    def complete(self, command_id: int) -> None:
+        """A command was done."""
+        self._done.add(command_id)
+        self._untold += 1
+        self._advance()
+
+    def complete_in_turn(self, command_id: int) -> None:
+        """A command is done as soon as all before it are (execution.sync)."""
+        self._syncs.append(command_id)
+        self._advance()
+
+    def _advance(self) -> None:
+        while True:
+            if self._low in self._done:
+                self._done.remove(self._low)
+            elif self._syncs and self._syncs[0] == self._low:
+                self._syncs.popleft()
+                self._untold += 1
+                self._is_due = True
+            else:
+                break
+            self._low = after(self._low)
+        while self._wanted and distance(self._wanted[0], self._low) > 0:
+            self._wanted.popleft()
+            self._is_due = True
+
+    @property
+    def is_due(self) -> bool:
+        """True if the peer waits to hear what is complete, or has not heard of many."""
+        return self._is_due or self._untold >= _MOST_UNTOLD
+
+    def told(self) -> Ranges:
+        """What is complete and the peer has not said that it knows: tell it that."""
+        self._is_due, self._untold = False, 0
+        ranges: Ranges = ()
+        if self._low != self._base:
+            ranges = ((self._base, after(self._low, -1)),)
+        return ranges + ranges_of(sorted(self._done, key=self._place))[:_MOST_RANGES]
+
+    def known(self, ranges: Ranges) -> None:
+        """The peer knows that these are complete; no need to tell it again."""
+        for first, last in ranges:
+            if contains(((first, last),), self._base) and distance(last, self._low) > 0:
+                self._base = after(last)
+
+    def _place(self, command_id: int) -> int:
+        return distance(self._low, command_id)
+
+
+_MOST_UNTOLD = 256

@@ -1,0 +1,213 @@
+"""A stored message ↔ the header segment of AMQP 0-10. Pure, but for the time.
+
+    delivery properties   durable, priority, times; exchange and routing key are `to`
+    message properties    ids, content type, reply-to, user and application id
+    application headers   properties, with their types in the header's bytes and as text in SQL
+
+Of a message that came over AMQP 0-10 the header's bytes are kept, with the exchange that it was
+sent to, and go out as they are; the body is its content. A redelivered one says so.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from uuid import UUID
+
+from broker_shim.amqp_0_10.definitions import MessageDeliveryMode
+from broker_shim.amqp_0_10.structs import (
+    MessageDeliveryProperties,
+    MessageFragmentProperties,
+    MessageProperties,
+    MessageReplyTo,
+)
+from broker_shim.framing.segments import HeaderSegment
+from broker_shim.store.interface import MessageHeader
+
+PROTOCOL = "amqp-0-10"
+_MOST_AT_US = 253_402_300_799_000_000
+"""The year 9999: what a timestamp column can show."""
+_SECONDS_UNTIL = 100_000_000_000
+"""Larger times are milliseconds: the specification says seconds, Java clients send milliseconds."""
+_MOST_PRIORITY = 9
+_SUBJECT = ("qpid.subject", "x-jms-type", "JMSType")
+
+
+def read_header(header: HeaderSegment, exchange: str, body_bytes: int) -> MessageHeader:
+    """The header that is stored of a message that came.
+
+    Args:
+        header: What its sender said.
+        exchange: The exchange that it was sent to.
+        body_bytes: Length of its body.
+
+    Raises:
+        RemoteCommandError: The header is none.
+    """
+    delivery, message = header.delivery, header.message
+    delivery.exchange = exchange or None
+    delivery.redelivered = False
+    others = [
+        each
+        for each in header.structs
+        if not isinstance(
+            each, MessageDeliveryProperties | MessageProperties | MessageFragmentProperties
+        )
+    ]
+    encoded = HeaderSegment.of(delivery, message, *others).payload
+    return columns(delivery, message, encoded, body_bytes)
+
+
+def columns(
+    delivery: MessageDeliveryProperties, message: MessageProperties, encoded: bytes, body_bytes: int
+) -> MessageHeader:
+    """The columns that SQL sees, and the encoded header beside them."""
+    headers = message.application_headers or {}
+    return MessageHeader(
+        PROTOCOL,
+        encoded,
+        durable=delivery.delivery_mode == MessageDeliveryMode.PERSISTENT,
+        priority=min(delivery.priority, _MOST_PRIORITY),
+        created_at=_time_us(delivery.timestamp),
+        expires_at=_expires_at_us(delivery),
+        content_type=message.content_type,
+        content_encoding=message.content_encoding,
+        correlation_id=_text(message.correlation_id),
+        reply_to=_address(message.reply_to),
+        subject=_subject(headers),
+        to=_place(delivery.exchange, delivery.routing_key),
+        user_id=_text(message.user_id),
+        app_id=_text(message.app_id),
+        message_type="data",
+        amqp_message_id=None if message.message_id is None else str(message.message_id),
+        group_id=_as_text(headers.get("JMSXGroupID")),
+        header_bytes=len(encoded),
+        body_bytes=body_bytes,
+        properties=tuple(
+            (name, text) for name, value in headers.items() if (text := _as_text(value)) is not None
+        ),
+    )
+
+
+def written_header(header: MessageHeader, *, is_redelivered: bool) -> HeaderSegment:
+    """The header segment that a client gets.
+
+    Args:
+        header: Of the stored message, whatever protocol it came by.
+        is_redelivered: Somebody had it before.
+    """
+    if header.protocol != PROTOCOL or header.header is None:
+        delivery, message = _foreign(header)
+        delivery.redelivered = is_redelivered
+        return HeaderSegment.of(delivery, message)
+    segment = HeaderSegment(bytes(header.header))
+    if is_redelivered:
+        segment.delivery.redelivered = True
+        return HeaderSegment.of(*segment.structs)
+    return segment
+
+
+def _foreign(header: MessageHeader) -> tuple[MessageDeliveryProperties, MessageProperties]:
+    """What is known of a message of another protocol, by its columns."""
+    exchange, routing_key = _parts(header.to)
+    mode = MessageDeliveryMode.PERSISTENT if header.durable else MessageDeliveryMode.NON_PERSISTENT
+    delivery = MessageDeliveryProperties(
+        priority=header.priority,
+        delivery_mode=mode,
+        timestamp=None if header.created_at is None else header.created_at // 1000,
+        expiration=None if header.expires_at is None else header.expires_at // 1000,
+        exchange=exchange,
+        routing_key=routing_key,
+    )
+    headers: dict[str, Any] = dict(header.properties)
+    if header.subject is not None:
+        headers.setdefault(_SUBJECT[0], header.subject)
+    reply_exchange, reply_key = _parts(header.reply_to)
+    message = MessageProperties(
+        content_length=header.body_bytes,
+        message_id=_uuid(header.amqp_message_id),
+        correlation_id=_bytes(header.correlation_id),
+        reply_to=None if header.reply_to is None else MessageReplyTo(reply_exchange, reply_key),
+        content_type=_short(header.content_type),
+        content_encoding=_short(header.content_encoding),
+        user_id=_bytes(header.user_id),
+        app_id=_bytes(header.app_id),
+        application_headers={_short(name) or "": value for name, value in headers.items()},
+    )
+    return delivery, message
+
+
+def _time_us(at: int | None) -> int | None:
+    if not at:
+        return None
+    at_us = at * (1_000_000 if at < _SECONDS_UNTIL else 1_000)
+    return at_us if at_us <= _MOST_AT_US else None
+
+
+def _expires_at_us(delivery: MessageDeliveryProperties) -> int | None:
+    """The earlier of the two ways to say it; what lies beyond the year 9999 never comes."""
+    ends = [_time_us(delivery.expiration)]
+    if delivery.ttl:
+        at_us = time.time_ns() // 1000 + delivery.ttl * 1000
+        ends.append(at_us if at_us <= _MOST_AT_US else None)
+    return min((at for at in ends if at is not None), default=None)
+
+
+def _place(exchange: str | None, routing_key: str | None) -> str | None:
+    """An exchange and a routing key as an address of this broker."""
+    if not exchange:
+        return routing_key
+    return f"{exchange}/{routing_key}" if routing_key else exchange
+
+
+def _address(reply_to: MessageReplyTo | None) -> str | None:
+    return None if reply_to is None else _place(reply_to.exchange, reply_to.routing_key)
+
+
+def _parts(address: str | None) -> tuple[str | None, str | None]:
+    """Exchange and routing key of an address: the first `/` parts them."""
+    if not address:
+        return None, None
+    exchange, slash, routing_key = address.partition("/")
+    return (_short(exchange), _short(routing_key)) if slash else (None, _short(address))
+
+
+def _subject(headers: dict[str, Any]) -> str | None:
+    return next((text for name in _SUBJECT if (text := _as_text(headers.get(name)))), None)
+
+
+def _text(content: bytes | None) -> str | None:
+    """Bytes that are nearly always text."""
+    if content is None:
+        return None
+    try:
+        return str(content, "utf-8")
+    except UnicodeDecodeError:
+        return "0x" + content.hex()
+
+
+def _as_text(value: Any) -> str | None:
+    """A value as SQL sees it; None for one that it does not see."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return _text(value)
+    if isinstance(value, str | int | float | UUID):
+        return str(value)
+    return None
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()[:65_535]
+
+
+def _short(text: str | None) -> str | None:
+    """As much of a text as a str8 holds."""
+    return None if text is None else text.encode()[:255].decode(errors="ignore")
+
+
+def _uuid(text: str | None) -> UUID | None:
+    try:
+        return None if text is None else UUID(text.removeprefix("ID:").removeprefix("AMQP_UUID:"))
+    except ValueError:
+        return None

@@ -1,0 +1,52 @@
+"""The store's errors as AMQP 0-10's execution errors. Pure."""
+
+from __future__ import annotations
+
+from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.framing.errors import RemoteCommandError
+
+_CODES: tuple[tuple[type[StoreError], ExecutionErrorCode], ...] = (
+    (InvalidRequest, ExecutionErrorCode.PRECONDITION_FAILED),
+    (NotAcquired, ExecutionErrorCode.RESOURCE_LOCKED),
+    (Unavailable, ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED),
+)
+
+
+def refusal_of(error: StoreError) -> RemoteCommandError:
+    """What a client is told about an error of the store."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return RemoteCommandError(code, str(error))
+    text = f"{type(error).__name__}: {error}"
+    return RemoteCommandError(ExecutionErrorCode.INTERNAL_ERROR, text)
+
+
+def not_found(text: str) -> RemoteCommandError:
+    """What a command names is not there."""
+    return RemoteCommandError(ExecutionErrorCode.NOT_FOUND, text)
+
+
+def not_allowed(text: str) -> RemoteCommandError:
+    """The protocol or the broker does not allow it, whoever asks."""
+    return RemoteCommandError(ExecutionErrorCode.NOT_ALLOWED, text)
+
+
+def illegal_argument(text: str) -> RemoteCommandError:
+    """A command says what cannot be."""
+    return RemoteCommandError(ExecutionErrorCode.ILLEGAL_ARGUMENT, text)
+
+
+def not_implemented(text: str) -> RemoteCommandError:
+    """This broker does not do that."""
+    return RemoteCommandError(ExecutionErrorCode.NOT_IMPLEMENTED, text)
+
+
+def locked(text: str) -> RemoteCommandError:
+    """Another session has it for itself."""
+    return RemoteCommandError(ExecutionErrorCode.RESOURCE_LOCKED, text)
+
+
+def illegal_state(text: str) -> RemoteCommandError:
+    """It cannot be asked now."""
+    return RemoteCommandError(ExecutionErrorCode.ILLEGAL_STATE, text)

@@ -1,0 +1,31 @@
+"""A message on its way from a queue to a client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_shim.errors import StoreError
+from broker_shim.messages.residency import LoadedMessage
+
+
+class SessionDelivery:
+    """A reference to one message, and an interest in its content.
+
+    Attributes:
+        message_id: The id of the message.
+        message: The one object of it.
+        loaded: Header and content once they are here, or why they never come.
+        is_ours: False if somebody else acquired it.
+    """
+
+    def __init__(self, message_id: int, message: Any, holder: str) -> None:
+        self.message_id, self.message = message_id, message
+        self.loaded: LoadedMessage | StoreError | None = None
+        self.is_ours = True
+        self._reference = message.reference(holder)
+        self._interest = message.interest(holder)
+
+    def release(self) -> None:
+        """It was sent, or is not."""
+        self._interest.release()
+        self._reference.release()

@@ -1,0 +1,51 @@
+"""What a session's consumers need of it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.structs import Struct
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import OnComplete
+from broker_shim.framing.segments import BodySegment, HeaderSegment
+from broker_shim.listener_0_10.transaction import SessionTransaction
+
+
+class SubscribingSession(Protocol):
+    """The session that a consumer is of; see `Amqp010Session`.
+
+    Attributes:
+        connection: The connection that carries it.
+        broker: The virtual host.
+        is_over: True once it ended.
+        transaction: Since tx.select; None before it.
+    """
+
+    connection: Any
+    broker: Broker
+    is_over: bool
+    transaction: SessionTransaction | None
+
+    @property
+    def holder(self) -> str:
+        """What the store knows by whom its messages are held."""
+
+    def complete(self, command_id: int) -> None:
+        """A command is done, durably."""
+
+    def done(self, command_id: int) -> OnComplete:
+        """What the store calls when a command is done, or refused."""
+
+    def result(self, command_id: int, value: Struct) -> None:
+        """Answer a command, and complete it."""
+
+    def command(
+        self,
+        command: c.Command,
+        header: HeaderSegment | None = None,
+        body: BodySegment | None = None,
+        *,
+        sync: bool = False,
+    ) -> int:
+        """Send a command; its number."""

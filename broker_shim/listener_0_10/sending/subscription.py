@@ -1,0 +1,398 @@
+"""One consumer of a session: from its queue to the wire, in order, as far as there is credit."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.definitions import (
+    MessageAcceptMode,
+    MessageAcquireMode,
+)
+from broker_shim.broker.dead_letters import Rejection
+from broker_shim.broker.header_scan import headers_of
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.broker.storage.header_reader import Found
+from broker_shim.errors import StoreError, Unavailable
+from broker_shim.framing.segments import BodySegment
+from broker_shim.listener_0_10.messages import written_header
+from broker_shim.listener_0_10.sending.session_delivery import SessionDelivery
+from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
+from broker_shim.messages.residency import LoadedMessage
+from broker_shim.selectors import Selector
+
+INFINITE = 0xFFFFFFFF
+_UNDER_WAY = 100
+_LOOK = 100
+
+
+@dataclass(slots=True, eq=False)
+class SentMessage:
+    """A message that the client was sent and has not decided about.
+
+    Attributes:
+        subscription: The consumer that it was sent to.
+        message_id: The id of the message.
+        is_acquired: False of one that was only shown (not-acquired).
+        in_transaction: It was accepted in a transaction that is not committed.
+    """
+
+    subscription: SessionConsumer
+    message_id: int
+    is_acquired: bool
+    in_transaction: bool = False
+
+
+class SubscriptionOwner(Protocol):
+    """All consumers of the session, and what it was sent."""
+
+    @property
+    def unsettled_room(self) -> int:
+        """How many more the client may leave undecided."""
+
+    def sent(
+        self, number: int, sent: SentMessage | None, in_window: tuple[SessionConsumer, int] | None
+    ) -> None:
+        """A message went out."""
+
+    def close_window(self, subscription: SessionConsumer) -> None:
+        """What a consumer was sent before counts for its window no more."""
+
+    def queue_deleted(self, subscription: SessionConsumer) -> None:
+        """The queue of a consumer is deleted."""
+
+
+class SessionConsumer:
+    """One consumer: from its queue to the wire, in order.
+
+    Attributes:
+        name: The destination that the client gave it.
+        queue: What it consumes or looks at.
+        holder: What the store knows it by.
+        is_exclusive: Nobody else may consume from the queue.
+    """
+
+    def __init__(
+        self,
+        owner: SubscriptionOwner,
+        session: SubscribingSession,
+        name: str,
+        queue: QueueDispatch,
+        command: c.MessageSubscribe,
+        selector: Selector | None,
+    ) -> None:
+        self._owner, self._session, self._broker = owner, session, session.broker
+        self.name, self.queue, self.holder = name, queue, session.holder
+        self.is_exclusive = command.exclusive
+        self._selector = selector
+        self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED
+        self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
+        self._modes = (command.accept_mode, command.acquire_mode)
+        self._is_window = True
+        self._messages = self._bytes = 0
+        self._line: deque[SessionDelivery] = deque()
+        self._under_way = 0
+        self._cursor = Cursor()
+        self._to_show: deque[int] = deque()
+        self._is_reading = False
+        self._on_flushed: list[Any] = []
+        self._on_stopped: list[Any] = []
+        self._has_ended = False
+
+    def start(self) -> None:
+        """Take a place at the queue."""
+        if self._is_browser:
+            self.queue.browsers.append(self)
+        else:
+            self.queue.add(self, self._selector)
+
+    def gone(self) -> None:
+        """It ended: what was not sent yet goes back as its answers come."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._messages = self._bytes = 0
+        if self._is_browser:
+            self.queue.browsers.remove(self)
+        else:
+            self.queue.discard(self)
+        for each in list(self._line):
+            each.loaded = each.loaded or Unavailable("the subscriber is gone")
+        self._send_line()
+        self._session.connection.host.unsubscribed(self.queue.name)
+
+    def queue_deleted(self) -> None:
+        """See `Consumer`."""
+        self._owner.queue_deleted(self)
+
+    @property
+    def credit(self) -> int:
+        """See `Consumer`."""
+        if self._has_ended or not self._bytes or self._session.connection.room_bytes < 0:
+            return 0
+        room = min(_UNDER_WAY - self._under_way, self._owner.unsettled_room - self._under_way)
+        return max(0, min(self._messages, room))
+
+    @property
+    def is_draining(self) -> bool:
+        """See `Consumer`: a flush waits for what there is."""
+        return bool(self._on_flushed)
+
+    def set_mode(self, *, is_window: bool) -> None:
+        """Credit begins anew."""
+        self._is_window = is_window
+        self._take_back()
+
+    def grant(self, value: int, *, is_bytes: bool) -> None:
+        """So much more credit; INFINITE is without end."""
+        if is_bytes:
+            self._bytes = min(INFINITE, self._bytes + value)
+        else:
+            self._messages = min(INFINITE, self._messages + value)
+        self._wanted()
+
+    def _take_back(self) -> None:
+        self._messages = self._bytes = 0
+        self._owner.close_window(self)
+
+    def moved_on(self, byte_count: int) -> None:
+        """The client has taken in one message of the window."""
+        if self._has_ended or not self._is_window:
+            return
+        if self._messages < INFINITE:
+            self._messages += 1
+        if self._bytes < INFINITE:
+            self._bytes = min(INFINITE - 1, self._bytes + byte_count)
+        self._wanted()
+
+    def has_room(self) -> None:
+        """There is room to write again."""
+        self._wanted()
+
+    def _wanted(self) -> None:
+        if self._has_ended:
+            return
+        if self._session.connection.room_bytes < 0:
+            self._session.connection.wait_for_room(self)
+        self._broker.wanted(self.queue.name)
+
+    def flush(self, on_flushed: Any) -> None:
+        """Send what there is, then take the credit back."""
+        self._on_flushed.append(on_flushed)
+        self._broker.wanted(self.queue.name)
+        self._broker.dispatch()
+        self.caught_up()
+
+    def stop(self, on_stopped: Any) -> None:
+        """Take the credit back; tell when nothing is on its way."""
+        self._take_back()
+        self._on_stopped.append(on_stopped)
+        self._settle_line()
+
+    def caught_up(self) -> None:
+        """See `Consumer`: a flush may be over."""
+        self._settle_line()
+
+    def _settle_line(self) -> None:
+        if self._under_way:
+            return
+        if self._on_flushed and self._has_all():
+            flushed, self._on_flushed = self._on_flushed, []
+            self._take_back()
+            for call in flushed:
+                call()
+        stopped, self._on_stopped = self._on_stopped, []
+        for call in stopped:
+            call()
+
+    def _has_all(self) -> bool:
+        if self._has_ended or self.credit == 0:
+            return True
+        if self._is_browser:
+            is_at_end = self.queue.has_browsed(self._cursor)
+            return is_at_end and not self._to_show and not self._is_reading
+        return self.queue.has_caught_up(self)
+
+    def assign(self, message_id: int) -> None:
+        """See `Consumer`."""
+        taken = self._take_up(message_id)
+        if self._is_settled:
+            self._bring(taken, None)
+        else:
+            calls = self._broker.calls
+            calls.acquire(message_id, self.queue.name, self.holder, partial(self._bring, taken))
+
+    def look(self) -> None:
+        """See `Browser`."""
+        while self.credit > 0 and not self._is_reading:
+            if self._to_show:
+                self._bring(self._take_up(self._to_show.popleft()), None)
+            elif self.queue.has_browsed(self._cursor):
+                break
+            else:
+                self._find()
+        if not self._is_reading:
+            self._settle_line()
+
+    def _find(self) -> None:
+        """Look at the next ones; those that it wants are shown."""
+        batch = [number for _place, number in self.queue.browse(self._cursor, _LOOK)]
+        if self._selector is None or not batch:
+            self._to_show += batch
+            return
+        self._is_reading = True
+
+        def read(error: StoreError | None, found: Found) -> None:
+            self._is_reading = False
+            selector = self._selector
+            if error is None and selector is not None:
+                for number, header in headers_of(self._broker.headers, batch, found).items():
+                    if header is not None and selector.fits(header.get):
+                        self._to_show.append(number)
+            if not self._has_ended:
+                self.look()
+
+        self._broker.calls.read_headers(batch, read)
+
+    def _take_up(self, message_id: int) -> SessionDelivery:
+        if self._messages < INFINITE:
+            self._messages -= 1
+        self._under_way += 1
+        taken = SessionDelivery(
+            message_id, self._broker.calls.messages.get(message_id), self.holder
+        )
+        self._line.append(taken)
+        return taken
+
+    def _bring(self, taken: SessionDelivery, error: StoreError | None) -> None:
+        """It is ours, or was refused: have its content in memory."""
+        if error is not None:
+            taken.loaded, taken.is_ours = error, False
+            self._send_line()
+        elif self._has_ended:
+            taken.loaded = taken.loaded or Unavailable("the subscriber is gone")
+            self._send_line()
+        else:
+            taken.message.when_here(partial(self._is_here, taken))
+
+    def _is_here(self, taken: SessionDelivery, loaded: LoadedMessage | StoreError) -> None:
+        taken.loaded = loaded
+        self._send_line()
+
+    def _send_line(self) -> None:
+        while self._line and self._line[0].loaded is not None:
+            self._send_or_not(self._line.popleft())
+        if not self._line:
+            self._broker.later(0.0, self._settle_line)
+
+    def _send_or_not(self, taken: SessionDelivery) -> None:
+        loaded = taken.loaded
+        if not isinstance(loaded, LoadedMessage) or self._has_ended or self._broker.is_stopping:
+            self._over(taken)
+            self._put_back(taken)
+        elif self._is_settled:
+            done = partial(self._dequeued, taken, loaded)
+            calls = self._broker.calls
+            calls.dequeue(taken.message_id, self.queue.name, self.holder, done)
+        else:
+            self._over(taken)
+            self._send(taken.message_id, loaded)
+
+    def _dequeued(
+        self, taken: SessionDelivery, loaded: LoadedMessage, error: StoreError | None
+    ) -> None:
+        """It is off its queue: now it is sent, or nobody gets it."""
+        self._over(taken)
+        if error is not None:
+            self._put_back(taken)
+            return
+        self.queue.removed(taken.message_id)
+        if not self._has_ended:
+            self._send(taken.message_id, loaded)
+        self._settle_line()
+
+    def _over(self, taken: SessionDelivery) -> None:
+        self._under_way -= 1
+        taken.release()
+
+    def _put_back(self, taken: SessionDelivery) -> None:
+        if self._is_browser:
+            return
+        if not taken.is_ours and not isinstance(taken.loaded, Unavailable):
+            self.queue.removed(taken.message_id)  # another member of the store has it
+        elif self._is_settled:
+            self.queue.released(taken.message_id, delivery_failed=False)
+            self._broker.wanted(self.queue.name)
+        else:
+            delay_s = self._broker.settings.probe_interval_s if not self._has_ended else 0.0
+            self.give_back(taken.message_id, failed=False, delay_s=delay_s)
+
+    def _send(self, message_id: int, loaded: LoadedMessage) -> None:
+        failures = self.queue.delivery_count(message_id)
+        header = written_header(loaded.header, is_redelivered=failures > 0)
+        body = BodySegment(loaded.body) if loaded.body else None
+        transfer = c.MessageTransfer(self.name, *self._modes)
+        number = self._session.command(transfer, header, body)
+        byte_count = len(loaded.body) + header.byte_count
+        if self._bytes < INFINITE:
+            self._bytes = max(0, self._bytes - byte_count)
+        sent = None
+        if not self._is_settled:
+            sent = SentMessage(self, message_id, is_acquired=not self._is_browser)
+        self._owner.sent(number, sent, (self, byte_count) if self._is_window else None)
+        self._broker.metrics.delivered += 1
+        self._wanted()
+
+    def accept(self, message_id: int, on_done: Any) -> None:
+        """It is the client's: off its queue, durably."""
+
+        def done(error: StoreError | None) -> None:
+            self._broker.metrics.accepted += error is None
+            self.forget(message_id)
+            on_done(error)
+
+        self._broker.settlement.remove(message_id, self.queue.name, self.holder, done)
+
+    def reject(self, message_id: int, text: str, on_done: Any) -> None:
+        """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""
+
+        def done(error: StoreError | None) -> None:
+            self._broker.metrics.rejected += error is None
+            on_done(error)
+
+        told = {"description": text} if text else {}
+        Rejection(self._broker, self.queue, message_id, self.holder, told).run(self, done)
+
+    def give_back(
+        self, message_id: int, *, failed: bool, on_done: Any = None, delay_s: float = 0.0
+    ) -> None:
+        """It is available again."""
+        self._broker.settlement.give_back(
+            message_id,
+            self.queue.name,
+            self.holder,
+            failed=failed,
+            on_done=on_done,
+            delay_s=delay_s,
+        )
+
+    def acquire(self, message_id: int, on_done: Any) -> None:
+        """Hold a message that was shown, if nobody else does."""
+        if not self.queue.withdraw([message_id]).held:
+            on_done(Unavailable("somebody else has it"))
+            return
+
+        def done(error: StoreError | None) -> None:
+            if error is not None:
+                self.queue.released(message_id, delivery_failed=False)
+            on_done(error)
+
+        self._broker.calls.acquire(message_id, self.queue.name, self.holder, done)
+
+    def forget(self, message_id: int) -> None:
+        """Its content need not stay in memory."""
+        self._broker.calls.messages.forget(message_id)

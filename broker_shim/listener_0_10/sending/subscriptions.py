@@ -1,0 +1,268 @@
+"""The consumers of one session: credit, deliveries, and what becomes of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.definitions import (
+    ExecutionErrorCode,
+    MessageCreditUnit,
+    MessageFlowMode,
+)
+from broker_shim.amqp_0_10.structs import MessageAcquired
+from broker_shim.broker.address import QueueNode
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.errors import StoreError
+from broker_shim.framing.errors import RemoteCommandError
+from broker_shim.framing.sequences import Ranges, contains, is_ordered, ranges_of
+from broker_shim.listener_0_10.authorization import check
+from broker_shim.listener_0_10.refusals import (
+    illegal_argument,
+    locked,
+    not_allowed,
+    not_found,
+)
+from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
+from broker_shim.listener_0_10.sending.subscription import SentMessage, SessionConsumer
+from broker_shim.listener_0_10.transaction import AcceptedDelivery, SessionTransaction
+from broker_shim.listener_0_10.wiring.queue_commands import check_owner, existing
+from broker_shim.security.rules.permissions import Permission
+from broker_shim.selectors import InvalidSelector, Selector, parse
+from sparkstore.core.queue_names import shown
+
+_SELECTOR = "x-filter-jms-selector"
+
+
+class Subscriptions:
+    """All consumers of one session by destination, and what it was sent by command id."""
+
+    def __init__(self, session: SubscribingSession) -> None:
+        self._session = session
+        self._by_name: dict[str, SessionConsumer] = {}
+        self._sent: dict[int, SentMessage] = {}
+        self._in_window: dict[int, tuple[SessionConsumer, int]] = {}
+
+    def __len__(self) -> int:
+        """How many consumers there are."""
+        return len(self._by_name)
+
+    def subscribe(self, command: c.MessageSubscribe, command_id: int) -> None:
+        """A consumer begins, without credit."""
+        session = self._session
+        name, broker = command.destination or "", session.broker
+        if name in self._by_name:
+            text = f"destination {shown(name)} has a subscriber in this session already"
+            raise not_allowed(text)
+        if len(self._by_name) >= broker.settings.max_links:
+            text = f"more than {broker.settings.max_links} subscribers in one session"
+            raise RemoteCommandError(ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
+        queue = existing(session, command.queue)
+        connection = session.connection
+        check(connection.access, connection.login, Permission.READ, QueueNode(queue), command.queue)
+        check_owner(session, queue)
+        dispatch: QueueDispatch = broker.queues[queue]
+        is_taken = any(getattr(each, "is_exclusive", False) for each in dispatch.consumers)
+        if is_taken or (command.exclusive and dispatch.consumer_count):
+            text = f"queue {shown(queue)} has a subscriber, and one of the two is exclusive"
+            raise locked(text)
+        subscription = SessionConsumer(self, session, name, dispatch, command, _selector(command))
+        self._by_name[name] = subscription
+        subscription.start()
+        session.complete(command_id)
+
+    def cancel(self, command: c.MessageCancel, command_id: int) -> None:
+        """A consumer ends; what it was sent is still the client's to decide about."""
+        subscription = self._of(command.destination)
+        del self._by_name[command.destination]
+        subscription.stop(partial(self._session.complete, command_id))
+        subscription.gone()
+
+    def set_flow_mode(self, command: c.MessageSetFlowMode, command_id: int) -> None:
+        """Credit begins anew, in this mode."""
+        is_window = command.flow_mode == MessageFlowMode.WINDOW
+        self._of(command.destination).set_mode(is_window=is_window)
+        self._session.complete(command_id)
+
+    def flow(self, command: c.MessageFlow, command_id: int) -> None:
+        """More credit."""
+        value = command.value or 0
+        is_bytes = command.unit == MessageCreditUnit.BYTE
+        self._of(command.destination).grant(value, is_bytes=is_bytes)
+        self._session.complete(command_id)
+
+    def flush(self, command: c.MessageFlush, command_id: int) -> None:
+        """Send what there is credit for and take the credit back; complete when that is over."""
+        self._of(command.destination).flush(partial(self._session.complete, command_id))
+
+    def stop(self, command: c.MessageStop, command_id: int) -> None:
+        """Take the credit back; complete when nothing is on its way any more."""
+        self._of(command.destination).stop(partial(self._session.complete, command_id))
+
+    def accept(self, command: c.MessageAccept, command_id: int) -> None:
+        """These are the client's now: complete when they are off their queues, durably."""
+        session, sent = self._session, self._take(command.transfers)
+        if session.transaction is not None:
+            for number, each in sent:
+                self._accept_within(session.transaction, number, each)
+            session.complete(command_id)
+            return
+        done = self._last_of(len(sent), command_id)
+        for _number, each in sent:
+            each.subscription.accept(each.message_id, done)
+
+    def _accept_within(
+        self, transaction: SessionTransaction, number: int, sent: SentMessage
+    ) -> None:
+        def undone() -> None:
+            if self._session.is_over:
+                sent.subscription.give_back(sent.message_id, failed=True)
+            else:
+                sent.in_transaction = False
+                self._sent[number] = sent
+
+        subscription = sent.subscription
+        accepted = AcceptedDelivery(
+            sent.message_id,
+            subscription.queue.name,
+            subscription.holder,
+            partial(subscription.forget, sent.message_id),
+            undone,
+        )
+        sent.in_transaction = True
+        transaction.accept(accepted)
+
+    def reject(self, command: c.MessageReject, command_id: int) -> None:
+        """Nobody is to have these of their queues."""
+        sent = self._take(command.transfers)
+        done = self._last_of(len(sent), command_id)
+        for _number, each in sent:
+            each.subscription.reject(each.message_id, command.text or "", done)
+
+    def release(self, command: c.MessageRelease, command_id: int) -> None:
+        """Somebody else may have these; `set-redelivered` counts as a failed delivery."""
+        sent = self._take(command.transfers)
+        done = self._last_of(len(sent), command_id)
+        for _number, each in sent:
+            failed = command.set_redelivered
+            each.subscription.give_back(each.message_id, failed=failed, on_done=done)
+
+    def acquire(self, command: c.MessageAcquire, command_id: int) -> None:
+        """Of messages that were shown, those that nobody else has: they are held from now on."""
+        _check(command.transfers)
+        shown_ones = [
+            (number, each)
+            for number, each in self._sent.items()
+            if contains(command.transfers, number) and not each.is_acquired
+        ]
+        held: list[int] = []
+        left = len(shown_ones)
+
+        def answer() -> None:
+            told = MessageAcquired(ranges_of(sorted(held)))
+            self._session.result(command_id, told)
+
+        def done(number: int, sent: SentMessage, error: StoreError | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is None:
+                sent.is_acquired = True
+                held.append(number)
+            if not left:
+                answer()
+
+        if not shown_ones:
+            answer()
+        for number, each in shown_ones:
+            each.subscription.acquire(each.message_id, partial(done, number, each))
+
+    def _take(self, ranges: Ranges) -> list[tuple[int, SentMessage]]:
+        """What was sent by these numbers and is acquired; the client has decided about it."""
+        _check(ranges)
+        found = [(number, each) for number, each in self._sent.items() if contains(ranges, number)]
+        for number, _each in found:
+            del self._sent[number]
+        return [(number, each) for number, each in found if each.is_acquired]
+
+    def _last_of(self, count: int, command_id: int) -> Any:
+        """Completes a command when so many calls of the store have; refuses if one was."""
+        left = count
+        finished = self._session.done(command_id)
+        if not count:
+            finished(None)
+
+        def done(error: StoreError | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left or error is not None:
+                finished(error)
+
+        return done
+
+    def completed(self, ranges: Ranges) -> None:
+        """The client has taken in what was sent by these numbers: windows move on."""
+        moved = [number for number in self._in_window if contains(ranges, number)]
+        for number in moved:
+            subscription, byte_count = self._in_window.pop(number)
+            subscription.moved_on(byte_count)
+
+    def sent(
+        self, number: int, sent: SentMessage | None, in_window: tuple[SessionConsumer, int] | None
+    ) -> None:
+        """A message went out."""
+        if sent is not None:
+            self._sent[number] = sent
+        if in_window is not None:
+            self._in_window[number] = in_window
+
+    def close_window(self, subscription: SessionConsumer) -> None:
+        """What a consumer was sent before counts for its window no more."""
+        for number in [n for n, each in self._in_window.items() if each[0] is subscription]:
+            del self._in_window[number]
+
+    @property
+    def unsettled_room(self) -> int:
+        """How many more the client may leave undecided."""
+        most: int = self._session.broker.settings.max_unsettled
+        return most - len(self._sent) - len(self._in_window)
+
+    def end(self, *, failed: bool) -> None:
+        """The session is over: what it held is given back."""
+        for subscription in [*self._by_name.values()]:
+            subscription.gone()
+        self._by_name.clear()
+        sent, self._sent = self._sent, {}
+        self._in_window.clear()
+        for each in sent.values():
+            if each.is_acquired and not each.in_transaction:
+                each.subscription.give_back(each.message_id, failed=failed)
+
+    def queue_deleted(self, subscription: SessionConsumer) -> None:
+        """The queue of a consumer is deleted."""
+        self._by_name.pop(subscription.name, None)
+        subscription.gone()
+
+    def _of(self, destination: str | None) -> SessionConsumer:
+        found = self._by_name.get(destination or "")
+        if found is None:
+            text = f"destination {shown(destination or '')} has no subscriber in this session"
+            raise not_found(text)
+        return found
+
+
+def _check(ranges: Ranges) -> None:
+    if not is_ordered(ranges):
+        raise illegal_argument("ranges of transfers that overlap or run backwards")
+
+
+def _selector(command: c.MessageSubscribe) -> Selector | None:
+    text = (command.arguments or {}).get(_SELECTOR)
+    if not text:
+        return None
+    if not isinstance(text, str):
+        raise illegal_argument(f"{_SELECTOR} has to be text")
+    try:
+        return parse(str(text))
+    except InvalidSelector as reason:
+        raise illegal_argument(f"{_SELECTOR}: {reason}") from reason
