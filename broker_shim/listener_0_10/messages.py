@@ -22,6 +22,8 @@ from broker_shim.amqp_0_10.structs import (
     MessageReplyTo,
 )
 from broker_shim.framing.segments import HeaderSegment
+from broker_shim.listener_0_10.foreign_headers import application_headers, neutral_header
+from broker_shim.messages.neutral import READERS, MessageIdentity, neutral_of
 from broker_shim.store.interface import MessageHeader
 
 PROTOCOL = "amqp-0-10"
@@ -30,6 +32,8 @@ _MOST_AT_US = 253_402_300_799_000_000
 _SECONDS_UNTIL = 100_000_000_000
 """Larger times are milliseconds: the specification says seconds, Java clients send milliseconds."""
 _MOST_PRIORITY = 9
+_TYPES = {"text": "text/plain"}
+"""What kind of body a message of AMQP 1.0 has, where it says no content type → what it is here."""
 _SUBJECT = ("qpid.subject", "x-jms-type", "JMSType")
 
 
@@ -119,20 +123,21 @@ def _foreign(header: MessageHeader) -> tuple[MessageDeliveryProperties, MessageP
         exchange=exchange,
         routing_key=routing_key,
     )
-    headers: dict[str, Any] = dict(header.properties)
+    neutral = neutral_of(header)
+    headers = application_headers(neutral)
     if header.subject is not None:
         headers.setdefault(_SUBJECT[0], header.subject)
     reply_exchange, reply_key = _parts(header.reply_to)
     message = MessageProperties(
         content_length=header.body_bytes,
-        message_id=_uuid(header.amqp_message_id),
-        correlation_id=_bytes(header.correlation_id),
+        message_id=_uuid(neutral.message_id),
+        correlation_id=_bytes(neutral.correlation_id),
         reply_to=None if header.reply_to is None else MessageReplyTo(reply_exchange, reply_key),
-        content_type=_short(header.content_type),
+        content_type=_short(header.content_type) or _TYPES.get(header.message_type or ""),
         content_encoding=_short(header.content_encoding),
-        user_id=_bytes(header.user_id),
+        user_id=neutral.user_id,
         app_id=_bytes(header.app_id),
-        application_headers={_short(name) or "": value for name, value in headers.items()},
+        application_headers=headers,
     )
     return delivery, message
 
@@ -197,8 +202,10 @@ def _as_text(value: Any) -> str | None:
     return None
 
 
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()[:65_535]
+def _bytes(told: MessageIdentity) -> bytes | None:
+    if told is None:
+        return None
+    return (told if isinstance(told, bytes) else str(told).encode())[:65_535]
 
 
 def _short(text: str | None) -> str | None:
@@ -206,8 +213,14 @@ def _short(text: str | None) -> str | None:
     return None if text is None else text.encode()[:255].decode(errors="ignore")
 
 
-def _uuid(text: str | None) -> UUID | None:
+def _uuid(told: MessageIdentity) -> UUID | None:
+    """A message id, which has to be a UUID here: others are not kept."""
+    if isinstance(told, UUID) or not isinstance(told, str):
+        return told if isinstance(told, UUID) else None
     try:
-        return None if text is None else UUID(text.removeprefix("ID:").removeprefix("AMQP_UUID:"))
+        return UUID(told.removeprefix("ID:").removeprefix("AMQP_UUID:"))
     except ValueError:
         return None
+
+
+READERS[PROTOCOL] = neutral_header

@@ -20,7 +20,7 @@ one costs is bounded by `max_header_bytes`, and readers judge in slices that are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from broker_shim.amqp_1_0.composites import Header, Properties
 from broker_shim.amqp_1_0.definitions import APPLICATION_PROPERTIES_SECTION
 from broker_shim.listener_1_0.messages.column_text import text_of
 from broker_shim.listener_1_0.messages.message import PROTOCOL, header_sections
+from broker_shim.messages.neutral import NeutralValue, neutral_of
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.scanner import entries_at, entry_at, item_at, scalar_at
 from broker_shim.protocol_1_0.codec.values import Opaque, Scalar
@@ -50,13 +51,14 @@ class AmqpCommonHeader:
     places written down first: a selector of a thousand names costs no more than the header's bytes.
     """
 
-    __slots__ = ("_columns", "_entries", "_known", "_values")
+    __slots__ = ("_columns", "_entries", "_foreign", "_known", "_values")
 
     def __init__(self, columns: MessageHeader) -> None:
         self._columns = columns
         self._values: dict[int, int] | None = None
         self._entries: dict[bytes, int] | None = None
         self._known: dict[str, Known] = {}
+        self._foreign: Mapping[str, NeutralValue] | None = None
 
     @property
     def steps(self) -> int:
@@ -78,7 +80,10 @@ class AmqpCommonHeader:
             return _known(self.field(name[len(_AMQP) :]))
         columns = self._columns
         if columns.protocol != PROTOCOL or columns.header is None:
-            return next((v for key, v in reversed(columns.properties) if key == name), None)
+            if self._foreign is None:
+                self._foreign = neutral_of(columns).properties
+            told = self._foreign.get(name)
+            return None if told is None else _known(told.value)
         try:
             start = self._places().get(APPLICATION_PROPERTIES_SECTION)
             found = None if start is None else self._entry(columns.header, start, _utf8(name))

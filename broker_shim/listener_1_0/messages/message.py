@@ -30,9 +30,11 @@ from broker_shim.amqp_1_0.definitions import (
 )
 from broker_shim.listener_1_0.messages.annotations import annotated
 from broker_shim.listener_1_0.messages.column_text import text_of
+from broker_shim.listener_1_0.messages.foreign_headers import foreign_sections, neutral_header
 from broker_shim.listener_1_0.messages.limits import check_header
 from broker_shim.listener_1_0.messages.long_content import LongContent
 from broker_shim.messages.header import FramingHeader
+from broker_shim.messages.neutral import READERS
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.scanner import content_start, scalar_at
 from broker_shim.protocol_1_0.codec.sections import (
@@ -166,8 +168,8 @@ def framing(
     What an intermediary has to change (AMQP 1.0 section 3.2.1): delivery-count rises by the failed
     deliveries here, a time to live shrinks by the time it waited, first-acquirer tells whether
     nobody had it before, and delivery annotations, which were meant for us, go no further. What its
-    entry adds to the message annotations is among them. A message of another protocol is wrapped in
-    one data section.
+    entry adds to the message annotations is among them. A message of another protocol has
+    its properties in this one's form, and its body in one data section.
 
     Args:
         header: Of the message.
@@ -346,4 +348,9 @@ def _wrapping(
     said = _Said(header.priority)
     lead = _header_section(header, said, delivery_count, 0, is_first=is_first)
     annotations = b"" if detail is None else annotated(b"", None, detail)
-    return b"".join((lead, annotations, b"\x00\x53\x75\xb0", header.body_bytes.to_bytes(4, "big")))
+    told = foreign_sections(header)
+    body = b"\x00\x53\x75\xb0" + header.body_bytes.to_bytes(4, "big")
+    return b"".join((lead, annotations, told, body))
+
+
+READERS[PROTOCOL] = lambda header: neutral_header(header, header_sections(header))
