@@ -24,6 +24,7 @@ from sparkstore.core.wiring_arguments import (
     alternate_of,
     check_binding_arguments,
 )
+from sparkstore.core.xids import is_branch_holder
 from sparkstore.operations.administration import DURABILITIES
 from sparkstore.operations.queue_alteration import QueueUsage, check_alteration, definition
 
@@ -107,7 +108,7 @@ def _survivors(
         holder, failures = entry.acquired_by, entry.delivery_count
         if holder is not None:
             acquired.append(_Acquired(message_id, queue, holder))
-            failures += holder not in keepers
+            failures += holder not in keepers and not is_branch_holder(holder)
         yield message_id, entry.priority, failures
 
 
@@ -132,7 +133,7 @@ def _give_back(
     for each in acquired:
         if each.holder in keepers:
             kept.append(each)
-        elif _is_of_member(each.holder, members):
+        elif is_branch_holder(each.holder) or _is_of_member(each.holder, members):
             host.broker.queues[each.queue].held_elsewhere(each.message_id)
         else:
             lost.append(each)

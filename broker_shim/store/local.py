@@ -19,6 +19,7 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, StoreError
+from broker_shim.store.branches import LocalBranches
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.interface import (
     Annotations,
@@ -36,7 +37,7 @@ from broker_shim.store.reads import LocalReads, ReadCalls
 from broker_shim.store.sink import Sink
 from sparkstore.core import records
 from sparkstore.core.records import Kind
-from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine import branches, transactions
 from sparkstore.core.state_machine.arguments import (
     check_completion,
     check_message,
@@ -66,7 +67,7 @@ SHARED_KINDS = frozenset(
 """What all members of a store service are told of, whoever did it."""
 
 
-class LocalMessageStore(ReadCalls):
+class LocalMessageStore(LocalBranches, ReadCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive."""
 
     def __init__(
@@ -79,6 +80,7 @@ class LocalMessageStore(ReadCalls):
         self._is_closed = False
         self._transactions = count(1)
         self._observer: Observer | None = None
+        branches.restore(machine)
         self._reads = LocalReads(machine, sink, self._holding)
 
     @property

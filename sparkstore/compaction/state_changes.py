@@ -20,8 +20,9 @@ TAIL_VIEW = "sparkstore_fold_tail"
 """Name of the temporary view that the records of a step are registered under."""
 
 _NULL = "CAST(NULL AS BIGINT)"
-_MADE_KINDS = {"created", "altered", "bound", "configured"}
-_WIRING_KINDS = _MADE_KINDS | {"destroyed", "unbound", "unconfigured"}
+_MADE_KINDS = {"created", "altered", "bound", "configured", "prepared"}
+_ENDED_KINDS = {"destroyed", "unbound", "unconfigured", "committed", "rolled_back"}
+_WIRING_KINDS = _MADE_KINDS | _ENDED_KINDS
 _LINK_KINDS = {kind.column for kind in LINK_KINDS}
 
 

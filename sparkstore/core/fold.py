@@ -95,6 +95,7 @@ class State:
             since; the position of the last such piece.
         messages: On how many queues each message is; one on none is not here.
         links: Each link, by the text that names it (`link_records.link_text`).
+        prepared: What each branch in doubt will do (JSON, `branches`), by the text of its xid.
     """
 
     position: int = 0
@@ -108,6 +109,7 @@ class State:
     staged: dict[int, int] = field(default_factory=dict)
     messages: MessageCounts = field(default_factory=MessageCounts)
     links: dict[str, LinkState] = field(default_factory=dict)
+    prepared: dict[str, str] = field(default_factory=dict)
 
 
 def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
@@ -181,6 +183,17 @@ def _configured(state: State, _position: int, record: Record, _epoch: int) -> No
 
 def _unconfigured(state: State, _position: int, record: Record, _epoch: int) -> None:
     del state.configured[_configured_key(record)]
+
+
+def _prepared(state: State, _position: int, record: Record, _epoch: int) -> None:
+    """Only that it is in doubt: what it holds and brought, records of their own have said."""
+    assert record.binding_key is not None
+    state.prepared[record.binding_key] = record.detail or "{}"
+
+
+def _branch_decided(state: State, _position: int, record: Record, _epoch: int) -> None:
+    assert record.binding_key is not None
+    del state.prepared[record.binding_key]
 
 
 def _refused(state: State, _position: int, record: Record, _epoch: int) -> None:
@@ -313,4 +326,7 @@ APPLY = {
     Kind.UNSETTLED: _unsettled,
     Kind.SETTLED: _settled,
     Kind.ALTERED: _altered,
+    Kind.PREPARED: _prepared,
+    Kind.COMMITTED: _branch_decided,
+    Kind.ROLLED_BACK: _branch_decided,
 }

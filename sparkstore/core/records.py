@@ -46,6 +46,9 @@ class Kind(IntEnum):
     UNSETTLED = 18
     SETTLED = 19
     ALTERED = 20
+    PREPARED = 21
+    COMMITTED = 22
+    ROLLED_BACK = 23
 
     @property
     def column(self) -> str:
@@ -131,7 +134,8 @@ class Record(NamedTuple):
         member: Which broker instance asked. In the last record of a request, with
             `request`: so the highest number a member has in the journal is the last one decided.
         request: Its request number; of one member, they only rise.
-        xid: Branch of a distributed (XA) transaction; nothing writes it yet.
+        xid: Branch of a distributed (XA) transaction, in `prepared`, `committed` and `rolled_back`;
+            their `binding_key` is the same as text (`branches`).
     """
 
     kind: Kind
@@ -220,6 +224,21 @@ def configured(at: int, category: str, key: str, detail: str) -> Record:
 def unconfigured(at: int, category: str, key: str) -> Record:
     """An object of a broker's configuration went."""
     return Record(Kind.UNCONFIGURED, at, exchange=category, binding_key=key)
+
+
+def prepared(at: int, xid: bytes, key: str, detail: str) -> Record:
+    """A branch of a distributed transaction will be committed or rolled back, whatever happens."""
+    return Record(Kind.PREPARED, at, binding_key=key, detail=detail, xid=xid)
+
+
+def committed(at: int, xid: bytes, key: str) -> Record:
+    """A prepared branch was committed, by the records before this one."""
+    return Record(Kind.COMMITTED, at, binding_key=key, xid=xid)
+
+
+def rolled_back(at: int, xid: bytes, key: str) -> Record:
+    """A prepared branch was rolled back, by the records before this one."""
+    return Record(Kind.ROLLED_BACK, at, binding_key=key, xid=xid)
 
 
 def refused(at: int, member: str, request: int, detail: str) -> Record:

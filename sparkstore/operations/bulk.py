@@ -26,6 +26,7 @@ from sparkstore.core.annotations import Annotations, Death, annotations_of, with
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments, Terms
 from sparkstore.core.records import MessageHeader
+from sparkstore.core.xids import is_branch_holder
 from sparkstore.errors import InvalidRequest
 
 MAX_IDS = 1000
@@ -209,7 +210,9 @@ def _requeued(request: Request, _target: str | None, facts: MessageFacts) -> lis
 
 def _released(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
     holder = facts.entry.acquired_by
-    return [] if holder is None else [Release(request.queue, holder)]
+    if holder is None or is_branch_holder(holder):  # a decision about the branch frees that
+        return []
+    return [Release(request.queue, holder)]
 
 
 def _dead_lettered(request: Request, target: str | None, facts: MessageFacts) -> list[BulkStep]:

@@ -89,6 +89,7 @@ def frames_of(spark: SparkSession, state: State) -> tuple[DataFrame, DataFrame, 
         *((None, name, None, detail) for name, detail in state.exchanges.items()),
         *((key.queue, key.exchange, key.binding_key, d) for key, d in state.bindings.items()),
         *((None, *key, detail) for key, detail in state.configured.items()),
+        *((None, None, key, detail) for key, detail in state.prepared.items()),
     ]
     return (
         spark.createDataFrame(_table(entry_rows, _ENTRIES)),

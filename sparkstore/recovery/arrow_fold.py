@@ -108,16 +108,26 @@ def _meta_and_wiring(state_rows: pa.Table) -> State:
             state.next_message_id = row["message_id"]
         elif row["part"] == "member":
             state.members[row["member"]] = MemberState(row["request"], _refusals(row["detail"]))
-        elif row["part"] == "wiring" and row["binding_key"] is not None and row["queue"] is None:
-            state.configured[row["exchange"], row["binding_key"]] = row["detail"]
-        elif row["part"] == "wiring" and row["binding_key"] is not None:
-            key = ExchangeBindingKey(row["exchange"], row["queue"], row["binding_key"])
-            state.bindings[key] = row["detail"]
-        elif row["part"] == "wiring" and row["queue"] is not None:
-            state.queues[row["queue"]] = QueueState(row["detail"], row["position"])
-        elif row["part"] == "wiring":
-            state.exchanges[row["exchange"]] = row["detail"]
+        else:
+            _add_wiring(state, row)
     return state
+
+
+def _add_wiring(state: State, row: dict[str, Any]) -> None:
+    """Which of three names a row has tells what it is about."""
+    queue, exchange, key, detail = (
+        row[name] for name in ("queue", "exchange", "binding_key", "detail")
+    )
+    if key is not None and queue is None and exchange is None:
+        state.prepared[key] = detail
+    elif key is not None and queue is None:
+        state.configured[exchange, key] = detail
+    elif key is not None:
+        state.bindings[ExchangeBindingKey(exchange, queue, key)] = detail
+    elif queue is not None:
+        state.queues[queue] = QueueState(detail, row["position"])
+    else:
+        state.exchanges[exchange] = detail
 
 
 def _apply_wiring(state: State, rows: pa.Table) -> dict[str, int]:

@@ -7,6 +7,7 @@
     message_history   one row for each event of each message
     bindings          one row for each binding
     configuration     one row for each object of a broker's configuration
+    transactions      one row for each branch of a distributed transaction that is in doubt
     members           one row for each broker instance that asks by numbered requests
     links             one row for each AMQP link that outlives its connection
     deliveries        one row for each unsettled delivery of such a link
@@ -53,6 +54,7 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
     "message_history": (*_TAIL, "events"),
     "bindings": (*_TAIL, *_WIRING),
     "configuration": (*_TAIL, *_WIRING),
+    "transactions": (*_TAIL, *_WIRING),
     "members": (*_TAIL, *_MEMBERS),
     "links": (*_TAIL, *_ENTRIES, *_LINKS),
     "deliveries": (*_TAIL, *_ENTRIES, *_LINKS),

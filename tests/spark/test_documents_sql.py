@@ -74,6 +74,7 @@ NEVER_NULL = {
     "message_history": ["position", "at", "kind", "epoch", "segment"],
     "bindings": [],
     "configuration": [],
+    "transactions": ["state"],
     "members": [],
     "links": ["attached", "unsettled"],
     "deliveries": [],

@@ -27,8 +27,13 @@ from sparkstore.core.state_machine.arguments import (
     check_switch,
     check_taken,
 )
-from sparkstore.core.state_machine.links import LinkStateMachine
-from sparkstore.core.state_machine.values import RecordStep, StoredMessage, Transaction, number_of
+from sparkstore.core.state_machine.doubt import DoubtStateMachine
+from sparkstore.core.state_machine.values import (
+    RecordStep,
+    StoredMessage,
+    Transaction,
+    number_of,
+)
 from sparkstore.errors import InvalidRequest, NotAcquired
 
 ID_BLOCK = 100_000
@@ -38,7 +43,7 @@ a power cut that loses it loses all records of messages with these ids too."""
 _KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
 
 
-class StoreStateMachine(LinkStateMachine):
+class StoreStateMachine(DoubtStateMachine):
     """State of one store, and the rules of its calls. Methods that return steps change nothing.
 
     A call that is given an open transaction has no steps yet: it claims its entry, and waits in the
@@ -151,6 +156,7 @@ class StoreStateMachine(LinkStateMachine):
         Raises:
             InvalidRequest: It is not staged.
         """
+        self.check_free(message_id)
         if message_id not in self.state.staged:
             refusal = f"message {message_id} is not staged"
             raise InvalidRequest(refusal)
@@ -178,6 +184,8 @@ class StoreStateMachine(LinkStateMachine):
             annotations: What the entry adds to those of its message.
         """
         message_id, header, now_us = message.message_id, message.header, self.now_us()
+        if self.in_doubt:
+            self.check_free(message_id)
         if message_id in self.queue(queue).entries and (queue, message_id) not in taken:
             refusal = f"message {message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)
@@ -304,6 +312,10 @@ class StoreStateMachine(LinkStateMachine):
             raise InvalidRequest(message)
         return entry
 
+    def end_fresh(self, message_id: int) -> None:
+        """The log has the content of a message that is on no queue yet."""
+        self._fresh.pop(message_id, None)
+
     def _claimable(
         self, queue: str, message_id: int, transaction: Transaction | None
     ) -> tuple[fold.Entry, str | None]:
@@ -366,7 +378,7 @@ class StoreStateMachine(LinkStateMachine):
         Kind.ALTERED: _after_created,
         Kind.DESTROYED: _after_destroyed,
         Kind.DEQUEUED: _after_dequeued,
-        Kind.DETACHED: LinkStateMachine.after_detached,
+        Kind.DETACHED: DoubtStateMachine.after_detached,
     }
 
 

@@ -78,6 +78,15 @@ def commit(machine: StoreStateMachine, context: TransactionContext) -> list[Reco
     """
     transaction = own(machine, context)
     abort(machine, transaction)
+    return decided_steps(machine, transaction)
+
+
+def decided_steps(machine: StoreStateMachine, transaction: Transaction) -> list[RecordStep]:
+    """What an ended transaction makes true.
+
+    Raises:
+        InvalidRequest: As of `commit`.
+    """
     _check_whole(machine, transaction)
     steps: list[RecordStep] = []
     brought: set[int] = set()

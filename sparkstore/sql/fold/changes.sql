@@ -1,6 +1,6 @@
 -- What tail says of each entry, queue, exchange, binding and configured object (which is an exchange
--- with a binding key and without a queue): one row for each that it names, made
--- of the last position of each kind and of what came with it. Rows of other kinds are only counted.
+-- with a binding key and without a queue), and branch in doubt (a binding key alone): one row for
+-- each that it names, made of the last position of each kind and of what came with it. Rows of other kinds are only counted.
 SELECT
   queue,
   message_id,
@@ -24,9 +24,13 @@ SELECT
   max_by(priority, position) FILTER (WHERE kind = 'enqueued') AS priority,
   max_by(expires_at, position) FILTER (WHERE kind = 'enqueued') AS expires_at,
   max_by(header_bytes + body_bytes, position) FILTER (WHERE kind = 'enqueued') AS message_bytes,
-  max(position) FILTER (WHERE kind IN ('created', 'altered', 'bound', 'configured')) AS made,
-  max(position) FILTER (WHERE kind IN ('destroyed', 'unbound', 'unconfigured')) AS unmade,
+  max(position) FILTER (
+    WHERE kind IN ('created', 'altered', 'bound', 'configured', 'prepared')
+  ) AS made,
+  max(position) FILTER (
+    WHERE kind IN ('destroyed', 'unbound', 'unconfigured', 'committed', 'rolled_back')
+  ) AS unmade,
   max_by(detail, position)
-    FILTER (WHERE kind IN ('created', 'altered', 'bound', 'configured')) AS detail
+    FILTER (WHERE kind IN ('created', 'altered', 'bound', 'configured', 'prepared')) AS detail
 FROM tail
 GROUP BY message_id, queue, exchange, binding_key

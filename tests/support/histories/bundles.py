@@ -94,7 +94,9 @@ def renamed(record: Record, number: int) -> Record:
         holder = link_text(key._replace(remote_container_id=f"{key.remote_container_id} {number}"))
     else:
         holder = own(holder)
+    is_of_branch = record.kind in {Kind.PREPARED, Kind.COMMITTED, Kind.ROLLED_BACK}
     return record._replace(
+        binding_key=own(record.binding_key) if is_of_branch else record.binding_key,
         queue=own(record.queue),
         message_id=own_id(record.message_id),
         transaction=own_id(record.transaction),

@@ -15,6 +15,7 @@ from sparkstore.core.records import (
     MessageHeader,
     Record,
     bound,
+    committed,
     configured,
     content_staged,
     exchange_created,
@@ -25,10 +26,12 @@ from sparkstore.core.records import (
     message_enqueued,
     message_released,
     opened,
+    prepared,
     queue_altered,
     queue_created,
     queue_destroyed,
     refused,
+    rolled_back,
     staging_aborted,
     unbound,
     unconfigured,
@@ -119,6 +122,19 @@ class HistoryBuilder:
         """An object of the configuration goes."""
         for key in _pick(sorted(self.state.configured), a):
             self.add(unconfigured(self.at(), *key))
+
+    def prepare(self, a: int, b: int) -> None:
+        """A branch is in doubt, perhaps one of the same xid again after it was decided."""
+        key = f"{a % 3}:6162:"
+        if key not in self.state.prepared:
+            detail = f'{{"operations": [], "since_us": {b}}}'
+            self.add(prepared(self.at(b), b"xid", key, detail))
+
+    def decide_branch(self, a: int, b: int) -> None:
+        """A branch in doubt is decided."""
+        for key in _pick(sorted(self.state.prepared), a):
+            make = committed if b % 2 else rolled_back
+            self.add(make(self.at(b), b"xid", key))
 
     def attach(self, a: int, b: int) -> None:
         """A link is attached, the first time or again, perhaps with other termini."""
@@ -353,6 +369,8 @@ STEPS: list[Callable[[HistoryBuilder, int, int], None]] = [
     HistoryBuilder.configure,
     HistoryBuilder.configure,
     HistoryBuilder.unconfigure,
+    *[HistoryBuilder.prepare] * 2,
+    HistoryBuilder.decide_branch,
     HistoryBuilder.stage,
     HistoryBuilder.stage,
     HistoryBuilder.end_staging,

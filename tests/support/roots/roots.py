@@ -52,7 +52,8 @@ def state_table(state: fold.State, *, segment: int = 0, history_start: int = 1) 
         rows.append(
             {"part": "wiring", "queue": name, "position": queue.position, "detail": queue.detail}
         )
-    for (category, key), detail in state.configured.items():
+    named = [*state.configured.items(), *(((None, key), d) for key, d in state.prepared.items())]
+    for (category, key), detail in named:
         rows.append({"part": "wiring", "exchange": category, "binding_key": key, "detail": detail})
     for name, member in state.members.items():
         refusals = json.dumps({str(request): why for request, why in member.refusals.items()})

@@ -24,7 +24,8 @@ HEADER = MessageHeader("amqp-1.0", b"h", priority=5, header_bytes=1, body_bytes=
 """A header for the three bytes that most messages here carry."""
 
 Entries = dict[tuple[str, int], tuple[Any, ...]]
-Configured = dict[tuple[str, str], str]
+Configured = dict[tuple[str | None, str], str]
+"""Objects by category and key; without a category, a branch in doubt: what `transactions` says."""
 Members = dict[str, tuple[int, int]]
 """Last request and how many refusals, by member."""
 
@@ -89,7 +90,15 @@ def expected(state: fold.State) -> Folded:
     }
     queues = {name: queue.detail for name, queue in state.queues.items()}
     members = {name: (m.last_request, len(m.refusals)) for name, m in state.members.items()}
-    return Folded(entries, queues, dict(state.bindings), dict(state.configured), members)
+    configured: Configured = {**state.configured}
+    configured |= {(None, key): _branch(detail) for key, detail in state.prepared.items()}
+    return Folded(entries, queues, dict(state.bindings), configured, members)
+
+
+def _branch(detail: str) -> str:
+    """Of a branch in doubt, what the view tells."""
+    told = json.loads(detail)
+    return f"{told['since_us']} {len(told['operations'])}"
 
 
 def viewed(spark: SparkSession) -> Folded:
@@ -98,7 +107,7 @@ def viewed(spark: SparkSession) -> Folded:
     The queries run at the same time: on a few rows each is seconds of planning on one core.
     """
     with ThreadPoolExecutor(len(_QUERIES)) as pool:
-        found, queue_rows, binding_rows, configured_rows, member_rows = pool.map(
+        found, queue_rows, binding_rows, configured_rows, member_rows, branches = pool.map(
             lambda query: spark.sql(query).collect(), _QUERIES
         )
     entries = {(row[0], row[1]): tuple(row[2:]) for row in found}
@@ -109,10 +118,11 @@ def viewed(spark: SparkSession) -> Folded:
     }
     assert len(entries) == len(found)
     assert len(queues) == len(queue_rows)
-    configured = {(row.category, row.key): row.detail for row in configured_rows}
+    configured: Configured = {(row.category, row.key): row.detail for row in configured_rows}
     members = {row.member: (row.last_request, row.refusals) for row in member_rows}
     assert len(bindings) == len(binding_rows)
     assert len(configured) == len(configured_rows)
+    configured |= {(None, row.xid): f"{row.since} {row.operations}" for row in branches}
     assert len(members) == len(member_rows)
     return Folded(entries, queues, bindings, configured, members)
 
@@ -125,6 +135,7 @@ _QUERIES = (
     "SELECT * FROM bindings",
     "SELECT * FROM configuration",
     "SELECT * FROM members",
+    "SELECT xid, unix_micros(since) AS since, operations FROM transactions",
 )
 
 
@@ -200,7 +211,11 @@ def _wiring(
     rows: list[dict[str, Any]],
 ) -> tuple[dict[str, str], dict[ExchangeBindingKey, str], Configured]:
     """Queues, bindings and configured objects; every row is one of these, or an exchange."""
-    queues = {row["queue"]: row["detail"] for row in rows if row["exchange"] is None}
+    queues = {
+        row["queue"]: row["detail"]
+        for row in rows
+        if row["exchange"] is None and row["queue"] is not None
+    }
     bindings = {
         ExchangeBindingKey(row["exchange"], row["queue"], row["binding_key"]): row["detail"]
         for row in rows
@@ -208,8 +223,10 @@ def _wiring(
     }
     others = [row for row in rows if row["queue"] is None]
     exchanges = {row["exchange"] for row in others if row["binding_key"] is None}
-    configured = {
-        (row["exchange"], row["binding_key"]): row["detail"]
+    configured: Configured = {
+        (row["exchange"], row["binding_key"]): (
+            _branch(row["detail"]) if row["exchange"] is None else row["detail"]
+        )
         for row in others
         if row["binding_key"] is not None
     }

@@ -44,6 +44,7 @@ PAIRS = [
         records.unbound(2, ExchangeBindingKey("e", "r", "")),
     ),
     (records.configured(1, "link", "a", "{}"), records.unconfigured(2, "link", "a")),
+    (records.prepared(1, b"x", "0:78:", "{}"), records.rolled_back(2, b"x", "0:78:")),
     (
         records.message_enqueued(1, "r", 3, HEADER, b"x"),
         records.message_dequeued(2, "r", 3, "c"),

@@ -1,0 +1,123 @@
+"""Two-phase commit in a store that decides in this process: what a transaction coordinator calls.
+
+`sparkstore.core.state_machine.branches` says what is written and why no crash loses a branch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import TransactionContext
+from broker_shim.store.sink import Sink
+from sparkstore.core.state_machine import branches
+from sparkstore.core.state_machine.arguments import check_completion
+from sparkstore.core.state_machine.branches import PreparedBranch
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.xids import Xid
+
+__all__ = ["BranchCalls", "LocalBranches", "PreparedBranch", "Xid"]
+
+
+class BranchCalls(Protocol):
+    """Transactions of which somebody else decides: completions as of every call of a store.
+
+    A branch begins as any transaction does (`begin`). One phase is enough (`commit`) if nobody else
+    takes part; else `prepare`, and then one of the two decisions, now or after a restart.
+    """
+
+    def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
+        """Promise that the transaction can be committed, and end its open phase.
+
+        From then on it is decided by its xid alone. What it enqueued is on no queue, what it took
+        or acquired nobody else gets, whoever held it before, and its queues cannot be destroyed.
+
+        Completes with:
+            InvalidRequest: No xid; a branch of this xid is in doubt; the transaction is empty,
+                could not be committed, enqueues a message that is on a queue already, or holds
+                deliveries of a link. Nothing of it happened: it is aborted.
+            Unavailable: No room; it is aborted, too.
+        """
+
+    def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """Make everything that was called in a prepared branch true, together and durably.
+
+        Completes with:
+            InvalidRequest: No xid, or no branch of it is in doubt.
+            Unavailable: No room; it is in doubt still.
+        """
+
+    def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """End a prepared branch without effect: what it took is available again, to anybody.
+
+        Completes with:
+            InvalidRequest: No xid, or no branch of it is in doubt.
+            Unavailable: No room; it is in doubt still.
+        """
+
+    def prepared(self) -> list[PreparedBranch]:
+        """The branches in doubt, the oldest first; a coordinator asks after a restart."""
+
+
+class LocalBranches:
+    """`BranchCalls` of a `LocalMessageStore`, under its lock."""
+
+    _machine: StoreStateMachine
+    _sink: Sink
+    _lock: threading.Lock
+    _transactions: Iterator[int]
+    _take: Callable[[list[RecordStep], OnComplete], None]
+    _check_open: Callable[[], None]
+
+    def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.prepare`."""
+        machine = self._machine
+        self._decide_branch(
+            on_complete,
+            lambda: branches.prepare(machine, transaction, xid),
+            lambda: branches.accept(machine, transaction, xid),
+        )
+
+    def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.commit_prepared`."""
+        machine = self._machine
+        self._decide_branch(
+            on_complete,
+            lambda: branches.commit(machine, xid, next(self._transactions)),
+            lambda: branches.forget(machine, xid),
+        )
+
+    def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.rollback_prepared`."""
+        machine = self._machine
+        self._decide_branch(
+            on_complete,
+            lambda: branches.roll_back(machine, xid, next(self._transactions)),
+            lambda: branches.forget(machine, xid),
+        )
+
+    def prepared(self) -> list[PreparedBranch]:
+        """See `BranchCalls.prepared`."""
+        with self._lock:
+            self._check_open()
+            return branches.prepared(self._machine)
+
+    def _decide_branch(
+        self,
+        on_complete: OnComplete,
+        decide: Callable[[], list[RecordStep]],
+        taken: Callable[[], None],
+    ) -> None:
+        """`taken` follows when the log has the records, and not if it refuses them."""
+        check_completion(on_complete)
+        with self._lock:
+            self._check_open()
+            try:
+                self._take(decide(), on_complete)
+                taken()
+            except StoreError as refusal:
+                self._sink.finish(on_complete, refusal)

@@ -1,0 +1,295 @@
+"""Two-phase commit: a transaction that was prepared, decided later, perhaps after a crash. Pure.
+
+`prepare` makes one group of records, which is durable as a whole or not at all:
+
+* the content of each new message of the branch, as `content` with its header: it is *staged*, so it
+  is kept, compacted and replicated, and is on no queue;
+* `acquired` for each entry that the branch took or acquired, held by the branch (`xids`);
+* `prepared`, with all that is left to do as JSON in `detail`.
+
+A decision makes one group, too, and ends with `committed` or `rolled_back`. So a crash leaves one
+of three things. Before the records of `prepare` are durable there is no branch, and its transaction
+never was. Between the two groups the branch is in doubt: `restore` builds it anew from `detail`.
+After the second it is gone, with its effect or without. Who does not know whether a call arrived
+looks whether the branch is in doubt still.
+
+Why a commit cannot be refused any more: nobody else gets what the branch claims, may enqueue its
+messages, end their staging, or destroy its queues; and it is tried when it is prepared.
+
+What the store does not keep (a transient message) the branch has while the process lives.
+
+Decision: a branch takes new messages only. One that is on a queue already might leave that, and its
+content with it, long before the decision. Rejected: counting a branch as a queue of the message,
+which all forms of the fold would have to do.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sparkstore.core import records
+from sparkstore.core.annotations import annotations_of, given_back
+from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine.arguments import PIECE_BYTES
+from sparkstore.core.state_machine.links import DELIVERY_KINDS
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.values import (
+    PlannedEnqueue,
+    RecordStep,
+    StoredMessage,
+    Transaction,
+    TransactionContext,
+)
+from sparkstore.core.xids import Xid, branch_holder, check_xid, xid_bytes, xid_of, xid_text
+from sparkstore.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBranch:
+    """A branch in doubt.
+
+    Attributes:
+        xid: The name that its coordinator gave it.
+        since: When it was prepared, UTC µs.
+        operations: How many calls wait in it, of those that survive a restart.
+    """
+
+    xid: Xid
+    since: int
+    operations: int
+
+
+def prepare(machine: StoreStateMachine, context: TransactionContext, xid: Xid) -> list[RecordStep]:
+    """The first group; whatever is refused here is aborted, as by `transactions.commit`.
+
+    Raises:
+        InvalidRequest: It is no xid, or that of a branch in doubt; the transaction is empty, could
+            not be committed, or holds what a branch cannot.
+    """
+    transaction = transactions.own(machine, context)
+    transactions.abort(machine, transaction)
+    key = xid_text(check_xid(xid))
+    if key in machine.branches:
+        message = f"xid {key} is that of a prepared branch already: give another, or decide it"
+        raise InvalidRequest(message)
+    if not transaction.steps:
+        message = f"branch {key} is empty: nothing was called in its transaction"
+        raise InvalidRequest(message)
+    decided = transactions.decided_steps(machine, transaction)
+    transaction.steps = [*_staged_plans(transaction, decided)]
+    staged = [*_staging(machine, transaction, decided)]
+    now_us, holder = machine.now_us(), branch_holder(key)
+    held = [
+        RecordStep(
+            records.message_acquired(now_us, queue, message_id, holder, transaction.transaction),
+            machine.entry(queue, message_id).position > 0,
+        )
+        for queue, message_id in transaction.claims
+    ]
+    kept = [step.record for step in decided if step.is_kept]
+    operations = [_as_json(record) for record in kept]
+    detail = json.dumps({"operations": operations, "since_us": now_us}, sort_keys=True)
+    record = records.prepared(now_us, xid_bytes(xid), key, detail)
+    return [*staged, *held, RecordStep(record, _keeps(machine))]
+
+
+def accept(machine: StoreStateMachine, context: TransactionContext, xid: Xid) -> None:
+    """The records of `prepare` were taken: from now on it is decided by its xid alone."""
+    transaction = transactions.own(machine, context)
+    _hold(machine, transaction, xid_text(xid))
+
+
+def commit(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep]:
+    """The second group, with the effect; `number` is what its records carry as `transaction`.
+
+    Raises:
+        InvalidRequest: It is no xid, or of no branch in doubt.
+    """
+    key, branch = _branch(machine, xid)
+    branch.transaction = number
+    in_doubt, machine.in_doubt = machine.in_doubt, {}  # its own messages are free for it
+    try:
+        steps = transactions.decided_steps(machine, branch)
+    finally:
+        machine.in_doubt = in_doubt
+    steps = [
+        step._replace(record=step.record._replace(at=machine.now_us(), transaction=number))
+        for step in steps
+    ]
+    record = records.committed(machine.now_us(), xid_bytes(xid), key)
+    return [*steps, RecordStep(record, _keeps(machine))]
+
+
+def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep]:
+    """The second group, without the effect: what the branch held is available again.
+
+    Raises:
+        InvalidRequest: It is no xid, or of no branch in doubt.
+    """
+    key, branch = _branch(machine, xid)
+    now_us = machine.now_us()
+    steps: list[RecordStep] = []
+    for queue, message_id in branch.claims:
+        entry = machine.entry(queue, message_id)
+        detail = given_back(entry.detail, None)
+        record = records.message_released(
+            now_us, queue, message_id, entry.delivery_count, number, detail
+        )
+        steps.append(RecordStep(record, entry.position > 0))
+    ended = [message_id for message_id, of in machine.in_doubt.items() if of == key]
+    steps += [RecordStep(records.staging_aborted(now_us, each), is_kept=True) for each in ended]
+    record = records.rolled_back(now_us, xid_bytes(xid), key)
+    return [*steps, RecordStep(record, _keeps(machine))]
+
+
+def forget(machine: StoreStateMachine, xid: Xid) -> None:
+    """The records of a decision were taken: nothing is in doubt or held any more."""
+    key = xid_text(xid)
+    ended = machine.branches.pop(key)
+    for entry in ended.claims:
+        if machine.claims.get(entry) is ended:
+            del machine.claims[entry]
+    for message_id in [each for each, of in machine.in_doubt.items() if of == key]:
+        del machine.in_doubt[message_id]
+
+
+def prepared(machine: StoreStateMachine) -> list[PreparedBranch]:
+    """The branches in doubt, in the order in which they were prepared."""
+    found = []
+    for key, detail in machine.state.prepared.items():
+        told = json.loads(detail)
+        found.append(PreparedBranch(xid_of(key), told["since_us"], len(told["operations"])))
+    return sorted(found, key=lambda branch: (branch.since, branch.xid))
+
+
+def restore(machine: StoreStateMachine) -> None:
+    """Build the branches anew that were in doubt when the last run ended."""
+    for key, detail in machine.state.prepared.items():
+        branch = Transaction(0, machine, is_open=False)
+        for told in json.loads(detail)["operations"]:
+            queue, message_id = told["queue"], told["message_id"]
+            branch.queues[queue] = machine.state.queues[queue]
+            if told["kind"] == Kind.ENQUEUED.column:
+                message = StoredMessage(message_id, _header(told["header"]), b"", is_staged=True)
+                added = None if told["detail"] is None else annotations_of(told["detail"])
+                branch.steps.append(PlannedEnqueue(message, queue, added))
+                continue
+            kind = Kind[told["kind"].upper()]
+            branch.claims[queue, message_id] = told["holder"]
+            if kind is Kind.DEQUEUED:
+                branch.taken.add((queue, message_id))
+            count, detail_ = told["delivery_count"], told["detail"]
+            branch.steps.append(
+                Record(kind, 0, queue, message_id, told["holder"], count, detail=detail_)
+            )
+        _hold(machine, branch, key)
+
+
+def _hold(machine: StoreStateMachine, branch: Transaction, key: str) -> None:
+    machine.branches[key] = branch
+    for entry in branch.claims:
+        machine.claims[entry] = branch
+    for planned in branch.steps:
+        if isinstance(planned, PlannedEnqueue) and planned.message.is_staged:
+            machine.in_doubt[planned.message.message_id] = key
+            machine.end_fresh(planned.message.message_id)
+
+
+def _branch(machine: StoreStateMachine, xid: Xid) -> tuple[str, Transaction]:
+    key = xid_text(check_xid(xid))
+    branch = machine.branches.get(key)
+    if branch is None:
+        message = f"no branch {key} is prepared: it was decided, or never prepared"
+        raise InvalidRequest(message)
+    return key, branch
+
+
+def _keeps(machine: StoreStateMachine) -> bool:
+    return machine.durability >= TerminusDurability.UNSETTLED_STATE
+
+
+def _staged_plans(
+    transaction: Transaction, decided: list[RecordStep]
+) -> Iterator[PlannedEnqueue | Record]:
+    """What waits, with the content of kept messages in the log.
+
+    Raises:
+        InvalidRequest: It is about a link's deliveries, or a kept message is on a queue already.
+    """
+    kept = {step.record.message_id for step in decided if step.message and step.is_kept}
+    brings = {
+        step.record.message_id
+        for step in decided
+        if step.is_kept and step.message and step.record.message and step.record.message.protocol
+    }
+    transient: list[PlannedEnqueue] = []
+    for planned, step in zip(transaction.steps, decided, strict=False):
+        if isinstance(planned, Record):
+            if planned.kind in DELIVERY_KINDS:
+                message = "deliveries of a link cannot wait in a prepared branch: commit them"
+                raise InvalidRequest(message)
+            yield planned
+            continue
+        message_id = planned.message.message_id
+        if message_id in kept and message_id not in brings:
+            message = f"message {message_id} is on a queue already: a branch takes new messages"
+            raise InvalidRequest(message)
+        if not step.is_kept:
+            transient.append(planned)
+            continue
+        yield planned._replace(message=planned.message._replace(body=b"", is_staged=True))
+    for last in transient:  # after those that bring the content of the same message
+        is_logged = last.message.message_id in kept
+        body = b"" if is_logged else last.message.body
+        yield last._replace(message=last.message._replace(body=body))
+
+
+def _staging(
+    machine: StoreStateMachine, transaction: Transaction, decided: list[RecordStep]
+) -> Iterator[RecordStep]:
+    """Content of the new messages, as pieces; the first, or an empty last one, has the header."""
+    now_us, number = machine.now_us(), transaction.transaction
+    for step in decided:
+        message = step.message
+        if message is None or not step.is_kept or step.record.message is None:
+            continue
+        message_id, header = message.message_id, message.header
+        if step.record.message.protocol is None or message_id in machine.state.staged:
+            continue
+        start = header.body_bytes if message.is_staged else 0
+        pieces = range(0, len(message.body) or 1, PIECE_BYTES)
+        for offset in pieces:
+            body = message.body[offset : offset + PIECE_BYTES]
+            told = header if offset == 0 else None
+            record = records.content_staged(now_us, message_id, start + offset, body, told)
+            yield RecordStep(record._replace(transaction=number), is_kept=True)
+
+
+def _as_json(record: Record) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "kind": record.kind.column,
+        "queue": record.queue,
+        "message_id": record.message_id,
+        "holder": record.holder,
+        "delivery_count": record.delivery_count,
+        "detail": record.detail,
+    }
+    if record.message is not None:
+        header = record.message._asdict()
+        raw = record.message.header
+        header["header"] = None if raw is None else base64.b64encode(raw).decode()
+        told["header"] = header
+    return told
+
+
+def _header(told: dict[str, Any]) -> MessageHeader:
+    raw = told["header"]
+    pairs = tuple((key, value) for key, value in told["properties"])
+    header = None if raw is None else base64.b64decode(raw)
+    return MessageHeader(**{**told, "header": header, "properties": pairs})

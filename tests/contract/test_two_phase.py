@@ -1,0 +1,158 @@
+"""Two-phase commit: what every store of one process promises of prepared branches, by tier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import InvalidRequest, NotAcquired
+from broker_shim.store.branches import Xid
+from broker_shim.store.interface import MessageHeader, Queue
+from tests.support.stores.stores import Home, done
+
+XID = Xid(7, b"global", b"branch")
+BODY = bytes(range(256)) * 6000  # more than a piece
+HEADER = MessageHeader("raw", b"h\x00\xff", subject="ü", properties=(("k", "v"),))
+KEPT = TerminusDurability.UNSETTLED_STATE
+
+
+@pytest.fixture(params=["memory", "json", "recorded", "delta"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    """A place with an open store and a queue `q`."""
+    place = Home(request.param, tmp_path / "store")
+    done(place.store.create, Queue("q"))
+    yield place
+    place.store.close()
+
+
+def put(store: Any, body: bytes = b"old") -> int:
+    """The id of a message that is on `q`."""
+    message = store.message(HEADER, body)
+    done(store.enqueue, message, "q")
+    return int(message.message_id)
+
+
+def branch_of(store: Any, taken: int, acquired: int, xid: Xid = XID) -> int:
+    """Prepare: one message comes, one goes, and one is acquired by `c`. The new one's id."""
+    transaction = store.begin()
+    message = store.message(HEADER, BODY)
+    added = {"x": ("string", "y")}
+    done(store.enqueue, message, "q", transaction=transaction, annotations=added)
+    done(store.dequeue, taken, "q", "c", transaction=transaction)
+    done(store.acquire, acquired, "q", "c", transaction=transaction)
+    done(store.prepare, transaction, xid)
+    return int(message.message_id)
+
+
+def refused(call: Any, *args: Any, match: str) -> None:
+    """Assert that a call is refused, in one line."""
+    with pytest.raises(InvalidRequest, match=match) as refusal:
+        done(call, *args)
+    assert "\n" not in str(refusal.value)
+
+
+def entries(store: Any) -> dict[int, Any]:
+    """What is on `q`, as it is now."""
+    return dict(store.recover().entries["q"])
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_branch_in_doubt_keeps_what_it_has_until_it_is_decided(
+    home: Home, restarted: bool, committed: bool
+) -> None:
+    if restarted and home.tier < KEPT:
+        pytest.skip("this tier keeps no messages")
+    taken, acquired = put(home.store), put(home.store)
+    new = branch_of(home.store, taken, acquired)
+    store: Any = home.reopen() if restarted else home.store
+    assert [branch.xid for branch in store.prepared()] == [XID]
+    assert sorted(entries(store)) == [taken, acquired]
+    for message_id in (taken, acquired):
+        for holder in ("c", "other", "xid:7:676c6f62616c:6272616e6368"):
+            with pytest.raises(NotAcquired):
+                done(store.dequeue, message_id, "q", holder)
+    refused(store.destroy, Queue("q"), match="prepared branch 7:")
+    if committed:
+        done(store.commit_prepared, XID)
+    else:
+        done(store.rollback_prepared, XID)
+    for is_second in (False, True):
+        if is_second and home.tier >= KEPT:
+            store = home.reopen()
+        assert store.prepared() == []
+        there = entries(store)
+        if committed:
+            assert sorted(there) == [acquired, new]
+            assert there[acquired].acquired_by == "c"
+            assert store.load(new).body == BODY
+            assert store.load(new).header.properties == HEADER.properties
+            assert "string" in there[new].detail
+        else:
+            assert sorted(there) == [taken, acquired]
+            assert {entry.acquired_by for entry in there.values()} == {None}
+            assert {entry.delivery_count for entry in there.values()} == {0}
+    refused(store.commit_prepared, XID, match="no branch 7:")
+    refused(store.rollback_prepared, XID, match="no branch 7:")
+    done(store.destroy, Queue("q"))
+
+
+def test_content_that_came_in_pieces_is_the_same_after_a_restart_and_the_commit(home: Home) -> None:
+    if home.tier < KEPT:
+        pytest.skip("this tier keeps no messages")
+    transaction = home.store.begin()
+    message = done(home.store.stage, home.store.message(HEADER), [BODY[:9], BODY[9:]])
+    empty = home.store.message(HEADER)
+    for each in (message, empty):
+        done(home.store.enqueue, each, "q", transaction=transaction)
+    store: Any = home.store
+    done(store.prepare, transaction, XID)
+    refused(store.enqueue, message, "q", match="belongs to the prepared branch")
+    store = home.reopen()
+    assert store.prepared()[0].operations == 2
+    done(store.commit_prepared, XID)
+    assert store.load(message.message_id).body == BODY
+    assert home.reopen().load(message.message_id).body == BODY
+    assert home.store.load(empty.message_id).body == b""
+
+
+def test_what_cannot_be_prepared_is_aborted_and_says_why_in_one_line(home: Home) -> None:
+    store: Any = home.store
+    message_id, held = put(store), put(store)
+    branch_of(store, put(store), held)
+    wrong = [
+        (XID, "already"),
+        (Xid(1, b"g" * 200, b""), "200 bytes"),
+        (Xid(1, b"g", b"b" * 65), "65 bytes"),
+        (Xid(1, b"", b"b"), "0 bytes"),
+        (Xid(-1, b"g", b"b"), "format id"),
+        (Xid(True, b"g", b"b"), "format id"),
+        (Xid(1, "g", b"b"), "give bytes"),  # type: ignore[arg-type]
+        ((1, b"g", b"b"), "cannot be tuple"),
+        (None, "cannot be NoneType"),
+    ]
+    for xid, match in wrong:
+        transaction = store.begin()
+        done(store.dequeue, message_id, "q", "c", transaction=transaction)
+        refused(store.prepare, transaction, xid, match=match)
+        refused(store.commit, transaction, match="has ended")
+    refused(store.prepare, store.begin(), Xid(1, b"g", b""), match="is empty")
+    done(store.dequeue, message_id, "q", "c")
+    assert len(store.prepared()) == 1
+
+
+def test_a_branch_takes_new_messages_only(home: Home) -> None:
+    if home.tier < KEPT:
+        pytest.skip("this tier keeps no messages")
+    store: Any = home.store
+    message = store.message(HEADER, b"x")
+    done(store.create, Queue("r"))
+    done(store.enqueue, message, "r")
+    transaction = store.begin()
+    done(store.enqueue, message, "q", transaction=transaction)
+    refused(store.prepare, transaction, XID, match="takes new messages")
+    assert entries(store) == {}
