@@ -196,9 +196,12 @@ def _hold(machine: StoreStateMachine, branch: Transaction, key: str) -> None:
     for entry in branch.claims:
         machine.claims[entry] = branch
     for planned in branch.steps:
-        if isinstance(planned, PlannedEnqueue) and planned.message.is_staged:
-            machine.in_doubt[planned.message.message_id] = key
-            machine.end_fresh(planned.message.message_id)
+        if not isinstance(planned, PlannedEnqueue):
+            continue
+        message_id = planned.message.message_id
+        if message_id in machine.state.staged:  # else it is transient
+            machine.in_doubt[message_id] = key
+            machine.end_fresh(message_id)
 
 
 def _branch(machine: StoreStateMachine, xid: Xid) -> tuple[str, Transaction]:
@@ -240,14 +243,15 @@ def _staged_plans(
         if message_id in kept and message_id not in brings:
             message = f"message {message_id} is on a queue already: a branch takes new messages"
             raise InvalidRequest(message)
+        if not step.is_kept and message_id not in kept:
+            yield planned
+            continue
         if not step.is_kept:
             transient.append(planned)
             continue
         yield planned._replace(message=planned.message._replace(body=b"", is_staged=True))
     for last in transient:  # after those that bring the content of the same message
-        is_logged = last.message.message_id in kept
-        body = b"" if is_logged else last.message.body
-        yield last._replace(message=last.message._replace(body=body))
+        yield last._replace(message=last.message._replace(body=b""))
 
 
 def _staging(

@@ -13,6 +13,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
+from broker_shim.store.branches import Xid
 from broker_shim.store.interface import (
     Exchange,
     ExchangeBindingKey,
@@ -244,6 +245,41 @@ class StoreMachine(LinkRules):
             self.both(lambda: self.model.commit(theirs), self.store.commit, ours)
         else:
             self.both(lambda: self.model.abort(theirs), self.store.abort, ours)
+
+    @precondition(lambda self: self.name != "remote")
+    @rule(
+        plan=st.lists(st.tuples(CALLS, NUMBERS), min_size=1, max_size=4),
+        queue=QUEUES,
+        committed=MOSTLY,
+        restarted=FLAGS,
+    )
+    def two_phases(
+        self, plan: list[tuple[str, int]], queue: str, committed: bool, restarted: bool
+    ) -> None:
+        """A branch is prepared and decided, perhaps by the next process."""
+        self.begin(plan, queue)
+        ours, theirs = self.transactions.pop()
+        xid, model = Xid(1, b"g", b"b"), self.model
+        if refusal_of(lambda: done(self.store.prepare, ours, xid)) is not None:
+            is_empty = not theirs.sees and not theirs.adds
+            assert refusal_of(lambda: model.commit(theirs)) is not None or is_empty
+            return
+        restarted = restarted and model.tier > 1 and self.age > CALLS_BEFORE_A_RESTART
+        if restarted:
+            survivor = self.home.crash()
+            self.home.store.close()
+            self.home = survivor
+        assert [branch.xid for branch in self.store.prepared()] == [xid]
+        if committed:
+            self.both(lambda: model.commit(theirs), self.store.commit_prepared, xid)
+        else:
+            self.both(lambda: model.abort(theirs), self.store.rollback_prepared, xid)
+            for name, message_id in theirs.sees:
+                model.entries[name][message_id].holder = None
+            for (_queue, message_id), _told in theirs.adds:
+                self.given.pop(message_id, None)
+        if restarted:
+            self.restarted()
 
     # -- restarts ----------------------------------------------------------------------------
 
