@@ -48,6 +48,11 @@ class MemberConsumer:
         """It is told whenever there is nothing more."""
         return False
 
+    @property
+    def waits_to_be_told(self) -> bool:
+        """True while it has credit, and was not told at this limit that there is nothing more."""
+        return self._under_way > 0 or (self.credit > 0 and self._told_limit != self.limit)
+
     def take_credit(self, limit: int) -> None:
         """It takes so many in all, and waits to be told once more when there is nothing."""
         self.limit = limit

@@ -71,6 +71,7 @@ class MemberDispatcher:
         self._grants: Grants | None = None
         self._stream = WiringStream(str(uuid4()), lambda: rows_of(store.recover()))
         self._consumers: dict[DispatchPeer, dict[int, MemberConsumer]] = {}
+        self._to_tell: set[MemberConsumer] = set()
 
     def start(self) -> Broker:
         """Begin to decide, if it has not begun; on the loop's thread.
@@ -193,6 +194,7 @@ class MemberDispatcher:
             consumer.end(InvalidRequest(str(selector)))
             return
         consumer.queue.add(consumer, selector)
+        self._to_tell.add(consumer)
         self.start().wanted(consumer.queue.name)
 
     def _release_unknown(
@@ -213,6 +215,7 @@ class MemberDispatcher:
         consumer = self._consumers.get(peer, {}).get(body[0])
         if consumer is not None:
             consumer.take_credit(body[1])
+            self._to_tell.add(consumer)
             self.start().wanted(consumer.queue.name)
 
     def _refuse(self, peer: DispatchPeer, body: wire.Body) -> None:
@@ -233,10 +236,11 @@ class MemberDispatcher:
     def _end_turn(self) -> None:
         assert self._grants is not None
         self._grants.flush()
-        for mine in self._consumers.values():
-            for consumer in mine.values():
-                if consumer.credit > 0 and consumer.queue.has_caught_up(consumer):
-                    consumer.caught_up()
+        for consumer in [*self._to_tell]:
+            if consumer.queue.has_caught_up(consumer):
+                consumer.caught_up()
+            if not consumer.waits_to_be_told:
+                self._to_tell.discard(consumer)
 
     _TAKES: Mapping[int, Callable[[MemberDispatcher, DispatchPeer, wire.Body], None]] = {
         wire.WATCH: _watch,

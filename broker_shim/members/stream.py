@@ -72,7 +72,7 @@ class WiringStream:
     def watch(self, peer: DispatchPeer, run: str, position: int) -> None:
         """A member is to be told of what came after a position of a run."""
         is_known = run == self._run and self._oldest() - 1 <= position <= self._position
-        self._watchers[peer] = _Watcher(position, position)
+        self._watchers[peer] = _Watcher(position, position) if is_known else _Watcher(0, 0)
         if not is_known:
             self._tell_all(peer)
         self._tell(peer)

@@ -1,0 +1,155 @@
+"""What members are told of wiring: nothing is missed, nothing is told without end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from broker_shim.errors import StoreError
+from broker_shim.members import stream as module
+from broker_shim.members.stream import WiringStream
+from broker_shim.members.wiring_rows import Row
+from broker_shim.service import protocol as wire
+from broker_shim.service.decisions.decisions import Decisions
+
+RUN = "run"
+
+
+def row(number: int) -> Row:
+    return number, None, None, None, None
+
+
+class Peer:
+    """A member that remembers what it was told, and says what it has seen when it is asked."""
+
+    def __init__(self, member: str = "m") -> None:
+        self.member = member
+        self.has_room = True
+        self.frames: list[Sequence[Any]] = []
+        self.numbers: list[int] = []
+        self.position = 0
+
+    @property
+    def decisions(self) -> Decisions:
+        raise NotImplementedError
+
+    def say(self, kind: int, body: Sequence[Any]) -> None:
+        assert kind == wire.CHANGES
+        _run, position, is_all, is_last, rows = body
+        self.frames.append(body)
+        numbers = [each[0] for each in rows]
+        if is_all:
+            is_first = len(self.frames) == 1 or self.frames[-2][3]
+            self.numbers = numbers if is_first else self.numbers + numbers
+        else:
+            self.numbers += numbers
+        if is_last:
+            self.position = position
+
+    def end(self, error: StoreError) -> None:
+        raise AssertionError(error)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("KEPT", 8), ("WINDOW", 4), ("_PART", 3)):
+        monkeypatch.setattr(module, name, value)
+
+
+class Wiring:
+    """A stream over rows that are only added."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.stream = WiringStream(RUN, lambda: self.rows)
+
+    def add(self, maker: str | None = None) -> None:
+        self.rows.append(row(len(self.rows)))
+        self.stream.add(self.rows[-1], maker)
+
+
+def test_a_newcomer_is_told_all_there_is_and_then_what_comes(small: None) -> None:
+    wiring, peer = Wiring(), Peer()
+    for _ in range(7):
+        wiring.add()
+    wiring.stream.watch(peer, "", 0)
+    assert peer.numbers == [*range(7)]
+    assert [frame[3] for frame in peer.frames] == [False, False, True]
+    wiring.stream.seen(peer, peer.position)
+    wiring.add()
+    assert peer.numbers == [*range(8)]
+
+
+def test_an_empty_whole_is_told_too() -> None:
+    wiring, peer = Wiring(), Peer()
+    wiring.stream.watch(peer, "another run", 5)
+    assert [(frame[2], frame[3], [*frame[4]]) for frame in peer.frames] == [(True, True, [])]
+
+
+def test_a_member_that_was_away_goes_on_where_it_was(small: None) -> None:
+    wiring, peer = Wiring(), Peer()
+    wiring.stream.watch(peer, RUN, 0)
+    wiring.add()
+    wiring.stream.left(peer)
+    wiring.add()
+    again = Peer()
+    wiring.stream.watch(again, RUN, peer.position)
+    assert again.numbers == [1]
+    assert not any(frame[2] for frame in again.frames)
+
+
+def test_a_member_that_was_away_too_long_is_told_all_anew(small: None) -> None:
+    wiring = Wiring()
+    for _ in range(20):
+        wiring.add()
+    for position in (3, 21, 10**9):
+        peer = Peer()
+        wiring.stream.watch(peer, RUN, position)
+        assert peer.numbers == [*range(20)], position
+
+
+def test_one_that_does_not_say_what_it_has_seen_is_told_no_more(small: None) -> None:
+    wiring, peer = Wiring(), Peer()
+    wiring.stream.watch(peer, RUN, 0)
+    for _ in range(30):
+        wiring.add()
+    assert len(peer.numbers) < 10
+    wiring.stream.seen(peer, 10**9)  # more than it was told is not believed
+    wiring.stream.seen(peer, peer.position)
+    while peer.position < 30:
+        wiring.stream.seen(peer, peer.position)
+    assert peer.numbers == [*range(30)]
+
+
+def test_nobody_is_told_of_what_it_did_itself(small: None) -> None:
+    wiring, mine, others = Wiring(), Peer("mine"), Peer("other")
+    for peer in (mine, others):
+        wiring.stream.watch(peer, RUN, 0)
+    for number in range(20):
+        wiring.add("mine" if number % 3 else None)
+        for peer in (mine, others):
+            wiring.stream.seen(peer, peer.position)
+    assert others.numbers == [*range(20)]
+    assert mine.numbers == [*range(0, 20, 3)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_all_is_known_at_the_end(small: None, seed: int) -> None:
+    dice, wiring, peer = random.Random(seed), Wiring(), Peer("m")
+    wiring.stream.watch(peer, "", 0)
+    for _ in range(60):
+        step = dice.randrange(4)
+        if step < 2:
+            wiring.add()
+        elif step == 2:
+            wiring.stream.seen(peer, peer.position)
+        else:
+            wiring.stream.left(peer)
+            peer.frames.clear()
+            wiring.stream.watch(peer, RUN, peer.position)
+    for _ in range(40):
+        wiring.stream.seen(peer, peer.position)
+    assert peer.numbers == [*range(len(wiring.rows))]
