@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.broker.settings import BrokerSettings, read_settings
+from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.security import passwd
 from broker_shim.security.settings import SecuritySettings, read_security
 from broker_shim.serve.options import parser as serve_parser
@@ -57,7 +58,7 @@ def test_every_link_to_a_file_or_a_heading_finds_it(page: Path) -> None:
 def test_the_readme_leads_to_every_page() -> None:
     linked = {link.partition("#")[0] for link in links(CHECKOUT / "README.md")}
     pages = {str(page.relative_to(CHECKOUT)) for page in PAGES}
-    assert len(pages) == 7
+    assert len(pages) == 8
     assert {*pages, "ARCHITECTURE.md", "CONTRIBUTING.md"} - linked == set()
 
 
@@ -87,11 +88,13 @@ def test_every_command_line_of_the_documents_is_taken(line: str) -> None:
 
 def test_every_settings_file_of_the_documents_is_read(tmp_path: Path) -> None:
     files = blocks(ALL, "toml")
-    assert len(files) == 5
+    assert len(files) == 6
+    (empty := tmp_path / "empty.toml").touch()
     for text in files:
         (file := tmp_path / "sparkstore.toml").write_text(text)
-        read = (read_settings(file), read_security(file), read_config(file))
-        assert read != (BrokerSettings(), SecuritySettings(), StoreConfig())
+        read = (read_settings(file), read_security(file), read_config(file), read_handlers(file))
+        defaults = (BrokerSettings(), SecuritySettings(), StoreConfig(), read_handlers(empty))
+        assert read != defaults
 
 
 def test_every_command_that_the_documents_name_is_there(
