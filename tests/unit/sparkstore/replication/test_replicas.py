@@ -175,7 +175,7 @@ def test_what_may_not_be_primary_and_replica_is_told_in_one_line_and_left_as_it_
 
 
 def test_a_uri_of_another_kind_is_refused(roots: tuple[Path, Path]) -> None:
-    with pytest.raises(InvalidRequest, match="only folders"):
+    with pytest.raises(InvalidRequest, match="only a folder or file:// URI can be the root here"):
         check(roots[0], "s3://bucket/replica")
 
 
