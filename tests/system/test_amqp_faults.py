@@ -110,7 +110,7 @@ def test_a_wrong_call_says_in_one_line_what_to_do(arguments: list[str], said: st
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(["--exchange", "x:headers"], 2), (["--bind", "amq.topic:k:unknown"], 1)],
+    [(["--exchange", "x:none"], 2), (["--bind", "amq.topic:k:unknown"], 1)],
 )
 def test_wiring_that_cannot_be_is_refused_at_start(arguments: list[str], code: int) -> None:
     result = run("--memory", "--listen", "127.0.0.1:0", *arguments)

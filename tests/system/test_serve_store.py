@@ -82,8 +82,7 @@ def test_over_tcp_a_member_needs_the_token(tmp_path: Path) -> None:
         (["--no-amqp"], "give the folder"),
         (["--memory", "--no-amqp"], "needs a root"),
         (["--memory", "--no-amqp", "--store-socket", "s"], "needs a root"),
-        (["ROOT", "--store-socket", "s"], "need --no-amqp"),
-        (["ROOT", "--store-listen", "127.0.0.1:0", "--token-file", "T"], "need --no-amqp"),
+        (["--store", "unix:s", "--store-socket", "s"], "needs a root"),
         (["ROOT", "--token-file", "t"], "--store-listen"),
         (["ROOT", "--no-amqp", "--store-listen", "127.0.0.1:0"], "needs --token-file"),
         (

@@ -35,7 +35,7 @@ def open_store_with_its_log_there(folder: Path) -> None:
 
 
 def open_configuration(folder: Path) -> None:
-    options = argparse.Namespace(memory=False, configuration=folder, root=None)
+    options = argparse.Namespace(memory=False, configuration=folder, root=None, store=None)
     open_stores(options, StoreConfig()).close()
 
 
