@@ -81,6 +81,11 @@ class RemoteQueue(QueueDispatch):
     def arrived(self, message_id: int, priority: int, *, durable: bool = True) -> None:
         """A message was enqueued: the service knows."""
 
+    @property
+    def can_browse(self) -> bool:
+        """False: what waits is known to the service."""
+        return False
+
     def is_acquired(self, message_id: int) -> bool:
         """True: it is granted in its holder's name."""
         return message_id in self.granted

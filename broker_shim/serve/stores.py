@@ -78,6 +78,11 @@ def check_choice(options: argparse.Namespace) -> None:
     if options.accept_durable and (options.root or is_member):
         text = "--accept-durable is for --memory and --configuration: a root keeps what is durable"
         raise InvalidRequest(text)
+    if options.amqp_0_10 and (is_member or options.store_socket or options.store_listen):
+        raise InvalidRequest(
+            "--amqp-0-10 is for a broker alone: members of a store service speak AMQP 1.0 in this"
+            " version"
+        )
     if options.member is not None and not is_member:
         raise InvalidRequest("--member NAME is for --store URL: give that, too")
 

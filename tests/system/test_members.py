@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from proton import Delivery, Message
-from proton.reactor import Container, DurableSubscription, Selector
+from proton.reactor import Container, Copy, DurableSubscription, Selector
 from proton.utils import BlockingConnection, LinkDetached
 
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
@@ -150,6 +150,17 @@ def test_a_drain_finds_what_is_there_and_ends_where_nothing_is(pair: Pair) -> No
         probe = Drain(url, "drained")
         Container(probe).run()
         assert ids(probe.received) == [*range(5)]
+
+
+def test_a_browser_is_refused_where_nothing_can_be_seen(pair: Pair) -> None:
+    send(pair.first.url, "seen", durable(1))
+    with connected(pair.first.url) as connection:
+        browser = connection.create_receiver("seen", options=Copy())
+        assert browser.receive(timeout=TIMEOUT_S).id == 1
+    refused = pytest.raises(LinkDetached, match="amqp:not-implemented")
+    with connected(pair.second.url) as connection, refused:
+        connection.create_receiver("seen", options=Copy())
+    assert ids(take(pair.second.url, "seen", 1)) == [1]
 
 
 def test_a_message_that_is_released_or_modified_at_a_member_comes_again(pair: Pair) -> None:

@@ -236,6 +236,11 @@ class QueueDispatch:
         """True if another member holds it."""
         return message_id in self._elsewhere
 
+    @property
+    def can_browse(self) -> bool:
+        """True if what waits is known here."""
+        return True
+
     def is_acquired(self, _message_id: int) -> bool:
         """True if what was handed out needs no acquire: the store did it."""
         return False

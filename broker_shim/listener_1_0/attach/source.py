@@ -48,6 +48,7 @@ from broker_shim.listener_1_0.authorization import (
 from broker_shim.listener_1_0.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
+    NOT_IMPLEMENTED,
     RESOURCE_LOCKED,
     Refusal,
 )
@@ -221,9 +222,14 @@ def _said(remote: Source, queue: str) -> str:
     return queue if remote.dynamic or not remote.address else str(remote.address)
 
 
-def _locked(connection: Connection, queue: QueueDispatch, *, is_browser: bool) -> Refusal | None:
-    """Why somebody else has the queue now; None if nobody has it alone."""
+def _unavailable(
+    connection: Connection, queue: QueueDispatch, *, is_browser: bool
+) -> Refusal | None:
+    """Why the queue cannot be had now, as somebody else has it, or be looked at here."""
     name = shown(queue.name)
+    if is_browser and not queue.can_browse:
+        text = "this broker is a member of a store service: browse at the broker beside the service"
+        return Refusal(NOT_IMPLEMENTED, text)
     if connection.broker.claims.is_claimed(queue.name):
         text = f"queue {name} is another session's alone: try again later"
         return Refusal(RESOURCE_LOCKED, text)
@@ -240,9 +246,9 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
         text = f"queue {shown(wanted.queue)} was destroyed"
         refuse(connection, link, Refusal(NOT_FOUND, text))
         return
-    locked = _locked(connection, queue, is_browser=wanted.is_browser)
-    if locked is not None:
-        refuse(connection, link, locked)
+    refusal = _unavailable(connection, queue, is_browser=wanted.is_browser)
+    if refusal is not None:
+        refuse(connection, link, refusal)
         return
     source = wanted.terms.source
     assert source is not None
