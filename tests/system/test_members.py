@@ -171,6 +171,18 @@ def test_a_message_that_is_released_or_modified_at_a_member_comes_again(pair: Pa
     assert (first.id, first.delivery_count, second.id, second.delivery_count) == (1, 1, 2, 0)
 
 
+def test_a_member_that_is_started_first_waits_for_its_service(tmp_path: Path) -> None:
+    with short_folder() as folder, ThreadPoolExecutor(1) as starting:
+        socket = folder / "s"
+        early = starting.submit(member, socket, "early")
+        service = BrokerProcess(str(tmp_path / "root"), f"--store-socket={socket}", LISTEN)
+        broker = early.result()
+        send(broker.url, "q", durable(1))
+        assert ids(take(service.url, "q", 1)) == [1]
+        assert broker.terminate() == 0
+        assert service.terminate() == 0
+
+
 def test_what_a_killed_member_held_comes_again_after_its_grace(tmp_path: Path) -> None:
     settings = tmp_path / "sparkstore.toml"
     settings.write_text("[store]\nmember_grace_s = 0.5\n")

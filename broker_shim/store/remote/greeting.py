@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from broker_shim.errors import InvalidRequest, Unavailable
 from broker_shim.service import protocol as wire
+
+_log = logging.getLogger(__name__)
 
 Greeted = tuple[socket.socket, wire.Decoder, wire.Welcome, list[wire.Frame]]
 """A connection: its socket, its decoder, the welcome, and what came after that."""
@@ -75,13 +78,16 @@ def greet_patiently(address: Address, greeting: MemberIdentity, retry_s: float) 
         Unavailable: It never was.
         StoreError: It sent us away.
     """
-    until, backoff_s = time.monotonic() + retry_s, FIRST_BACKOFF_S
+    until, backoff_s, is_told = time.monotonic() + retry_s, FIRST_BACKOFF_S, False
     while True:
         try:
             return greet(address, greeting)
-        except Unavailable:
+        except Unavailable as reason:
             if time.monotonic() >= until:
                 raise
+            if not is_told:
+                _log.warning("waiting for the store service: %s", reason)
+                is_told = True
         time.sleep(backoff_s)
         backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
 
