@@ -19,6 +19,7 @@ class ChainMachine(StoreMachine):
     """The first store is what the machine is about; another follows it, most of the time."""
 
     name = "recorded"
+    keeps_branches = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,7 +21,8 @@ from typing import Any
 
 from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import Ended, StoreError
+from broker_shim.errors import Ended, InvalidRequest, StoreError
+from broker_shim.store.branches import PreparedBranch, Xid
 from broker_shim.store.chain.calls import ChainMember, StoreCall
 from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.place import MemberPlace, MemberStatus, Tolerance
@@ -227,6 +228,32 @@ class MessageStoreChain(ReadCalls):
         check_completion(on_complete)
         self._first.abort(self._inner(transaction), partial(self._line.put, on_complete))
 
+    def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
+        """Refuse, and abort: a member that caught up could not know what a branch in doubt holds.
+
+        Completes with:
+            InvalidRequest: Always.
+        """
+        check_completion(on_complete)
+        refusal = InvalidRequest(
+            f"a chain of stores keeps no branch in doubt, so {xid} is aborted: commit in one phase"
+        )
+        self._first.abort(
+            self._inner(transaction), lambda error: self._line.put(on_complete, error or refusal)
+        )
+
+    def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """Refuse, as `prepare` does: a chain has no branch in doubt."""
+        self._refuse_decision(xid, on_complete)
+
+    def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """Refuse, as `prepare` does: a chain has no branch in doubt."""
+        self._refuse_decision(xid, on_complete)
+
+    def prepared(self) -> list[PreparedBranch]:
+        """None: see `prepare`."""
+        return []
+
     def flush(self, on_complete: OnComplete) -> None:
         """See `MessageStore.flush`: of the first store, and of all members."""
         check_completion(on_complete)
@@ -280,6 +307,11 @@ class MessageStoreChain(ReadCalls):
             self._line.put(on_complete, error)
 
         self._guarded(on_complete, partial(make, transaction=self._inner(within)), noted)
+
+    def _refuse_decision(self, xid: Xid, on_complete: OnComplete) -> None:
+        check_completion(on_complete)
+        refusal = InvalidRequest(f"a chain of stores keeps no branch in doubt: there is no {xid}")
+        self._after_earlier(lambda error: self._line.put(on_complete, error or refusal))
 
     def _guarded(self, on_complete: OnComplete, make: Any, decided: OnComplete) -> None:
         """Ask the first store, unless the chain has ended: then nothing is asked any more."""

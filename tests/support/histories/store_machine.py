@@ -47,6 +47,11 @@ class StoreMachine(LinkRules):
 
     name = "memory"
 
+    @property
+    def keeps_branches(self) -> bool:
+        """Whether this kind of store knows two-phase commit."""
+        return self.name != "remote"
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="sparkstore-machine-"))
@@ -246,7 +251,7 @@ class StoreMachine(LinkRules):
         else:
             self.both(lambda: self.model.abort(theirs), self.store.abort, ours)
 
-    @precondition(lambda self: self.name != "remote")
+    @precondition(lambda self: self.keeps_branches)
     @rule(
         plan=st.lists(st.tuples(CALLS, NUMBERS), min_size=1, max_size=4),
         queue=QUEUES,

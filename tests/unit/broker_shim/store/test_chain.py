@@ -13,6 +13,7 @@ import pytest
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Ended, InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.store.branches import Xid
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.chain.chain import MessageStoreChain
@@ -399,3 +400,22 @@ def test_the_example_of_the_documents_runs_and_its_mirror_takes_the_first_stores
     assert [mirror.load(i).body for i in mirror.recover().entries["orders"]] == [b"a dozen"]
     mirror.close()
     assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_chain_refuses_branches_in_doubt_and_nothing_of_one_happened(
+    first: HeldMessageStore,
+) -> None:
+    member, xid = Told(), Xid(1, b"g", b"b")
+    chain = MessageStoreChain(first, [(member, Tolerance())])
+    transaction = chain.begin()
+    done(chain.enqueue, chain.message(HEADER, b"body"), "q", transaction=transaction)
+    for call, arguments in (
+        (chain.prepare, (transaction, xid)),
+        (chain.commit_prepared, (xid,)),
+        (chain.rollback_prepared, (xid,)),
+    ):
+        with pytest.raises(InvalidRequest, match="a chain of stores keeps no branch in doubt"):
+            done(call, *arguments)
+    assert chain.prepared() == first.prepared() == []
+    assert not first.recover().entries["q"]
+    assert member.calls == []
