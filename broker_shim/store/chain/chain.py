@@ -232,7 +232,7 @@ class MessageStoreChain(ReadCalls):
         """Refuse, and abort: a member that caught up could not know what a branch in doubt holds.
 
         Completes with:
-            InvalidRequest: Always.
+            InvalidRequest: A chain is asked, so it is told to everybody.
         """
         check_completion(on_complete)
         refusal = InvalidRequest(
