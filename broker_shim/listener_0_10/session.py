@@ -219,6 +219,7 @@ class Amqp010Session:
             self.fail(error)
         finally:
             self._is_going_on = False
+        self.tell()
 
     def complete(self, command_id: int) -> None:
         """A command is done, durably; the client is told when it wants to know."""

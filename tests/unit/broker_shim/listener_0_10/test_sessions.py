@@ -169,6 +169,16 @@ def test_a_sync_waits_for_all_before_it(bench: Bench010) -> None:
     assert client.completed == ((0, 1),)
 
 
+def test_a_sync_that_waits_for_wiring_is_told_when_the_store_has_that(bench: Bench010) -> None:
+    client = bench.opened()
+    client.say(QueueDeclare("new"))
+    sync = client.say(ExecutionSync())
+    bench.step()
+    assert not client.is_complete(sync)
+    bench.run()
+    assert client.is_complete(sync)
+
+
 def test_what_is_complete_is_told_on_a_flush_until_it_is_known(bench: Bench010) -> None:
     client = bench.opened()
     client.send("q")
