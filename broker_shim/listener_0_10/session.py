@@ -53,28 +53,13 @@ _log = logging.getLogger(__name__)
 
 
 class SessionHost(Protocol):
-    """All sessions of a broker, by name, and the queues that are one session's alone."""
+    """All sessions of a broker, by name."""
 
     def enter(self, session: Amqp010Session, *, force: bool) -> bool:
         """A session is attached; False if its user has one of that name attached already."""
 
     def leave(self, session: Amqp010Session) -> None:
         """A session ended."""
-
-    def owner_of(self, queue: str) -> object | None:
-        """The session that declared a queue for itself alone; None: there is none."""
-
-    def claim(self, queue: str, session: Any) -> None:
-        """A queue is this session's alone, until that ends."""
-
-    def delete_when_unused(self, queue: str) -> None:
-        """A queue goes with its last subscriber, or with the session that it is exclusive to."""
-
-    def is_leaving(self, queue: str) -> bool:
-        """True if a queue goes when nobody needs it."""
-
-    def unsubscribed(self, queue: str) -> None:
-        """A subscriber of a queue is gone."""
 
 
 class SessionConnection(Protocol):

@@ -14,12 +14,13 @@ class SessionDelivery:
     Attributes:
         message_id: The id of the message.
         message: The one object of it.
+        byte_count: What it costs of credit in bytes.
         loaded: Header and content once they are here, or why they never come.
         is_ours: False if somebody else acquired it.
     """
 
-    def __init__(self, message_id: int, message: Any, holder: str) -> None:
-        self.message_id, self.message = message_id, message
+    def __init__(self, message_id: int, message: Any, byte_count: int, holder: str) -> None:
+        self.message_id, self.message, self.byte_count = message_id, message, byte_count
         self.loaded: LoadedMessage | StoreError | None = None
         self.is_ours = True
         self._reference = message.reference(holder)

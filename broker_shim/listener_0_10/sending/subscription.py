@@ -14,6 +14,7 @@ from broker_shim.amqp_0_10.definitions import (
 )
 from broker_shim.broker.dead_letters import Rejection
 from broker_shim.broker.header_scan import headers_of
+from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.broker.storage.header_reader import Found
@@ -93,7 +94,7 @@ class SessionConsumer:
         self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
         self._modes = (command.accept_mode, command.acquire_mode)
         self._is_window = True
-        self._messages = self._bytes = 0
+        self._credit = ConsumerCredit()
         self._line: deque[SessionDelivery] = deque()
         self._under_way = 0
         self._cursor = Cursor()
@@ -108,14 +109,14 @@ class SessionConsumer:
         if self._is_browser:
             self.queue.browsers.append(self)
         else:
-            self.queue.add(self, self._selector)
+            self.queue.add_measuring(self, self._selector)
 
     def gone(self) -> None:
         """It ended: what was not sent yet goes back as its answers come."""
         if self._has_ended:
             return
         self._has_ended = True
-        self._messages = self._bytes = 0
+        self._credit.stop()
         if self._is_browser:
             self.queue.browsers.remove(self)
         else:
@@ -123,7 +124,6 @@ class SessionConsumer:
         for each in list(self._line):
             each.loaded = each.loaded or Unavailable("the subscriber is gone")
         self._send_line()
-        self._session.connection.host.unsubscribed(self.queue.name)
 
     def queue_deleted(self) -> None:
         """See `Consumer`."""
@@ -132,10 +132,19 @@ class SessionConsumer:
     @property
     def credit(self) -> int:
         """See `Consumer`."""
-        if self._has_ended or not self._bytes or self._session.connection.room_bytes < 0:
+        if self._has_ended or self._session.connection.room_bytes < 0:
             return 0
-        room = min(_UNDER_WAY - self._under_way, self._owner.unsettled_room - self._under_way)
-        return max(0, min(self._messages, room))
+        room = min(_UNDER_WAY, self._owner.unsettled_room) - self._under_way
+        return max(0, min(self._credit.count, room))
+
+    def takes(self, message_id: int) -> bool:
+        """See `MeasuringConsumer`."""
+        return self._credit.content_bytes is None or self._credit.covers(self._bytes_of(message_id))
+
+    def _bytes_of(self, message_id: int) -> int:
+        """Header and body of a message, as the store has them."""
+        entry = self._broker.calls.entry(self.queue.name, message_id)
+        return 0 if entry is None else entry.message_bytes
 
     @property
     def is_draining(self) -> bool:
@@ -149,25 +158,22 @@ class SessionConsumer:
 
     def grant(self, value: int, *, is_bytes: bool) -> None:
         """So much more credit; INFINITE is without end."""
+        more = None if value == INFINITE else value
         if is_bytes:
-            self._bytes = min(INFINITE, self._bytes + value)
+            self._credit.grant_bytes(more)
         else:
-            self._messages = min(INFINITE, self._messages + value)
+            self._credit.grant_messages(more)
         self._wanted()
 
     def _take_back(self) -> None:
-        self._messages = self._bytes = 0
+        self._credit.stop()
         self._owner.close_window(self)
 
     def moved_on(self, byte_count: int) -> None:
         """The client has taken in one message of the window."""
-        if self._has_ended or not self._is_window:
-            return
-        if self._messages < INFINITE:
-            self._messages += 1
-        if self._bytes < INFINITE:
-            self._bytes = min(INFINITE - 1, self._bytes + byte_count)
-        self._wanted()
+        if not self._has_ended and self._is_window:
+            self._credit.restore(byte_count)
+            self._wanted()
 
     def has_room(self) -> None:
         """There is room to write again."""
@@ -230,6 +236,8 @@ class SessionConsumer:
         """See `Browser`."""
         while self.credit > 0 and not self._is_reading:
             if self._to_show:
+                if not self.takes(self._to_show[0]):
+                    break
                 self._bring(self._take_up(self._to_show.popleft()), None)
             elif self.queue.has_browsed(self._cursor):
                 break
@@ -259,12 +267,11 @@ class SessionConsumer:
         self._broker.calls.read_headers(batch, read)
 
     def _take_up(self, message_id: int) -> SessionDelivery:
-        if self._messages < INFINITE:
-            self._messages -= 1
+        byte_count = self._bytes_of(message_id)
+        self._credit.spend(byte_count)
         self._under_way += 1
-        taken = SessionDelivery(
-            message_id, self._broker.calls.messages.get(message_id), self.holder
-        )
+        message = self._broker.calls.messages.get(message_id)
+        taken = SessionDelivery(message_id, message, byte_count, self.holder)
         self._line.append(taken)
         return taken
 
@@ -300,7 +307,7 @@ class SessionConsumer:
             calls.dequeue(taken.message_id, self.queue.name, self.holder, done)
         else:
             self._over(taken)
-            self._send(taken.message_id, loaded)
+            self._send(taken, loaded)
 
     def _dequeued(
         self, taken: SessionDelivery, loaded: LoadedMessage, error: StoreError | None
@@ -312,7 +319,7 @@ class SessionConsumer:
             return
         self.queue.removed(taken.message_id)
         if not self._has_ended:
-            self._send(taken.message_id, loaded)
+            self._send(taken, loaded)
         self._settle_line()
 
     def _over(self, taken: SessionDelivery) -> None:
@@ -331,19 +338,16 @@ class SessionConsumer:
             delay_s = self._broker.settings.probe_interval_s if not self._has_ended else 0.0
             self.give_back(taken.message_id, failed=False, delay_s=delay_s)
 
-    def _send(self, message_id: int, loaded: LoadedMessage) -> None:
-        failures = self.queue.delivery_count(message_id)
+    def _send(self, taken: SessionDelivery, loaded: LoadedMessage) -> None:
+        failures = self.queue.delivery_count(taken.message_id)
         header = written_header(loaded.header, is_redelivered=failures > 0)
         body = BodySegment(loaded.body) if loaded.body else None
         transfer = c.MessageTransfer(self.name, *self._modes)
         number = self._session.command(transfer, header, body)
-        byte_count = len(loaded.body) + header.byte_count
-        if self._bytes < INFINITE:
-            self._bytes = max(0, self._bytes - byte_count)
         sent = None
         if not self._is_settled:
-            sent = SentMessage(self, message_id, is_acquired=not self._is_browser)
-        self._owner.sent(number, sent, (self, byte_count) if self._is_window else None)
+            sent = SentMessage(self, taken.message_id, is_acquired=not self._is_browser)
+        self._owner.sent(number, sent, (self, taken.byte_count) if self._is_window else None)
         self._broker.metrics.delivered += 1
         self._wanted()
 
@@ -379,19 +383,6 @@ class SessionConsumer:
             on_done=on_done,
             delay_s=delay_s,
         )
-
-    def acquire(self, message_id: int, on_done: Any) -> None:
-        """Hold a message that was shown, if nobody else does."""
-        if not self.queue.withdraw([message_id]).held:
-            on_done(Unavailable("somebody else has it"))
-            return
-
-        def done(error: StoreError | None) -> None:
-            if error is not None:
-                self.queue.released(message_id, delivery_failed=False)
-            on_done(error)
-
-        self._broker.calls.acquire(message_id, self.queue.name, self.holder, done)
 
     def forget(self, message_id: int) -> None:
         """Its content need not stay in memory."""

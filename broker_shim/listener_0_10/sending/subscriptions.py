@@ -169,13 +169,17 @@ class Subscriptions:
             if error is None:
                 sent.is_acquired = True
                 held.append(number)
+                if self._session.is_over:
+                    sent.subscription.give_back(sent.message_id, failed=True)
             if not left:
                 answer()
 
         if not shown_ones:
             answer()
         for number, each in shown_ones:
-            each.subscription.acquire(each.message_id, partial(done, number, each))
+            queue, holder = each.subscription.queue.name, each.subscription.holder
+            acquire = self._session.broker.acquisition.acquire
+            acquire(queue, each.message_id, holder, partial(done, number, each))
 
     def _take(self, ranges: Ranges) -> list[tuple[int, SentMessage]]:
         """What was sent by these numbers and is acquired; the client has decided about it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from broker_shim.amqp_0_10.commands import (
@@ -16,18 +17,20 @@ from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import ExchangeBoundResult, ExchangeQueryResult
 from broker_shim.broker.address import ExchangeNode, QueueNode
 from broker_shim.broker.routing import DEFAULT_EXCHANGES, EXCHANGE_TYPES
-from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check
-from broker_shim.listener_0_10.refusals import not_allowed, not_found, not_implemented
+from broker_shim.listener_0_10.refusals import not_allowed, not_found
 from broker_shim.listener_0_10.wiring.queue_commands import (
     canonical_or_empty,
     check_owner,
     existing,
+    plain_arguments,
 )
 from broker_shim.security.rules.permissions import Permission
-from broker_shim.store.interface import Exchange, ExchangeBindingKey
+from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.core.queue_names import shown
+from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, HEADERS
+from sparkstore.operations.administration import AdminAction, Order
 
 
 def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
@@ -37,121 +40,124 @@ def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
         raise _nameless()
     there = router.type_of(name)
     if there is not None:
-        if command.type not in {there, ""}:
-            text = f"exchange {shown(name)} is of type {there}, not {shown(command.type)}"
-            raise not_allowed(text)
+        _check_there(command, there, router.alternate_of(name))
         session.complete(command_id)
         return
     if command.passive:
         raise _missing(name)
     _allowed(session, name)
-    _check_new(command)
+    _check_new(session, command)
+    alternate = command.alternate_exchange
+    arguments = {ALTERNATE_EXCHANGE: alternate} if alternate else {}
+    order = Order(
+        AdminAction.CREATE_EXCHANGE, exchange=name, type=command.type, arguments=arguments
+    )
+    _carry_out(session, order, command_id)
+
+
+def _carry_out(session: Any, order: Order, command_id: int) -> None:
     finished = session.done(command_id)
-
-    def created(error: StoreError | None) -> None:
-        if error is None:
-            router.add_exchange(name, command.type)
-        finished(error)
-
-    session.broker.calls.create(Exchange(name, command.type), created)
+    session.broker.administration.order(order, lambda error, _told: finished(error))
 
 
-def _check_new(command: ExchangeDeclare) -> None:
+def _check_there(command: ExchangeDeclare, kind: str, alternate: str | None) -> None:
+    name = shown(command.exchange)
+    if command.type not in {kind, ""}:
+        raise not_allowed(f"exchange {name} is of type {kind}, not {shown(command.type)}")
+    if (
+        command.alternate_exchange
+        and not command.passive
+        and command.alternate_exchange != alternate
+    ):
+        raise not_allowed(f"exchange {name} is there with another alternate exchange")
+
+
+def _check_new(session: Any, command: ExchangeDeclare) -> None:
     if command.exchange.startswith("amq."):
         text = f"{shown(command.exchange)}: names with amq. are the broker's"
         raise not_allowed(text)
     if command.type not in EXCHANGE_TYPES:
         text = f"exchange type {shown(command.type)} is not one of {', '.join(EXCHANGE_TYPES)}"
         raise not_found(text)
-    if command.alternate_exchange:
-        raise not_implemented("exchange.declare with an alternate exchange")
+    if command.alternate_exchange and command.alternate_exchange not in session.broker.router:
+        raise _missing(command.alternate_exchange)
 
 
 def delete(session: Any, command: ExchangeDelete, command_id: int) -> None:
-    """Destroy an exchange with its bindings."""
-    name, router = command.exchange, session.broker.router
+    """Destroy an exchange with its bindings, unless it is the alternate of something."""
+    name = command.exchange
     _check(session, name)
     _allowed(session, name)
     if name in DEFAULT_EXCHANGES:
         text = f"exchange {shown(name)} is the broker's"
         raise not_allowed(text)
-    bound_to = [key for key in router.bindings() if key.exchange == name]
-    if command.if_unused and bound_to:
-        text = f"exchange {shown(name)} has {len(bound_to)} bindings"
-        raise RemoteCommandError(ExecutionErrorCode.PRECONDITION_FAILED, text)
-    finished = session.done(command_id)
-
-    def destroyed(error: StoreError | None) -> None:
-        if error is None:
-            router.remove_exchange(name)
-        finished(error)
-
-    session.broker.calls.destroy(Exchange(name, router.type_of(name)), destroyed)
+    order = Order(
+        AdminAction.DELETE_EXCHANGE, exchange=name, force=True, if_unused=command.if_unused
+    )
+    _carry_out(session, order, command_id)
 
 
 def query(session: Any, command: ExchangeQuery, command_id: int) -> None:
     """What an exchange is; the one without a name is direct, to queues by their names."""
     name = command.name or ""
-    kind = session.broker.router.type_of(name) if name else "direct"
-    if kind is None:
+    there = session.broker.queries.exchange(name) if name else None
+    if name and there is None:
         session.result(command_id, ExchangeQueryResult(not_found=True))
-    else:
-        session.result(command_id, ExchangeQueryResult(kind, durable=True))
+        return
+    told = ExchangeQueryResult("direct" if there is None else there.type, durable=True)
+    if there is not None and there.alternate is not None:
+        told.arguments = {ALTERNATE_EXCHANGE: there.alternate}
+    session.result(command_id, told)
 
 
 def bind(session: Any, command: ExchangeBind, command_id: int) -> None:
-    """Bind a queue to an exchange."""
-    key, router = _key(session, command), session.broker.router
-    finished = session.done(command_id)
-
-    def done(error: StoreError | None) -> None:
-        if error is None:
-            router.bind(key.exchange, key.binding_key, key.queue)
-        finished(error)
-
-    session.broker.calls.bind(key, done)
+    """Bind a queue to an exchange; arguments mean something to headers exchanges alone."""
+    key = _key(session, command)
+    arguments = _matching(session, key.exchange, command.arguments)
+    act = AdminAction.ADD_BINDING
+    order = Order(act, key.queue, key.exchange, key.binding_key, arguments=arguments or {})
+    _carry_out(session, order, command_id)
 
 
 def unbind(session: Any, command: ExchangeUnbind, command_id: int) -> None:
     """Take a binding away."""
-    key, router = _key(session, command), session.broker.router
-    if key not in router.bindings():
+    key = _key(session, command)
+    if key not in session.broker.router.bindings():
         text = f"queue {shown(key.queue)} is not bound to {shown(key.exchange)} by that key"
         raise not_found(text)
-    finished = session.done(command_id)
+    act = AdminAction.REMOVE_BINDING
+    _carry_out(session, Order(act, key.queue, key.exchange, key.binding_key), command_id)
 
-    def done(error: StoreError | None) -> None:
-        if error is None:
-            router.unbind(key.exchange, key.binding_key, key.queue)
-        finished(error)
 
-    session.broker.calls.unbind(key, done)
+def _matching(
+    session: Any, exchange: str, arguments: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """Arguments of a binding, as far as the exchange asks for any; None: it does not."""
+    if session.broker.router.type_of(exchange) != HEADERS:
+        return None
+    return plain_arguments(arguments)
 
 
 def bound(session: Any, command: ExchangeBound, command_id: int) -> None:
     """What there is of an exchange, a queue and a binding; nothing is refused."""
     broker, exchange = session.broker, command.exchange or ""
     queue = None if not command.queue else canonical_or_empty(command.queue)
-    no_exchange = bool(exchange) and exchange not in broker.router
-    no_queue = queue is not None and queue not in broker.queues
-    told = ExchangeBoundResult(exchange_not_found=no_exchange, queue_not_found=no_queue)
-    if not no_exchange:
-        keys = _keys(broker, exchange, queue)
-        if queue is not None and not no_queue:
-            told.queue_not_matched = not any(each[0] == queue for each in keys)
-        wanted = command.binding_key
-        if wanted is not None:
-            of_queue = [each for each in keys if queue is None or each[0] == queue]
-            told.key_not_matched = not any(each[1] == wanted for each in of_queue)
-    session.result(command_id, told)
+    if exchange:
+        arguments = None
+        if command.arguments:
+            arguments = _matching(session, exchange, command.arguments)
+        found = broker.queries.bound(exchange, queue, command.binding_key, arguments)
+        session.result(command_id, ExchangeBoundResult(*found))
+    else:
+        session.result(command_id, _bound_by_name(broker, queue, command.binding_key))
 
 
-def _keys(broker: Any, exchange: str, queue: str | None) -> list[tuple[str, str]]:
-    """Queue and key of the bindings of an exchange; to the nameless one each queue is bound."""
-    if not exchange:
-        return [(queue, queue)] if queue is not None and queue in broker.queues else []
-    found = (each for each in broker.router.bindings() if each.exchange == exchange)
-    return [(each.queue, each.binding_key) for each in found]
+def _bound_by_name(broker: Any, queue: str | None, key: str | None) -> ExchangeBoundResult:
+    """To the exchange without a name each queue is bound by its own."""
+    wanted = key if queue is None else queue
+    told = ExchangeBoundResult(queue_not_found=queue is not None and queue not in broker.queues)
+    told.key_not_matched = key is not None and (wanted != key or key not in broker.queues)
+    return told
 
 
 def _key(session: Any, command: ExchangeBind | ExchangeUnbind) -> ExchangeBindingKey:

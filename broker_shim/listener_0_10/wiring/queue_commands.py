@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from broker_shim.amqp_0_10.commands import QueueDeclare, QueueDelete, QueuePurge, QueueQuery
@@ -17,36 +18,75 @@ from broker_shim.listener_0_10.refusals import (
     locked,
     not_allowed,
     not_found,
-    not_implemented,
 )
 from broker_shim.security.rules.permissions import Permission
-from broker_shim.store.interface import Queue
+from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import canonical, shown
+from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE
+from sparkstore.operations.administration import AdminAction, Order
+
+_OTHER_NAMES = {"qpid.last_value_queue_key": "last_value_key"}
+"""Arguments of queue.declare as other brokers call them, and as queues here do."""
 
 
 def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
     """Have a queue: the one that is there, or a new one."""
     name = name_of(command.queue)
-    broker, host = session.broker, session.connection.host
+    broker = session.broker
     if name in broker.queues:
-        check_owner(session, name)
+        _check_there(session, command, name)
+        _claim(session, command, name)
         session.complete(command_id)
         return
     _check_new(session, command, name)
-    kept = TerminusDurability.UNSETTLED_STATE if command.durable else TerminusDurability.NONE
     finished = session.done(command_id)
 
-    def created(error: StoreError | None) -> None:
-        if error is None and command.auto_delete:
-            host.delete_when_unused(name)
-        if error is None and command.exclusive:
-            if session.is_over:
-                host.unsubscribed(name)
-            else:
-                host.claim(name, session)
+    def created(error: StoreError | None, _told: Any) -> None:
+        if error is None and not session.is_over:
+            try:
+                _claim(session, command, name)
+            except RemoteCommandError as reason:
+                session.fail(reason, command_id)
+                return
         finished(error)
 
-    broker.create_queue(Queue(name, kept), created)
+    kept = TerminusDurability.UNSETTLED_STATE if command.durable else TerminusDurability.NONE
+    order = Order(
+        AdminAction.CREATE_QUEUE, name, arguments=_arguments(command), durability=int(kept)
+    )
+    broker.administration.order(order, created)
+
+
+def _arguments(command: QueueDeclare) -> dict[str, Any]:
+    """What a new queue is asked for; other arguments are a client's own business (no-local)."""
+    said = plain_arguments(command.arguments)
+    named = {_OTHER_NAMES.get(name, name): value for name, value in said.items()}
+    arguments = {name: named[name] for name in QueueArguments._fields if name in named}
+    if command.auto_delete:
+        arguments["auto_delete"] = True
+    if command.alternate_exchange:
+        arguments[ALTERNATE_EXCHANGE] = command.alternate_exchange
+    return arguments
+
+
+def _check_there(session: Any, command: QueueDeclare, name: str) -> None:
+    check_owner(session, name)
+    alternate = session.broker.queues[name].arguments.alternate_exchange
+    if command.alternate_exchange and not command.passive:
+        if command.alternate_exchange not in session.broker.router:
+            raise _no_alternate(command.alternate_exchange)
+        if command.alternate_exchange != alternate:
+            text = f"queue {shown(name)} is there with another alternate exchange"
+            raise not_allowed(text)
+
+
+def _claim(session: Any, command: QueueDeclare, name: str) -> None:
+    """Have the queue to itself, if that is asked for."""
+    if command.exclusive:
+        try:
+            session.broker.claims.claim(name, session)
+        except InvalidRequest as reason:
+            raise locked(str(reason)) from reason
 
 
 def _check_new(session: Any, command: QueueDeclare, name: str) -> None:
@@ -57,25 +97,29 @@ def _check_new(session: Any, command: QueueDeclare, name: str) -> None:
     refusal = refusal_to_create(name, session.broker.router)
     if refusal is not None:
         raise not_allowed(refusal)
-    if command.alternate_exchange:
-        raise not_implemented("queue.declare with an alternate exchange: name a dead-letter queue")
+    alternate = command.alternate_exchange
+    if alternate and alternate not in session.broker.router:
+        raise _no_alternate(alternate)
+
+
+def _no_alternate(exchange: str) -> RemoteCommandError:
+    return not_found(f"there is no exchange {shown(exchange)} to be the alternate")
 
 
 def delete(session: Any, command: QueueDelete, command_id: int) -> None:
-    """Destroy a queue with its messages."""
+    """Destroy a queue; its messages go by its alternate exchange, if it has one."""
     name = existing(session, command.queue)
     _allowed(session, Permission.CREATE, name)
     check_owner(session, name)
-    dispatch = session.broker.queues[name]
-    if command.if_unused and dispatch.consumer_count:
-        text = f"queue {shown(name)} has {dispatch.consumer_count} subscribers"
-        raise RemoteCommandError(ExecutionErrorCode.PRECONDITION_FAILED, text)
-    if command.if_empty and len(dispatch):
-        text = f"queue {shown(name)} has {len(dispatch)} messages"
-        raise RemoteCommandError(ExecutionErrorCode.PRECONDITION_FAILED, text)
-    for consumer in dispatch.consumers:
-        consumer.queue_deleted()
-    session.broker.destroy_queue(name, session.done(command_id))
+    order = Order(
+        AdminAction.DELETE_QUEUE,
+        name,
+        force=True,
+        if_unused=command.if_unused,
+        if_empty=command.if_empty,
+    )
+    finished = session.done(command_id)
+    session.broker.administration.order(order, lambda error, _told: finished(error))
 
 
 def purge(session: Any, command: QueuePurge, command_id: int) -> None:
@@ -92,20 +136,41 @@ def purge(session: Any, command: QueuePurge, command_id: int) -> None:
 def query(session: Any, command: QueueQuery, command_id: int) -> None:
     """What a queue is; nothing is said of one that is not there."""
     name = canonical_or_empty(command.queue)
-    dispatch, defined = session.broker.queues.get(name), session.broker.definitions.get(name)
-    if dispatch is None or defined is None:
+    there = session.broker.queries.queue(name)
+    if there is None:
         session.result(command_id, QueueQueryResult(None))  # type: ignore[arg-type]
         return
-    host = session.connection.host
+    arguments = dict(there.arguments)
     told = QueueQueryResult(
         command.queue,
-        durable=defined.durability is TerminusDurability.UNSETTLED_STATE,
-        exclusive=host.owner_of(name) is not None,
-        auto_delete=host.is_leaving(name),
-        message_count=min(len(dispatch), 0xFFFFFFFF),
-        subscriber_count=dispatch.consumer_count,
+        arguments.pop(ALTERNATE_EXCHANGE, None),
+        durable=there.durability is TerminusDurability.UNSETTLED_STATE,
+        exclusive=session.broker.claims.is_claimed(name),
+        auto_delete=bool(arguments.pop("auto_delete", False)),
+        arguments={key: value for key, value in arguments.items() if isinstance(value, str | int)},
+        message_count=min(there.message_count, 0xFFFFFFFF),
+        subscriber_count=there.consumer_count,
     )
     session.result(command_id, told)
+
+
+def plain_arguments(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Arguments of a command as values that the store keeps: text, numbers, true, false, null.
+
+    Raises:
+        RemoteCommandError: One is something else.
+    """
+    return {str(name): _plain(name, value) for name, value in (arguments or {}).items()}
+
+
+def _plain(name: str, value: Any) -> str | int | float | bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    text = f"argument {shown(name)} is of a type that the broker does not keep"
+    raise illegal_argument(text)
 
 
 def name_of(said: str) -> str:
@@ -152,7 +217,7 @@ def check_owner(session: Any, name: str) -> None:
     Raises:
         RemoteCommandError: It is another session's.
     """
-    if session.connection.host.owner_of(name) not in {None, session}:
+    if not session.broker.claims.may_use(name, session):
         text = f"queue {shown(name)} is exclusive to another session"
         raise locked(text)
 
