@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparkstore.control.client import AdminClient
 
-AUDIT_FILE = "audit.log"
-"""In the root: acts of commands while no broker ran, unless their settings name another file."""
-
 
 @contextmanager
 def opened_control(where: str | Path, settings: Path | None) -> Iterator[AdminClient]:
@@ -23,21 +20,13 @@ def opened_control(where: str | Path, settings: Path | None) -> Iterator[AdminCl
         settings: File of the store's settings, for when no broker runs; None: the defaults.
 
     Raises:
-        StoreError: As `open_control`; also the audit file cannot be written, before anything is.
+        StoreError: As `open_control`.
     """
     from sparkstore.config import StoreConfig, read_config
-    from sparkstore.control.audit import add_audit_file, remove_audit_file
-    from sparkstore.control.client import SocketControl, open_control
+    from sparkstore.control.client import open_control
     from sparkstore.settings_file import audit_file
 
     config = read_config(settings) if settings else StoreConfig()
     named = audit_file(settings) if settings else None
-    with closing(open_control(where, config)) as control:
-        if isinstance(control, SocketControl):  # the broker writes it down
-            yield control
-            return
-        handler = add_audit_file(named or Path(where) / AUDIT_FILE)
-        try:
-            yield control
-        finally:
-            remove_audit_file(handler)
+    with closing(open_control(where, config, named)) as control:
+        yield control

@@ -110,10 +110,12 @@ def job_options(parser: argparse.ArgumentParser) -> None:
 def compact(arguments: Namespace) -> int:
     """The compaction job, once; then what its queues say of expired messages."""
     from sparkstore.config import read_config
+    from sparkstore.settings_file import audit_file
     from sparkstore.tables.root import open_root
 
     root = open_root(arguments.root)
     config = read_config(arguments.config) if arguments.config else None
+    audited = audit_file(arguments.config) if arguments.config else None
     if arguments.min_records and _waiting(root) < arguments.min_records:
         print(f"fewer than {arguments.min_records} records wait: nothing done", file=sys.stderr)
         return 0
@@ -128,7 +130,7 @@ def compact(arguments: Namespace) -> int:
         limits = Limits(arguments.step_records or Limits().step_records)
         upkeep = Upkeep(history_days=arguments.history_days)
         report = compact.run(spark, root, limits=limits, upkeep=upkeep)
-        ended = try_to_end_messages(spark, root, config)
+        ended = try_to_end_messages(spark, root, config, audited)
         if arguments.publish:
             views.publish(spark, root, arguments.publish)
         return replace(report, messages_ended=ended.done)

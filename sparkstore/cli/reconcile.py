@@ -57,6 +57,7 @@ def reconcile(arguments: Namespace) -> int:
     """The reconciliation job, once."""
     from sparkstore.config import StoreConfig, read_config
     from sparkstore.reconcile.comparable_roots import check_roots
+    from sparkstore.settings_file import audit_file
 
     # Before the frame: what may not be compared gets no row in its `job_runs` either.
     roots = check_roots(arguments.root, arguments.replica)
@@ -72,6 +73,7 @@ def reconcile(arguments: Namespace) -> int:
             repair=arguments.repair,
             purge_lost=arguments.purge_lost,
             config=config,
+            audit_file=audit_file(arguments.config) if arguments.config else None,
         )
 
     code = run_job("reconcile", roots.root.path, work, arguments, _printed)

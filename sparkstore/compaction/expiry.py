@@ -12,6 +12,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -25,13 +26,19 @@ from sparkstore.views import message_choice
 _log = logging.getLogger(__name__)
 
 
-def end_messages(spark: SparkSession, root: Root, config: StoreConfig | None = None) -> Answer:
+def end_messages(
+    spark: SparkSession,
+    root: Root,
+    config: StoreConfig | None = None,
+    audit_file: Path | None = None,
+) -> Answer:
     """Dead-letter what its queue's arguments say; nothing is opened if there is nothing to do.
 
     Args:
         spark: A session with Delta.
         root: A primary; on a replica nothing is done.
         config: Settings of the store, for when no broker runs.
+        audit_file: Gets the audit lines while no broker runs; None: `audit.log` in the root.
 
     Raises:
         StoreError: The tables cannot be read, or nobody can change the queues now: run it again.
@@ -42,7 +49,7 @@ def end_messages(spark: SparkSession, root: Root, config: StoreConfig | None = N
     first = next(found, None)
     if first is None:
         return Answer()
-    control = open_control(root, config)
+    control = open_control(root, config, audit_file)
     try:
         return _end(control, chain([first], found))
     finally:
@@ -50,11 +57,14 @@ def end_messages(spark: SparkSession, root: Root, config: StoreConfig | None = N
 
 
 def try_to_end_messages(
-    spark: SparkSession, root: Root, config: StoreConfig | None = None
+    spark: SparkSession,
+    root: Root,
+    config: StoreConfig | None = None,
+    audit_file: Path | None = None,
 ) -> Answer:
     """The same after another job: what cannot be done now is a warning, and the next run's."""
     try:
-        answer = end_messages(spark, root, config)
+        answer = end_messages(spark, root, config, audit_file)
     except StoreError as reason:
         _log.warning("expired messages stay until the next run: %s", reason)
         return Answer()

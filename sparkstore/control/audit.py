@@ -27,6 +27,8 @@ from typing import Any
 from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.operations.administration import Order
 
+AUDIT_FILE = "audit.log"
+"""In the root: what commands did while no broker ran, unless their settings name another file."""
 LOGGER = logging.getLogger("sparkstore.audit")
 _MOST_CHARACTERS = 512
 

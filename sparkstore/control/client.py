@@ -83,16 +83,19 @@ class AdminClient(Protocol):
         """Let go of the connection, or of the root. May be called twice."""
 
 
-def open_control(where: Root | str | Path, config: StoreConfig | None = None) -> AdminClient:
+def open_control(
+    where: Root | str | Path, config: StoreConfig | None = None, audit_file: Path | None = None
+) -> AdminClient:
     """Whoever can change the queues of a root now.
 
     Args:
         where: The root, a folder.
         config: Settings of the store, for when no broker runs: where its write-ahead log is.
+        audit_file: Gets the audit lines while no broker runs; None: `audit.log` in the root.
 
     Raises:
         InvalidRequest: There is no root; it is a URI, whose lock nobody here can see; its
-            write-ahead log is elsewhere.
+            write-ahead log is elsewhere; the audit file cannot be written.
         Locked: Another process has the root and does not listen.
         StoreError: The root cannot be opened.
     """
@@ -105,7 +108,7 @@ def open_control(where: Root | str | Path, config: StoreConfig | None = None) ->
         if served is not None:
             return served
         try:
-            return _at_rest(root, config or StoreConfig())
+            return _at_rest(root, config or StoreConfig(), audit_file)
         except Locked as reason:  # a broker that is starting, or about to end
             if attempt == _TRIES - 1:
                 message = f"{reason}; it takes no orders, as a store service (serve --no-amqp: let"
@@ -115,10 +118,10 @@ def open_control(where: Root | str | Path, config: StoreConfig | None = None) ->
     raise AssertionError
 
 
-def _at_rest(root: Root, config: StoreConfig) -> AdminClient:
+def _at_rest(root: Root, config: StoreConfig, audit_file: Path | None) -> AdminClient:
     from sparkstore.control.offline import OfflineControl  # noqa: PLC0415  # it loads deltalake
 
-    return OfflineControl(root, config)
+    return OfflineControl(root, config, audit_file=audit_file)
 
 
 def connect(root: Root) -> SocketControl | None:

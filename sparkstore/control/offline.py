@@ -10,11 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from sparkstore.config import StoreConfig
-from sparkstore.control.audit import Audit, AuditEvent, audit_order, this_process, write_audit
+from sparkstore.control.audit import (
+    AUDIT_FILE,
+    AuditEvent,
+    add_audit_file,
+    audit_order,
+    remove_audit_file,
+    this_process,
+    write_audit,
+)
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import Queue, RecordStep
@@ -35,22 +44,36 @@ from sparkstore.tables.root import Root
 class OfflineControl:
     """See `AdminClient`; holds the writer's lock until `close`."""
 
-    def __init__(self, root: Root, config: StoreConfig, audit: Audit = write_audit) -> None:
+    def __init__(
+        self,
+        root: Root,
+        config: StoreConfig,
+        audit_file: Path | None = None,
+    ) -> None:
         """Open the root as a store does: heal it, replay its write-ahead log, begin an epoch.
 
-        What is asked, and what it came to, is told to `audit`, as a running broker does.
+        Args:
+            root: What to change.
+            config: Settings of its store.
+            audit_file: Gets a line for what is asked and what it came to, as a running broker
+                writes it; None: `AUDIT_FILE` in the root.
 
         Raises:
+            InvalidRequest: The audit file cannot be written, or is open to others.
             Locked: A broker has it.
             StoreError: The root cannot be opened, for the reasons of `open_log`.
         """
         opened = open_log(root.path, config)
+        try:
+            self._audit_lines = add_audit_file(audit_file or root.path / AUDIT_FILE)
+        except StoreError:
+            opened.log.close()
+            raise
         self._log = opened.log
         self._machine = StoreStateMachine(
             opened.state, TerminusDurability.UNSETTLED_STATE, lambda: time.time_ns() // 1000
         )
         self._transaction = 0
-        self._audit = audit
 
     def run(self, request: Request) -> Answer:
         """See `AdminClient.run`."""
@@ -75,9 +98,9 @@ class OfflineControl:
             decided = decide(order, StateFacts(self._machine.state))
             self._append(order_steps(decided, self._machine))
         except StoreError as reason:
-            audit_order(self._audit, this_process(), order, {}, reason)
+            audit_order(write_audit, this_process(), order, {}, reason)
             raise
-        audit_order(self._audit, this_process(), order, decided.told, None)
+        audit_order(write_audit, this_process(), order, decided.told, None)
         return decided.told
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
@@ -96,6 +119,7 @@ class OfflineControl:
     def close(self) -> None:
         """Make everything visible in Delta, and let go of the root."""
         self._log.close()
+        remove_audit_file(self._audit_lines)
 
     def _run(self, request: Request) -> Answer:
         machine = self._machine
@@ -119,7 +143,7 @@ class OfflineControl:
             error = reason
             raise
         finally:
-            self._audit(
+            write_audit(
                 AuditEvent.ADMINISTRATION,
                 peer=this_process(),
                 act=act,

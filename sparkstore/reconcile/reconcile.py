@@ -111,6 +111,7 @@ def run(
     repair: bool = False,
     purge_lost: bool = False,
     config: StoreConfig | None = None,
+    audit_file: Path | None = None,
     at: Failpoint = no_failpoint,
 ) -> ReconcileReport:
     """Check a root once, and its replica; repair what can be, if asked to.
@@ -122,6 +123,7 @@ def run(
         repair: Repair what is found.
         purge_lost: With `repair`: drop messages whose content is nowhere any more.
         config: Settings of the store, for repairs while no broker runs.
+        audit_file: Gets the audit lines of these repairs; None: `audit.log` in the root.
         at: Called at each of `BOUNDARIES`.
 
     Raises:
@@ -143,7 +145,8 @@ def run(
         found, position = job.confirmed()
         at("looked")
         if repair:
-            steps = Repair(roots.root, job.looks, config or StoreConfig(), purge_lost, at)
+            settings = config or StoreConfig()
+            steps = Repair(roots.root, job.looks, settings, purge_lost, audit_file, at)
             mended = steps.run(found)
             if mended.done or mended.failed:
                 after, position = job.confirmed()

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from sparkstore.config import StoreConfig
@@ -67,6 +68,7 @@ class Repair:
         looks: Opens a look.
         config: Settings of the store, for when no broker runs.
         purge_lost: Messages whose content is nowhere are dropped.
+        audit_file: Gets the audit lines while no broker runs; None: `audit.log` in the root.
         at: Called with its name after each step that was due.
     """
 
@@ -74,6 +76,7 @@ class Repair:
     looks: Callable[[], AbstractContextManager[Looks]]
     config: StoreConfig
     purge_lost: bool
+    audit_file: Path | None = None
     at: Failpoint = no_failpoint
 
     def run(self, found: Sequence[Finding]) -> Mended:
@@ -128,7 +131,7 @@ class Repair:
     def _store(self, mended: Mended, checks: Collection[str]) -> str:
         done = []
         with self.looks() as (seen, _replica):
-            released = repair_store.release_held(seen, self.config)
+            released = repair_store.release_held(seen, self.config, self.audit_file)
             if released.done:
                 done.append(f"{released.done} messages given back")
                 if _HELD not in checks:  # the running broker told which of its holders are dead
@@ -138,7 +141,7 @@ class Repair:
                     )
             # What history lost and could not get back may be in the journal still.
             if self.purge_lost and "content_is_there" in checks and "history" not in mended.failed:
-                purged = repair_store.purge_lost(seen, self.config)
+                purged = repair_store.purge_lost(seen, self.config, self.audit_file)
                 done.append(f"{purged.done} messages without content dropped")
         return "; ".join(done)
 

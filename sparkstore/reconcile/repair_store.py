@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import groupby, islice
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 
@@ -20,16 +21,16 @@ from sparkstore.reconcile.inspection import Look
 _ENTRIES = ("queue", "message_id")
 
 
-def release_held(seen: Look, config: StoreConfig) -> Answer:
+def release_held(seen: Look, config: StoreConfig, audit_file: Path | None = None) -> Answer:
     """Give back what nobody alive holds: of a running broker, what it does not know as a holder.
 
     Raises:
         StoreError: As `open_control` and `AdminClient.run`.
     """
-    return _ask(seen, Action.RELEASE, seen.held(), config)
+    return _ask(seen, Action.RELEASE, seen.held(), config, audit_file)
 
 
-def purge_lost(seen: Look, config: StoreConfig) -> Answer:
+def purge_lost(seen: Look, config: StoreConfig, audit_file: Path | None = None) -> Answer:
     """Drop entries whose content is nowhere; those that somebody holds are left.
 
     Raises:
@@ -37,16 +38,20 @@ def purge_lost(seen: Look, config: StoreConfig) -> Answer:
     """
     entries = seen.names.spark.table(seen.entries)
     lost = seen.lost_content().select("message_id")
-    return _ask(seen, Action.PURGE, entries.join(lost, "message_id", "left_semi"), config)
+    return _ask(
+        seen, Action.PURGE, entries.join(lost, "message_id", "left_semi"), config, audit_file
+    )
 
 
-def _ask(seen: Look, action: Action, entries: DataFrame, config: StoreConfig) -> Answer:
+def _ask(
+    seen: Look, action: Action, entries: DataFrame, config: StoreConfig, audit_file: Path | None
+) -> Answer:
     answer = Answer()
     requests = _requests(action, entries)
     first = next(requests, None)
     if first is None:
         return answer
-    with closing(open_control(seen.root, config)) as control:
+    with closing(open_control(seen.root, config, audit_file)) as control:
         answer = control.run(first)
         for request in requests:
             answer = answer.plus(control.run(request))

@@ -216,6 +216,8 @@ def test_compact_ends_what_expired_or_failed_too_often_and_views_agree_with_the_
     place.control.close()
     compacted = main(["compact", "--nice", "0", "--json", str(place.path)])
     assert compacted == 0
+    lines = [json.loads(line) for line in (place.path / "audit.log").read_text().splitlines()]
+    assert {line["queue"] for line in lines if line["act"] == "dead-letter"} == {"q", "plain"}
     state = state_of(place)
     assert [*state.queues["q"].entries] == [held, fine]
     in_the_order_of_expiry = [late, *next_ones, last]  # those of one moment as they stood

@@ -56,6 +56,12 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 @pytest.mark.slow
+def test_what_is_repaired_at_a_root_at_rest_is_in_its_audit_log(told: Told) -> None:
+    lines = [json.loads(each) for each in (told.root.path / "audit.log").read_text().splitlines()]
+    assert {line["act"] for line in lines} == {"release", "purge"}
+
+
+@pytest.mark.slow
 def test_a_gap_in_history_is_found_and_copied_back(told: Told) -> None:
     subjects = {
         row["subject"]: row["repair"] for row in found(told.report, "positions_are_gapless")
