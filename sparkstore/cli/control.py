@@ -20,7 +20,7 @@ def opened_control(where: str | Path, settings: Path | None) -> Iterator[AdminCl
         settings: File of the store's settings, for when no broker runs; None: the defaults.
 
     Raises:
-        StoreError: As `open_control`.
+        StoreError: Nobody can change it now, for the reasons of `open_control`.
     """
     from sparkstore.config import StoreConfig, read_config
     from sparkstore.control.client import open_control
