@@ -69,6 +69,9 @@ class StoreConfig:
         ack: `wal`: complete when the write-ahead log has it. `delta`: when the Delta commit landed;
             for a root given as a URI. Empty: `delta` for a URI, `wal` for a folder.
         wal_dir: Folder of the write-ahead log; empty: `wal` in the root.
+        copy_dir: Of a root in a bucket: folder of its working copy here; empty: one in the user's
+            cache, named by the URI.
+        lost_wal: Of a root in a bucket: id of a write-ahead log that is lost, whatever it held.
         wal_file_bytes: Size of one write-ahead log file.
         max_wal_files: With all of them full of records that Delta does not hold, calls get
             `Unavailable`.
@@ -92,6 +95,8 @@ class StoreConfig:
 
     ack: str = ""
     wal_dir: str = ""
+    copy_dir: str = ""
+    lost_wal: str = ""
     wal_file_bytes: int = 32 * _MIB
     max_wal_files: int = 8
     commit_interval_ms: int = 200

@@ -35,7 +35,6 @@ from broker_shim.store.interface import MessageStore
 from sparkstore.cli.output import one_line
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import tune_process
-from sparkstore.tables.root import open_root
 
 if TYPE_CHECKING:
     from broker_shim.members.membership import Membership
@@ -144,7 +143,7 @@ def serve(
     _listen(listener, host, entrance)
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
     _show(reporter, loop, listener, host.broker, stores.messages)
-    control = _control(options, loop, host.broker, listener)
+    control = _control(stores, loop, host.broker, listener)
     urls = [url] if service is None else [url, *service.urls]
     announce(urls, entrance.in_force | stores.in_force, options, reporter.url)
     listener.run()
@@ -226,13 +225,13 @@ def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
 
 
 def _control(
-    options: argparse.Namespace, loop: Loop, broker: Broker, listener: Listener
+    stores: Stores, loop: Loop, broker: Broker, listener: Listener
 ) -> ControlServer | None:
     """Listen for administrators; AMQP is served even if that is not possible."""
-    if not options.root:
+    root = stores.root
+    if root is None:
         return None
     try:
-        root = open_root(options.root)
         root_id = root.identity.root_id
         return ControlServer(loop, broker, root.path, root_id, connections=listener.connections)
     except (OSError, StoreError) as reason:

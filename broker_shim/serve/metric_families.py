@@ -82,6 +82,12 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
         ("unsynced_bytes", "Bytes that wait for a sync of the log.", backlog.unsynced_bytes),
         ("uncommitted_bytes", "Bytes that wait for their Delta commit.", backlog.uncommitted_bytes),
         ("wal_files", "Files of the write-ahead log, in use or free.", backlog.wal_files),
+        (
+            "unshipped_bytes",
+            "Bytes that were acknowledged and that only this machine's disk has, not the bucket.",
+            backlog.unshipped_bytes,
+        ),
+        ("unshipped_age_s", "How long the oldest of them has waited.", backlog.unshipped_age_s),
         ("delta_failing", "1 while Delta commits fail.", bool(store.metrics.delta_error)),
         ("failed", "1 once the store takes nothing any more.", store.failure is not None),
     ):

@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_options(add: Callable[..., object]) -> None:
-    add("root", nargs="?", help="folder of the store; created if it is absent or empty")
+    add("root", nargs="?", help="folder or s3:// URI of the store; made if absent or empty")
     add(
         "--listen",
         metavar="HOST:PORT",

@@ -26,6 +26,7 @@ from sparkstore.tables.private_folder import private_folder
 
 if TYPE_CHECKING:
     from broker_shim.store.delta import DeltaMessageStore
+    from sparkstore.tables.root import Root
 
 _SERVICE_AWAY_S = 3600.0
 """How long clients of a member wait for a service that is gone."""
@@ -46,6 +47,15 @@ class Stores(NamedTuple):
         if isinstance(self.messages, MessageStoreChain):
             keeps["chain"] = str(1 + len(self.messages.members))
         return keeps
+
+    @property
+    def root(self) -> Root | None:
+        """The root that is served; of one in a bucket its working copy; None if there is none."""
+        first = self.messages
+        if isinstance(first, MessageStoreChain):
+            first = first.first
+        root: Root | None = getattr(first, "root", None)
+        return root
 
     def registry(self) -> LinkRegistry:
         """The links that are kept there, not recovered yet."""

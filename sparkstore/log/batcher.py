@@ -68,6 +68,12 @@ class CommitBatcher:
             return now_ms
         return self._groups[0][0] + self._limits.interval_ms
 
+    @property
+    def oldest_at_ms(self) -> int | None:
+        """When the group came that has waited longest; None while nothing waits."""
+        groups = self._groups
+        return groups[0][0] if groups else None
+
     def take(self) -> list[RecordGroup]:
         """The groups of the next commit, oldest first: at least one if any waits."""
         taken: list[RecordGroup] = []

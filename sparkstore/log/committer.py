@@ -2,7 +2,9 @@
 
 It is the only thread that touches the journal's handle (ARCHITECTURE: Rule 2). Why nothing is lost:
 a group comes here after its sync; its write-ahead log file is released only after `mark_durable`
-said that the Delta commit that holds it would survive a power cut (ARCHITECTURE: Rule 5). A commit
+said that the Delta commit that holds it would survive a power cut (ARCHITECTURE: Rule 5), and of a
+root in a bucket, after it was published there; with `ack = "delta"`, completions wait for the same.
+A commit
 that fails is tried again with the same rows until its fate is known; nothing else is committed
 meanwhile.
 """
@@ -67,9 +69,11 @@ class Committer:
         self._trimmer = Trimmer(root, journal, config)
         self._metrics = metrics
         self._on_committed, self._on_failure = on_committed, on_failure
+        self._publisher = journal.publisher
         self._changed = threading.Condition()
         self._is_stopping = False
         self._failure: StoreError | None = None
+        self._in_hand: tuple[int, int | None] = (0, None)
         self._committed_position = self._marked_position = 0
         self._unmarked_bytes = self._unmarked_commits = 0
         self._marked_at_ms = _now_ms()
@@ -80,6 +84,15 @@ class Committer:
     def waiting_bytes(self) -> int:
         """Packed bytes that no Delta commit holds yet."""
         return self._batcher.waiting_bytes
+
+    @property
+    def uncommitted(self) -> tuple[int, float]:
+        """Packed bytes that no Delta commit is known to hold, and seconds since they came."""
+        with self._changed:
+            in_hand_bytes, came_at_ms = self._in_hand
+            waiting_bytes = self._batcher.waiting_bytes + in_hand_bytes
+            oldest = came_at_ms if came_at_ms is not None else self._batcher.oldest_at_ms
+        return waiting_bytes, 0.0 if oldest is None else (_now_ms() - oldest) / 1000
 
     def add(self, group: RecordGroup) -> None:
         """Take a group, in order; if the committer has failed, its completions are told so."""
@@ -98,6 +111,11 @@ class Committer:
         with self._changed:
             self._batcher.hurry()
             self._changed.notify()
+
+    @property
+    def failure(self) -> StoreError | None:
+        """What it stopped with, if it has."""
+        return self._failure
 
     def stop(self) -> int:
         """Commit what is left, mark it, end the thread.
@@ -135,7 +153,10 @@ class Committer:
                 now_ms = _now_ms()
                 due = self._batcher.due_at_ms(now_ms=now_ms)
                 if due is not None and (due <= now_ms or self._is_stopping):
-                    return self._batcher.take()
+                    came_at_ms = self._batcher.oldest_at_ms
+                    groups = self._batcher.take()
+                    self._in_hand = (sum(group.packed_bytes for group in groups), came_at_ms)
+                    return groups
                 if self._is_stopping:
                     return []
                 wait_ms = _IDLE_MARK_MS if due is None else due - now_ms
@@ -146,6 +167,7 @@ class Committer:
         records = [record for group in groups for record in group.records]
         if records:
             self._commit_rows(groups, records)
+        self._in_hand = (0, None)
         _fire(groups, None)
 
     def _commit_rows(self, groups: list[RecordGroup], records: list[Record]) -> None:
@@ -164,7 +186,9 @@ class Committer:
         self._committed_position = last
         self._unmarked_bytes += packed_bytes
         self._unmarked_commits += 1
-        if self._wal is None:
+        if self._publisher is not None:
+            self._insist(self._publisher.publish)
+        elif self._wal is None:
             self._insist(self._mark)
         self._on_committed(records)
 
@@ -204,6 +228,8 @@ class Committer:
                 self._journal.merge(closed.segment, _MERGED_FILE_BYTES)
             if self._journal.checkpoint_is_due:
                 self._journal.checkpoint(self._config.reader_grace_s)
+                if self._publisher is not None:
+                    self._publisher.tidy()
                 # Each commit leaves some 10 KB in cycles, which a tuned process collects seldom.
                 gc.collect(0)
             if self._trimmer.is_due(now_s=time.time()):
@@ -235,10 +261,14 @@ class Committer:
         Raises:
             SyncFailed: An fsync failed: not to be tried again, so the log must stop.
             Unavailable: No room for the mark, most likely; it may be tried again.
+            Fenced: Another writer committed to the bucket.
         """
         try:
             # Also without a new record: a merge or a drop may be what is to survive.
-            mark_durable(self._root, {"journal": self._journal.version}, fsync=self._config.fsync)
+            if self._publisher is not None:
+                self._publisher.publish()
+            fsync = self._config.fsync and self._publisher is None
+            mark_durable(self._root, {"journal": self._journal.version}, fsync=fsync)
         except SyncFailed:
             raise
         except OSError as reason:

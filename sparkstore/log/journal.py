@@ -29,6 +29,7 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
+from sparkstore.bucket.publisher import CommitPublisher
 from sparkstore.errors import CorruptData, Fenced, Unavailable
 from sparkstore.storage.durable_files import SyncFailed
 from sparkstore.tables.delta_files import Version, newest_version, read_version, versions
@@ -65,15 +66,17 @@ class Commit:
 class Journal:
     """The handle of the one thread that commits to a journal."""
 
-    def __init__(self, root: Root, writer: str) -> None:
+    def __init__(self, root: Root, writer: str, publisher: CommitPublisher | None = None) -> None:
         """Open the table without committing.
 
         Args:
             root: The root whose table `journal` is written.
             writer: UUID drawn at this open.
+            publisher: If the root is a working copy: publishes what is committed, when it is told
+                to.
         """
         self._root = root
-        self.writer = writer
+        self.writer, self.publisher = writer, publisher
         self._epoch = 0
         self._number = 0
         self._table: DeltaTable | None = None

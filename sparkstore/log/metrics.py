@@ -15,11 +15,16 @@ class LogBacklog(NamedTuple):
         unsynced_bytes: Packed bytes that wait for a sync.
         uncommitted_bytes: Packed bytes that wait for their Delta commit.
         wal_files: Files of the write-ahead log, in use or free; 0 where there is none.
+        unshipped_bytes: Packed bytes that were acknowledged and are not in the bucket yet: what
+            this disk alone holds. 0 for a root on a disk, and with `ack = "delta"`.
+        unshipped_age_s: How long the oldest of them has been waiting.
     """
 
     unsynced_bytes: int
     uncommitted_bytes: int
     wal_files: int
+    unshipped_bytes: int = 0
+    unshipped_age_s: float = 0.0
 
 
 @dataclass(slots=True)

@@ -5,30 +5,38 @@ wrote them, so the next start finds them in Delta and replays what is left; the 
 with its `opened` record, which is made durable before the first group of that epoch is written.
 `root.json` says where the newest write-ahead log is, from before its first group on: so a start
 with other settings replays the log that there is, and not the one that it will write.
+
+A root in a bucket is opened by the same steps, on its working copy (`sparkstore.bucket`): instead
+of healing, the copy is brought to what the bucket holds; to make a commit durable is to publish it;
+and the epoch is claimed in the bucket first. What was not published of a copy never was.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 from deltalake.exceptions import DeltaError
 
+from sparkstore.bucket.bucket_start import BucketStart
 from sparkstore.config import StoreConfig
 from sparkstore.core import codec
 from sparkstore.core.fold import State
 from sparkstore.core.records import Record, opened
-from sparkstore.errors import InvalidRequest, Locked, Unavailable
+from sparkstore.errors import Fenced, InvalidRequest, Locked, Unavailable
 from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.wal import Wal, plain_write, sync_write
 from sparkstore.log.wal_format import WalGroup
 from sparkstore.log.wal_replay import Replay, UnfitRecords, read_wal, set_aside
 from sparkstore.log.writer import Log
 from sparkstore.recovery.recovery import Tail, journal_tail, recover
+from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.tables import rows
 from sparkstore.tables.fencing import FenceWatch, change_identity, check_may_serve
 from sparkstore.tables.healing import heal
@@ -52,9 +60,9 @@ class OpenedLog:
 
 
 def open_log(where: str | Path, config: StoreConfig) -> OpenedLog:
-    """Open the root at a folder or `file://` URI for writing; create it if nothing is there.
+    """Open the root at a folder or URI for writing; create it if nothing is there.
 
-    A URI is a shared, remote-style root: no flock holds off a second opener, the epoch does.
+    A URI is a shared root: no flock holds off a second opener on another machine, the epoch does.
 
     Raises:
         Locked: Another process writes to it, or to its log folder.
@@ -65,6 +73,8 @@ def open_log(where: str | Path, config: StoreConfig) -> OpenedLog:
         CorruptData: What is there cannot be trusted; the message says what and where.
     """
     ack = _ack(where, config)
+    if is_object_uri(where):
+        return _open_in_bucket(str(where), config, ack)
     path = path_of(where)
     check_may_be_root(path)  # before anything is written there
     if is_root(path):
@@ -79,11 +89,40 @@ def open_log(where: str | Path, config: StoreConfig) -> OpenedLog:
             # Two writers of one log folder would write over each other's groups.
             private_folder(wal_folder)
             _hold(locks, wal_folder / "wal.lock", wal_folder)
-        return _open(open_or_create_root(path), config, wal_folder, locks, ack)
+        root = open_or_create_root(path)
+        check_may_serve(root.path)  # again, since a promotion holds the writer's lock, too
+        _heal(root)
+        journal = Journal(root, uuid4().hex)
+        return _open(root, journal, config, _wal_folders(root, wal_folder), wal_folder, locks, ack)
     except BaseException as reason:
         locks.close()
         if isinstance(reason, OSError | DeltaError):
             message = f"{path} cannot be opened: {reason}"
+            raise Unavailable(message) from reason
+        raise
+
+
+def _open_in_bucket(uri: str, config: StoreConfig, ack: str) -> OpenedLog:
+    wal_folder = Path(config.wal_dir).absolute()
+    locks = ExitStack()
+    try:
+        if ack == "wal":
+            private_folder(wal_folder)
+            _hold(locks, wal_folder / "wal.lock", wal_folder)
+        bucket, own = ObjectStorage(uri), wal_folder if ack == "wal" else None
+        for copy in BucketStart(bucket, config, locks, own).rounds():
+            journal = Journal(copy.root, uuid4().hex, copy.publisher)
+            try:
+                folders = copy.wal_folders
+                return _open(copy.root, journal, config, folders, wal_folder, locks, ack)
+            except Fenced as reason:
+                _log.info("%s; looking again", reason)
+        message = f"{uri} was not opened"  # the rounds end by an error
+        raise Unavailable(message)  # noqa: TRY301
+    except BaseException as reason:
+        locks.close()
+        if isinstance(reason, OSError | DeltaError):
+            message = f"{uri} cannot be opened: {reason}"
             raise Unavailable(message) from reason
         raise
 
@@ -114,41 +153,59 @@ def _ack(where: str | Path, config: StoreConfig) -> str:
 
 
 def _open(
-    root: Root, config: StoreConfig, wal_folder: Path, locks: ExitStack, ack: str
+    root: Root,
+    journal: Journal,
+    config: StoreConfig,
+    old_wal_folders: list[Path],
+    wal_folder: Path,
+    locks: ExitStack,
+    ack: str,
 ) -> OpenedLog:
-    check_may_serve(root.path)  # again, since a promotion holds the writer's lock, too
-    _heal(root)
-    journal = Journal(root, uuid4().hex)
     tail = journal_tail(root)
     last_position = tail.last_position
-    for folder in _wal_folders(root, wal_folder):
+    for folder in old_wal_folders:
         replay = _read_wal(root, folder, tail, last_position)
-        if ack == "wal" and folder == _newest_wal(root):
+        if ack == "wal" and folder == old_wal_folders[0]:  # the newest
             _tell_if_cut(folder, replay.end, tail)
         last_position = _replay(root, journal, replay.groups, last_position, tail.segment + 1)
-    mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
-    journal.begin_epoch(tail.epoch + 1)
+    publisher = journal.publisher
+    _make_durable(root, journal, config)
+    journal.begin_epoch(tail.epoch + 1 if publisher is None else publisher.claim.epoch)
     record = opened(time.time_ns() // 1000, journal.writer)
     # A segment of its own, so that what the replay wrote can close.
     segment = tail.segment + 2
     journal.append(_commit([record], last_position + 1, journal.epoch, segment))
-    mark_durable(root, {"journal": journal.version}, fsync=config.fsync)
-    wal = None
-    if ack == "wal":
-        wal = _new_wal(_with_wal_folder(root, wal_folder), wal_folder, journal.epoch, config)
+    _make_durable(root, journal, config)
+    if ack == "wal" and publisher is None:
+        root = _with_wal_folder(root, wal_folder)
+    wal = _new_wal(root, wal_folder, journal.epoch, config) if ack == "wal" else None
     state = recover(root).state
     log = Log(
         root, journal, wal, locks, config, next_position=last_position + 2, first_segment=segment
     )
-    locks.callback(FenceWatch(root, config.fence_check_s, log.fail).stop)
+    locks.callback(FenceWatch(_fence_check(root, journal), config.fence_check_s, log.fail).stop)
     _log.info(
         "opened %s: epoch %d, position %d, %d records replayed",
-        root.path,
+        root.path if publisher is None else publisher.location,
         journal.epoch,
         last_position + 1,
         last_position - tail.last_position,
     )
     return OpenedLog(log, state)
+
+
+def _fence_check(root: Root, journal: Journal) -> Callable[[], None]:
+    if journal.publisher is not None:
+        return journal.publisher.check_is_alone
+    return partial(check_may_serve, root.path)
+
+
+def _make_durable(root: Root, journal: Journal, config: StoreConfig) -> None:
+    """Make all commits so far survive: of a copy, by publishing them."""
+    if journal.publisher is not None:
+        journal.publisher.publish()
+    fsync = config.fsync and journal.publisher is None
+    mark_durable(root, {"journal": journal.version}, fsync=fsync)
 
 
 def _wal_folders(root: Root, wal_folder: Path) -> list[Path]:

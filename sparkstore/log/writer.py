@@ -66,7 +66,7 @@ class Log:
         first_segment: int,
     ) -> None:
         self.root, self.config, self.metrics = root, config, LogMetrics()
-        self._wal, self._locks = wal, locks
+        self._wal, self._locks, self._publisher = wal, locks, journal.publisher
         self._pack = codec.packer()
         self.next_position = self._synced_below = next_position
         self._was_there = next_position - 1  # replayed: it survives without the write-ahead log
@@ -97,7 +97,10 @@ class Log:
         """How much was taken and is not yet synced, or not yet committed to Delta."""
         files = 0 if self._wal is None else self._wal.file_count
         unsynced = self._taken_bytes - self._done_bytes
-        return LogBacklog(unsynced, self._committer.waiting_bytes, files)
+        waiting = self._committer.waiting_bytes
+        if self._publisher is None or self._wal is None:
+            return LogBacklog(unsynced, waiting, files)
+        return LogBacklog(unsynced, waiting, files, *self._committer.uncommitted)
 
     def append(self, records: Sequence[Record], on_complete: Fire) -> int:
         """Take records that become durable together; they get consecutive positions.
@@ -181,6 +184,8 @@ class Log:
         marked = self._committer.stop()
         if self._wal is not None:
             self._wal.close(released=max(marked, self._was_there) if is_well else 0)
+        if self._publisher is not None:
+            self._publisher.close(is_well=is_well and self._committer.failure is None)
         self._locks.close()
 
     def check(self) -> None:

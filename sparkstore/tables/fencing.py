@@ -33,7 +33,8 @@ _BUCKET_PATIENCE_S = 5.0
 _silent_buckets: set[str] = set()
 """Those that did not answer, and that the log was told of."""
 
-PRIMARY, REPLICA, FENCED = "primary", "replica", "fenced"
+PRIMARY, REPLICA, FENCED, COPY = "primary", "replica", "fenced", "copy"
+"""Roles; a copy is what a store that serves a bucket works on, and never a root of its own."""
 
 
 def check_may_serve(where: Path) -> None:
@@ -61,6 +62,9 @@ def check_may_work(where: Path) -> None:
 
 
 def _check_not_superseded(where: Path, identity: Identity) -> None:
+    if identity.role == COPY:
+        message = f"{where} is a working copy of {identity.primary}: use that, by its URI"
+        raise Fenced(message)
     if identity.role not in {PRIMARY, REPLICA}:
         message = (
             f"{where} is fenced: {identity.successor or 'a replica of it'} took over; use that, or"
@@ -160,16 +164,19 @@ class FenceWatch:
     """
 
     def __init__(
-        self, root: Root, interval_s: float, on_fenced: Callable[[StoreError], None]
+        self,
+        check: Callable[[], None],
+        interval_s: float,
+        on_fenced: Callable[[StoreError], None],
     ) -> None:
         """Start looking.
 
         Args:
-            root: Its own and its replicas' `root.json` are read.
+            check: Raises `Fenced` if somebody took over, as `check_may_serve` does.
             interval_s: Between two looks, in seconds.
             on_fenced: Called at most once, on the watch's thread.
         """
-        self._root, self._interval_s, self._on_fenced = root, interval_s, on_fenced
+        self._check, self._interval_s, self._on_fenced = check, interval_s, on_fenced
         self._stopping = threading.Event()
         self._complained = False
         threading.Thread(target=self._run, name="fence", daemon=True).start()
@@ -181,7 +188,7 @@ class FenceWatch:
     def _run(self) -> None:
         while not self._stopping.wait(self._interval_s):
             try:
-                check_may_serve(self._root.path)
+                self._check()
             except Fenced as fenced:
                 self._on_fenced(fenced)
                 return

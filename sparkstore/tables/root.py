@@ -106,7 +106,8 @@ def path_of(where: str | Path) -> Path:
         text = text.removeprefix("file://")
     elif "://" in text:
         message = (
-            f"{text}: only a folder or file:// URI can be the root here; a bucket holds replicas"
+            f"{text}: only a folder or file:// URI can be the root here; a bucket can be served,"
+            " replicated to, promoted, verified, and looked at (queues, browse)"
         )
         raise InvalidRequest(message)
     path = Path(text).absolute()

@@ -50,6 +50,8 @@ class S3Server:
         self.requests: list[Request] = []
         self.ignores_conditions = False
         self.lists_backwards = False
+        self.snapshots: list[dict[str, bytes]] | None = None
+        """What there was after each change, if a test wants to know: set it to a list."""
         self.lock = threading.RLock()
         self._server = _QuietServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -156,6 +158,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         with self.store.lock:
             answer = work() if self.bucket == BUCKET else _error(404, "NoSuchBucket")
+            if self.store.snapshots is not None and self.command in {"PUT", "POST", "DELETE"}:
+                self.store.snapshots.append(dict(self.store.objects))
         if fault == DROP:
             self.close_connection = True
             return

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,7 @@ def test_changes_at_the_same_time_lose_none(pair: tuple[Root, Root]) -> None:
 
 def test_a_watch_tells_once_and_ends(pair: tuple[Root, Root]) -> None:
     told: list[StoreError] = []
-    watch = FenceWatch(pair[0], 0.001, told.append)
+    watch = FenceWatch(partial(check_may_serve, pair[0].path), 0.001, told.append)
     say(pair[1], role="primary", generation=2)
     until(lambda: told)
     until(lambda: "fence" not in {thread.name for thread in threading.enumerate()})
@@ -155,7 +156,7 @@ def test_a_watch_that_cannot_read_says_so_and_goes_on(
 ) -> None:
     told: list[StoreError] = []
     (pair[0].path / "root.json").rename(pair[0].path / "away")
-    watch = FenceWatch(pair[0], 0.001, told.append)
+    watch = FenceWatch(partial(check_may_serve, pair[0].path), 0.001, told.append)
     until(lambda: "not known whether a replica took over" in caplog.text)
     (pair[0].path / "away").rename(pair[0].path / "root.json")
     say(pair[0], role="fenced")
@@ -165,7 +166,7 @@ def test_a_watch_that_cannot_read_says_so_and_goes_on(
 
 
 def test_a_watch_that_was_stopped_ends(pair: tuple[Root, Root]) -> None:
-    watch = FenceWatch(pair[0], 3600, lambda _: None)
+    watch = FenceWatch(partial(check_may_serve, pair[0].path), 3600, lambda _: None)
     watch.stop()
     until(lambda: "fence" not in {thread.name for thread in threading.enumerate()})
     assert role_of(pair[0].path) == ("primary", 1)

@@ -1,0 +1,168 @@
+"""What a start does in a bucket before and beside what it does on a disk.
+
+In this order: probe the store's conditional puts; the root, created if the prefix is free; the lock
+of the working copy, which keeps a second process of this machine out; the write-ahead log of the
+store that served last, which must be here if it may hold what the bucket lacks; the claim of the
+next epoch. From then on the writer before stops (`epochs`), and the copy is brought up, replayed
+into and opened; where that writer committed once more meanwhile, which the first put finds out, the
+copy is brought up again, under the same claim. It gives up when a later epoch is in the journal: of
+two who start at a time the one that opened last serves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkstore.bucket import epochs, working_copy
+from sparkstore.bucket.creation import open_or_create
+from sparkstore.bucket.epochs import Claim
+from sparkstore.bucket.publisher import CommitPublisher
+from sparkstore.config import StoreConfig
+from sparkstore.errors import Fenced, InvalidRequest, Unavailable
+from sparkstore.recovery.recovery import journal_tail
+from sparkstore.storage.probe import check_is_conditional
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.fencing import PRIMARY, REPLICA
+from sparkstore.tables.lock import FileLock
+from sparkstore.tables.private_folder import private_folder
+from sparkstore.tables.root import Identity, Root, path_of
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_S = 60.0
+"""A writer that is overtaken notices within `fence_check_s`, 10 s unless somebody says so."""
+_ROUND_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCopy:
+    """A working copy that says what the bucket says.
+
+    Attributes:
+        root: The folder, as a root.
+        publisher: Publishes what is committed to it.
+        wal_folders: Where a write-ahead log may be that is to be replayed.
+    """
+
+    root: Root
+    publisher: CommitPublisher
+    wal_folders: list[Path]
+
+
+class BucketStart:
+    """One start."""
+
+    def __init__(
+        self, bucket: Storage, config: StoreConfig, locks: ExitStack, wal_folder: Path | None
+    ) -> None:
+        """Look at everything that may refuse this start; nothing is claimed yet.
+
+        Args:
+            bucket: Where the root is.
+            config: Where the copy is, and which log is given up.
+            locks: Gets the lock of the copy, and of the log that is replayed.
+            wal_folder: Where this start's write-ahead log will be, locked; None without one.
+
+        Raises:
+            InvalidRequest: The store is not conditional; something else is there; a write-ahead
+                log is not here.
+            Locked: Another process of this machine serves it.
+            Fenced: It is a replica.
+            StoreError: The bucket did not answer, or holds what cannot be read.
+        """
+        self._bucket, self._config, self._locks = bucket, config, locks
+        self._wal_folder = wal_folder
+        check_is_conditional(bucket)
+        self._identity = open_or_create(bucket)
+        _check_role(bucket.location, self._identity)
+        self._folder = copy_folder(bucket.location, config)
+        private_folder(self._folder)
+        locks.callback(FileLock(self._folder / "writer.lock", bucket.location).release)
+        _log.info("%s: the working copy is in %s", bucket.location, self._folder)
+
+    def rounds(self) -> Iterator[OpenedCopy]:
+        """The copy, and again each time that the writer before was faster than the first put.
+
+        Raises:
+            Fenced: A later start was faster.
+            Unavailable: The writer before does not stop.
+        """
+        found, claim, folders = epochs.names(self._bucket), None, list[Path]()
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            root = working_copy.bring_up(self._bucket, self._identity, self._folder)
+            tail = journal_tail(root)
+            if claim is None:
+                folders = self._wal_folders(epochs.unclosed(self._bucket, tail.epoch, found))
+                claim = self._claim(max(tail.epoch, epochs.highest(found)))
+            elif tail.epoch >= claim.epoch:
+                message = f"{self._bucket.location}: another start was faster, and has epoch"
+                message += f" {tail.epoch}; this one, of epoch {claim.epoch}, stops"
+                raise Fenced(message)
+            publisher = CommitPublisher(self._bucket, root, claim, self._config.reader_grace_s)
+            yield OpenedCopy(root, publisher, folders)
+            publisher.close(is_well=False)
+            if time.monotonic() > end:
+                message = f"{self._bucket.location}: the writer before commits all the time, and"
+                raise Unavailable(f"{message} does not look who takes over: stop it first")
+            time.sleep(_ROUND_S)
+
+    def _claim(self, after: int) -> Claim:
+        folder = self._wal_folder
+        wal = None if folder is None else (folder, epochs.own_wal_id(folder))
+        return epochs.claim_after(self._bucket, after, wal)
+
+    def _wal_folders(self, last: Claim | None) -> list[Path]:
+        """Where the log is of the store that served last, if it may hold what the bucket lacks.
+
+        Raises:
+            InvalidRequest: It is not here.
+            Locked: That store runs here.
+        """
+        if last is None or not last.wal_id:
+            return []
+        own = [] if self._wal_folder is None else [self._wal_folder]
+        for folder in (*own, Path(last.wal_dir)):
+            if epochs.wal_id_in(folder) == last.wal_id:
+                if folder not in own:
+                    self._locks.callback(FileLock(folder / "wal.lock", str(folder)).release)
+                return [folder]
+        where = self._bucket.location
+        if self._config.lost_wal == last.wal_id:
+            _log.error(
+                "%s: the write-ahead log %s is given up: what it alone held is lost",
+                where,
+                last.wal_id,
+            )
+            return []
+        message = (
+            f"{where}: the store that served it last, on {last.host}, did not end well, and its"
+            f" write-ahead log in {last.wal_dir} may hold what was acknowledged and is not in the"
+            f" bucket: start there, or bring that folder here and name it as wal_dir; or give it"
+            f' up: lost_wal = "{last.wal_id}"'
+        )
+        raise InvalidRequest(message)
+
+
+def copy_folder(location: str, config: StoreConfig) -> Path:
+    """Where the working copy of a root is on this machine."""
+    if config.copy_dir:
+        return path_of(config.copy_dir)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "sparkstore" / hashlib.sha256(location.encode()).hexdigest()[:16]
+
+
+def _check_role(where: str, identity: Identity) -> None:
+    if identity.role == REPLICA:
+        message = f"{where} is a replica of {identity.primary}: sparkstore promote it first"
+        raise Fenced(message)
+    if identity.role != PRIMARY:
+        message = f"{where} is {identity.role}: {identity.successor or 'another root'} took over"
+        raise Fenced(message)

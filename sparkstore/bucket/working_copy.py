@@ -1,0 +1,151 @@
+"""The working copy: a folder of this machine that says what the root in a bucket says.
+
+Decision: a store on a bucket works on a copy of its tables. deltalake commits to the copy, and each
+of those commits is published as it is: its data files, then its log entry, put if absent under the
+same version number (`publisher`). So there is one way to recover, to read content and to commit,
+that of a root on a disk, no request is spent on a read, and the moment of truth is one conditional
+put of bytes that are known before. The alternative, deltalake on `s3://`, has the same put inside,
+but its outcome would have to be guessed from an error when the answer was lost, and every reader
+would need a second implementation. What it costs: a disk that holds the tables, and their download
+when a store starts on a machine that has no copy.
+
+The copy is a cache, and never the truth: nothing of it is fsynced, and no start believes it. What a
+store did not publish is thrown away with it. A store that ended well leaves the mark `published`;
+only after that are data files kept for the next start, by their names, which are never used twice.
+
+Its `root.json` has the role `copy`, so that nobody serves the folder as if it were the root.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.storage.durable_files import fsync_with_folders, replace_durably
+from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.storage import Storage, StoredFile
+from sparkstore.tables.delta_contents import contents
+from sparkstore.tables.delta_files import log_folder
+from sparkstore.tables.fencing import COPY
+from sparkstore.tables.marks import MARKS_FILE
+from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file
+
+_log = logging.getLogger(__name__)
+
+_DOWNLOADS = 16
+_LOOKED_UP = ("state", "journal", "history")
+"""In this order, as recovery reads them, because records move the other way."""
+_LOG_NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet)$")
+_PUBLISHED = "published"
+
+
+def bring_up(bucket: Storage, identity: Identity, folder: Path) -> Root:
+    """Bring a folder, which may hold an older copy, to what the bucket holds.
+
+    Args:
+        bucket: Where the root is.
+        identity: Who it is.
+        folder: The copy's; its lock is held.
+
+    Raises:
+        CorruptData: A file is gone, or cannot be read.
+        Unavailable: The bucket did not answer, or removed files while they were read: try again.
+        OSError: No room here, most likely.
+    """
+    if not _is_of(folder, identity):
+        forget(folder)
+    (folder / _PUBLISHED).unlink(missing_ok=True)
+    (folder / MARKS_FILE).unlink(missing_ok=True)
+    for table in _LOOKED_UP:
+        _bring_up_log(bucket, folder, table)
+        held = contents(LocalStorage(folder), table)
+        names = (f"{table}/{unquote(path)}" for path in held.adds)
+        wanted = {name: folder / name for name in names}
+        _download(bucket, folder, [name for name, file in wanted.items() if not file.exists()])
+        _remove_others(folder / table, {*wanted.values()})
+    copy = replace(identity, role=COPY, primary=bucket.location, wal_dir="")
+    replace_durably(folder / ROOT_FILE, as_root_file(copy))
+    return Root(folder, copy)
+
+
+def forget(folder: Path) -> None:
+    """Throw a copy away; what else is in the folder (its lock, a write-ahead log) stays."""
+    for table in _LOOKED_UP:
+        shutil.rmtree(folder / table, ignore_errors=True)
+    for name in (ROOT_FILE, _PUBLISHED, MARKS_FILE):
+        (folder / name).unlink(missing_ok=True)
+
+
+def keep(root: Root) -> None:
+    """Let the next start use the data files of this copy, all of which the bucket has."""
+    try:
+        files = [path for path in root.path.rglob("*.parquet") if path.is_file()]
+        fsync_with_folders(files, up_to=root.path)
+        replace_durably(root.path / _PUBLISHED, root.identity.root_id.encode())
+    except OSError as reason:
+        _log.warning("the working copy is not kept: %s", reason)
+
+
+def _is_of(folder: Path, identity: Identity) -> bool:
+    kept = LocalStorage(folder).read(_PUBLISHED)
+    return kept is not None and kept.content.decode(errors="replace") == identity.root_id
+
+
+def _remove_others(table: Path, named: set[Path]) -> None:
+    """Remove data files that the newest version does not name, as merges leave them."""
+    for file in table.rglob("*.parquet"):
+        if file not in named and file.parent != log_folder(table):
+            file.unlink()
+
+
+def _bring_up_log(bucket: Storage, folder: Path, table: str) -> None:
+    """Fetch the log from the newest whole checkpoint but one on; what was there before goes.
+
+    Log files are fetched anew each time: a version that was not published has a name that another
+    writer's may have.
+    """
+    log = log_folder(folder / table)
+    shutil.rmtree(log, ignore_errors=True)
+    log.mkdir(parents=True)
+    files = [*bucket.files(f"{table}/_delta_log")]
+    base = _base(files)
+    wanted = [
+        file.name
+        for file in files
+        if (match := _LOG_NAME.search(file.name)) and int(match[1]) >= base
+    ]
+    try:
+        _download(bucket, folder, wanted)
+    except CorruptData as reason:
+        message = f"{bucket.location}/{table}: log files went while they were read: try again"
+        raise Unavailable(message) from reason
+
+
+def _base(files: Iterable[StoredFile]) -> int:
+    parts: dict[int, list[int]] = {}
+    for file in files:
+        match = _LOG_NAME.search(file.name)
+        if match and match[2] != "json":
+            parts.setdefault(int(match[1]), []).append(int(match[3] or 1))
+    whole = sorted(version for version, counts in parts.items() if len(counts) == counts[0])
+    return whole[-2:][0] if whole else 0
+
+
+def _download(bucket: Storage, folder: Path, names: Iterable[str]) -> None:
+    def download(name: str) -> None:
+        try:
+            bucket.download(name, folder / name)
+        except FileNotFoundError as reason:
+            message = f"{bucket.location}/{name} is gone, and its table names it: restore it"
+            raise CorruptData(message) from reason
+
+    with ThreadPoolExecutor(_DOWNLOADS) as pool:
+        for _ in pool.map(download, names):
+            pass
