@@ -27,6 +27,12 @@ class CommandHandler:
         self._commands = commands
         self._content = ContentCollector(wants_body=True)
 
+    def interrupted(self) -> bool:
+        """Nothing more comes of a command whose frames were being put together; True if one was."""
+        was_open = self._content.is_open
+        self._content.forget()
+        return was_open
+
     def handle_assembly(self, assembly: Assembly) -> None:
         """See `AssemblyHandler`."""
         if self._content.begin(assembly):

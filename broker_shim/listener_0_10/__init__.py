@@ -2,7 +2,7 @@
 
     host                     what all connections share: sessions by name, queues of sessions
     connection, login        controls of a connection; SASL by the rules of `broker_shim.security`
-    session, incoming_commands              controls of a session; which commands are complete
+    sessions/                controls of a session; which commands are complete, and come again
     commands                 each command → what does it
     publication, sending/    messages in and out
     wiring/                  queues and exchanges

@@ -12,10 +12,10 @@ from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
-from broker_shim.listener_0_10.incoming_commands import IncomingCommands
 from broker_shim.listener_0_10.publication import publish
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
+from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.listener_0_10.wiring import exchange_commands, queue_commands
 

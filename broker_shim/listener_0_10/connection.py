@@ -45,7 +45,8 @@ from broker_shim.listener_0_10.connection_clock import ConnectionClock
 from broker_shim.listener_0_10.connection_output import ConnectionOutput
 from broker_shim.listener_0_10.connection_phase import Phase
 from broker_shim.listener_0_10.login import SaslExchange
-from broker_shim.listener_0_10.session import Amqp010Session, SessionHost, Unattached
+from broker_shim.listener_0_10.sessions.session import Amqp010Session, SessionHost
+from broker_shim.listener_0_10.sessions.vacant_channel import VacantChannel
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
 from broker_shim.sockets.turns import Turn
@@ -314,7 +315,7 @@ class Amqp010Connection:
         if self._phase is not Phase.OPENED:
             return None
         session = self._sessions.get(channel)
-        return Unattached(self, channel) if session is None else session.first
+        return VacantChannel(self, channel) if session is None else session.first
 
     def session_failed(self, channel: int, error: RemoteCommandError) -> None:
         """See `ConnectionControls`."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_shim.amqp_0_10.definitions import SessionDetachCode
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.listener_0_10.connection import Amqp010Connection
-from broker_shim.listener_0_10.session import Amqp010Session
+from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.sockets.access import LOOPBACK, Access
+
+_MOST_KEPT = 100
 
 
 class Amqp010Host:
@@ -30,15 +31,44 @@ class Amqp010Host:
         """See `ConnectionHost`."""
         return Amqp010Connection(self.broker, self, self.points, has_output, access)
 
-    def enter(self, session: Amqp010Session, *, force: bool) -> bool:
-        """A session is attached; False if its user has one of that name attached already."""
-        key = session.key
-        there = self._sessions.get(key)
-        if there is not None:
+    def attach(
+        self, connection: Amqp010Connection, channel: int, name: bytes, *, force: bool
+    ) -> bool:
+        """Attach a session to a channel: a new one, or the one of its user and name that is there.
+
+        Returns:
+            False if that one is attached already, and is not to be detached by force.
+        """
+        session = Amqp010Session(connection, channel, name)
+        there = self._sessions.get(session.key)
+        if there is not None and there.is_attached:
             if not force:
                 return False
-            there.end(SessionDetachCode.SESSION_BUSY)
-        self._sessions[key] = session
+            there.displaced()
+        if there is None or there.is_over:
+            self._sessions[session.key] = session
+            session.begin()
+        else:
+            there.resume(connection, channel)
+        return True
+
+    def keeps(self, session: Amqp010Session) -> bool:
+        """Whether a session that lost its connection is kept, until its timeout.
+
+        Of one user so many are kept, and none by a broker that is stopping: what it held is given
+        back at once.
+        """
+        user, _name = session.key
+        kept = sum(key[0] == user and not each.is_attached for key, each in self._sessions.items())
+        if self.broker.is_stopping or kept >= _MOST_KEPT:
+            return False
+        times = session.detached_count + 1
+
+        def late() -> None:
+            if not session.is_attached and session.detached_count == times:
+                session.expired()
+
+        self.broker.later(session.timeout_s, late)
         return True
 
     def leave(self, session: Amqp010Session) -> None:

@@ -9,6 +9,7 @@ from broker_shim.amqp_0_10.structs import Struct
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.framing.segments import BodySegment, HeaderSegment
+from broker_shim.listener_0_10.connection_output import RoomWaiter
 from broker_shim.listener_0_10.transaction import SessionTransaction
 
 
@@ -30,6 +31,13 @@ class SubscribingSession(Protocol):
     @property
     def holder(self) -> str:
         """What the store knows by whom its messages are held."""
+
+    @property
+    def may_send(self) -> bool:
+        """False while nothing more should be sent: it would wait here."""
+
+    def wait_to_send(self, waiter: RoomWaiter) -> None:
+        """Have `has_room` called when more may be sent."""
 
     def complete(self, command_id: int) -> None:
         """A command is done, durably."""

@@ -132,7 +132,7 @@ class SessionConsumer:
     @property
     def credit(self) -> int:
         """See `Consumer`."""
-        if self._has_ended or self._session.connection.room_bytes < 0:
+        if self._has_ended or not self._session.may_send:
             return 0
         room = min(_UNDER_WAY, self._owner.unsettled_room) - self._under_way
         return max(0, min(self._credit.count, room))
@@ -182,8 +182,8 @@ class SessionConsumer:
     def _wanted(self) -> None:
         if self._has_ended:
             return
-        if self._session.connection.room_bytes < 0:
-            self._session.connection.wait_for_room(self)
+        if not self._session.may_send:
+            self._session.wait_to_send(self)
         self._broker.wanted(self.queue.name)
 
     def flush(self, on_flushed: Any) -> None:

@@ -16,7 +16,7 @@ from broker_shim.broker.address import QueueNode
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.framing.sequences import Ranges, contains, is_ordered, ranges_of
+from broker_shim.framing.sequences import Ranges, chosen, is_ordered, ranges_of
 from broker_shim.listener_0_10.authorization import check
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
@@ -152,9 +152,9 @@ class Subscriptions:
         """Of messages that were shown, those that nobody else has: they are held from now on."""
         _check(command.transfers)
         shown_ones = [
-            (number, each)
-            for number, each in self._sent.items()
-            if contains(command.transfers, number) and not each.is_acquired
+            (number, self._sent[number])
+            for number in chosen(command.transfers, self._sent)
+            if not self._sent[number].is_acquired
         ]
         held: list[int] = []
         left = len(shown_ones)
@@ -184,9 +184,7 @@ class Subscriptions:
     def _take(self, ranges: Ranges) -> list[tuple[int, SentMessage]]:
         """What was sent by these numbers and is acquired; the client has decided about it."""
         _check(ranges)
-        found = [(number, each) for number, each in self._sent.items() if contains(ranges, number)]
-        for number, _each in found:
-            del self._sent[number]
+        found = [(number, self._sent.pop(number)) for number in chosen(ranges, self._sent)]
         return [(number, each) for number, each in found if each.is_acquired]
 
     def _last_of(self, count: int, command_id: int) -> Any:
@@ -206,8 +204,7 @@ class Subscriptions:
 
     def completed(self, ranges: Ranges) -> None:
         """The client has taken in what was sent by these numbers: windows move on."""
-        moved = [number for number in self._in_window if contains(ranges, number)]
-        for number in moved:
+        for number in chosen(ranges, self._in_window):
             subscription, byte_count = self._in_window.pop(number)
             subscription.moved_on(byte_count)
 
@@ -219,6 +216,11 @@ class Subscriptions:
             self._sent[number] = sent
         if in_window is not None:
             self._in_window[number] = in_window
+
+    def go_on(self) -> None:
+        """More may be sent again."""
+        for subscription in [*self._by_name.values()]:
+            subscription.has_room()
 
     def close_window(self, subscription: SessionConsumer) -> None:
         """What a consumer was sent before counts for its window no more."""

@@ -13,6 +13,7 @@ from broker_shim.amqp_0_10.controls import (
     ConnectionStartOk,
     ConnectionTuneOk,
     SessionAttach,
+    SessionCommandPoint,
     SessionCompleted,
 )
 from broker_shim.amqp_0_10.structs import MessageDeliveryProperties, MessageProperties
@@ -39,6 +40,8 @@ from broker_shim.store.memory import MemoryMessageStore
 
 TIMEOUT_S = 20
 INFINITE = 0xFFFFFFFF
+_LONG_S = 10.0
+"""What shall be done after a shorter time is done at once."""
 
 Found = TypeVar("Found")
 
@@ -55,15 +58,23 @@ class Bench010:
         self.inbox, self.fatal = Inbox(), list[StoreError]()
         self.calls = StoreCalls(store or MemoryMessageStore(), self.inbox, self.fatal.append)
         self._later: list[Callable[[], None]] = []
-        self.broker = Broker(
-            self.calls, settings, Metrics(), lambda _s, call: self._later.append(call), HEADERS
-        )
+        self._timers: list[Callable[[], None]] = []
+        self.broker = Broker(self.calls, settings, Metrics(), self._call_later, HEADERS)
         self.host = Amqp010Host(self.broker, points)
         self.clients: list[Client010] = []
         for name, kind in DEFAULT_EXCHANGES.items():
             self.calls.create(Exchange(name, kind), lambda _error: None)
             self.broker.router.add_exchange(name, kind)
         self.broker.create_queue(Queue("q"), lambda _error: None)
+        self.run()
+
+    def _call_later(self, delay_s: float, call: Callable[[], None]) -> None:
+        (self._later if delay_s < _LONG_S else self._timers).append(call)
+
+    def pass_time(self) -> None:
+        """All that should be done after a long time is done."""
+        timers, self._timers = self._timers, []
+        self._later += timers
         self.run()
 
     def client(self, guard: Guard | None = None) -> Client010:
@@ -156,11 +167,7 @@ class Client010:
     def _take(self, frame: Frame) -> None:
         taken = self._methods.take(frame)
         if isinstance(taken, Assembly):
-            self.told.append(taken.method)
-            if isinstance(taken.method, SessionCompleted):
-                self.completed = taken.method.commands or ()
-            if not taken.is_control:
-                taken.command_id, self._their_next = self._their_next, self._their_next + 1
+            self._hear(taken)
             if not self._content.begin(taken):
                 return
         elif taken is None:
@@ -175,6 +182,16 @@ class Client010:
             header = taken.header or HeaderSegment.of()
             body = b"" if taken.body is None else taken.body.payload
             self.received.append((taken.method, taken.command_id, header, body))
+
+    def _hear(self, assembly: Assembly) -> None:
+        method = assembly.method
+        self.told.append(method)
+        if isinstance(method, SessionCompleted):
+            self.completed = method.commands or ()
+        if isinstance(method, SessionCommandPoint):
+            self._their_next = method.command_id
+        if not assembly.is_control:
+            assembly.command_id, self._their_next = self._their_next, self._their_next + 1
 
     def write(self, encoded: bytes) -> None:
         """Have some bytes sent."""
@@ -202,6 +219,12 @@ class Client010:
         self.say(ConnectionStartOk({}, mechanism, response, "en_US"), 0)
         self.say(ConnectionTuneOk(200, 65_535, 0), 0)
         self.say(ConnectionOpen(""), 0)
+        self._bench.run()
+
+    def lose(self) -> None:
+        """Its connection is lost."""
+        self._to_send.clear()
+        self.connection.receive(b"")
         self._bench.run()
 
     def attach(self, name: bytes = b"session") -> None:

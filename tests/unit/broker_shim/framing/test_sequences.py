@@ -7,6 +7,7 @@ import pytest
 from broker_shim.framing.sequences import (
     Ranges,
     after,
+    chosen,
     contains,
     count_of,
     distance,
@@ -46,3 +47,9 @@ def test_how_many_are_named_is_known_without_naming_them() -> None:
     assert contains(((5, 9),), 7)
     assert not contains(((5, 9),), 10)
     assert contains(((LAST, 2),), 0)
+
+
+@pytest.mark.parametrize("ranges", [(), ((3, 4),), ((LAST, 0), (2, 2), (40, 1 << 30))])
+def test_those_of_some_numbers_are_found_however_many_are_named(ranges: Ranges) -> None:
+    numbers = [LAST - 1, LAST, 0, 1, 2, 3, 41]
+    assert chosen(ranges, numbers) == [each for each in numbers if contains(ranges, each)]

@@ -26,6 +26,7 @@ class IncomingCommands:
         self._wanted: deque[int] = deque()
         self._is_due = False
         self._untold = 0
+        self._again: int | None = None
 
     @property
     def open_count(self) -> int:
@@ -33,21 +34,60 @@ class IncomingCommands:
         return distance(self._low, self.next_id) - len(self._done)
 
     def start_at(self, command_id: int) -> bool:
-        """The peer says which number comes next; False if that cannot be."""
-        if command_id == self.next_id:
-            return True
-        if self.open_count or distance(self.next_id, command_id) < 0:
-            return False
-        self.next_id = self._base = self._low = command_id
+        """The peer says which number comes next; False if that cannot be.
+
+        One that came before comes again, and is not done again.
+        """
+        self._again = None
+        steps = distance(self.next_id, command_id)
+        if steps < 0:
+            self._again = command_id
+            return distance(self._base, command_id) >= 0
+        return not steps or self._skip_to(command_id)
+
+    def skip(self, ranges: Ranges) -> bool:
+        """The peer cannot send these any more (session.gap): they count as complete.
+
+        Returns:
+            False if that cannot be: the ranges, in order, leave out what comes next.
+        """
+        for first, last in ranges:
+            if distance(self.next_id, first) > 0:
+                return False
+            ends = after(last)
+            if distance(self.next_id, ends) > 0 and not self._skip_to(ends):
+                return False
         return True
 
-    def receive(self, *, sync: bool) -> int:
-        """The next command came; its number."""
+    def _skip_to(self, command_id: int) -> bool:
+        """Nothing comes before this number; what was open has to be complete."""
+        if self.open_count:
+            return False
+        is_new = self._low == self._base
+        self.next_id = self._low = command_id
+        if is_new:
+            self._base = command_id
+        return True
+
+    def receive(self, *, sync: bool) -> int | None:
+        """The next command came: its number; None if that came before."""
+        if self._again is not None:
+            self._again = after(self._again)
+            if self._again == self.next_id:
+                self._again = None
+            self._is_due |= sync
+            return None
         command_id = self.next_id
         self.next_id = after(command_id)
         if sync:
             self._wanted.append(command_id)
         return command_id
+
+    def withdraw(self) -> None:
+        """The last command did not come whole, and will come again."""
+        self.next_id = after(self.next_id, -1)
+        if self._wanted and self._wanted[-1] == self.next_id:
+            self._wanted.pop()
 
     def complete(self, command_id: int) -> None:
         """A command was done."""

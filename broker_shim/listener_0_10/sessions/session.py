@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker_shim.amqp_0_10.commands import (
@@ -14,37 +14,30 @@ from broker_shim.amqp_0_10.commands import (
 )
 from broker_shim.amqp_0_10.controls import (
     Control,
-    SessionAttach,
     SessionAttached,
     SessionCommandPoint,
     SessionCompleted,
-    SessionConfirmed,
-    SessionDetach,
     SessionDetached,
-    SessionExpected,
-    SessionFlush,
-    SessionGap,
-    SessionKnownCompleted,
-    SessionRequestTimeout,
-    SessionTimeout,
 )
-from broker_shim.amqp_0_10.definitions import ExecutionErrorCode, SessionDetachCode
+from broker_shim.amqp_0_10.definitions import SessionDetachCode
 from broker_shim.amqp_0_10.structs import Struct
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.framing.frames import Frame
 from broker_shim.framing.segments import BodySegment, HeaderSegment
-from broker_shim.framing.sequences import after, distance, is_ordered
+from broker_shim.framing.sequences import after
 from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.command_handler import CommandHandler
 from broker_shim.handlers.session_incoming import SessionIncoming
 from broker_shim.handlers.session_outgoing import SessionOutgoing
 from broker_shim.listener_0_10.commands import WIRING, CommandTarget, invoke
-from broker_shim.listener_0_10.incoming_commands import IncomingCommands
+from broker_shim.listener_0_10.connection_output import RoomWaiter
 from broker_shim.listener_0_10.refusals import refusal_of
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
+from broker_shim.listener_0_10.sessions import controls
+from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
+from broker_shim.listener_0_10.sessions.outgoing_commands import OutgoingCommands
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
@@ -55,8 +48,11 @@ _log = logging.getLogger(__name__)
 class SessionHost(Protocol):
     """All sessions of a broker, by name."""
 
-    def enter(self, session: Amqp010Session, *, force: bool) -> bool:
-        """A session is attached; False if its user has one of that name attached already."""
+    def attach(self, connection: Any, channel: int, name: bytes, *, force: bool) -> bool:
+        """Attach a session to a channel; False if it is attached elsewhere."""
+
+    def keeps(self, session: Amqp010Session) -> bool:
+        """Whether a session that lost its connection is kept, until its timeout."""
 
     def leave(self, session: Amqp010Session) -> None:
         """A session ended."""
@@ -91,63 +87,62 @@ class SessionConnection(Protocol):
         """Have `has_room` called when less waits to be written."""
 
 
-class Unattached:
-    """What stands where a channel has no session: only session.attach means something there."""
-
-    def __init__(self, connection: SessionConnection, channel: int) -> None:
-        self._connection, self._channel = connection, channel
-
-    def handle_assembly(self, assembly: Assembly) -> None:
-        """See `AssemblyHandler`; commands on their way to a session that ended are lost."""
-        method = assembly.method
-        if isinstance(method, SessionAttach):
-            session = Amqp010Session(self._connection, self._channel, method.name)
-            if self._connection.host.enter(session, force=method.force):
-                self._connection.attach(session)
-                session.say(SessionAttached(method.name))
-            else:
-                session.say(SessionDetached(method.name, SessionDetachCode.SESSION_BUSY))
-        elif assembly.is_control and not isinstance(method, SessionDetached):
-            name = method.name if isinstance(method, SessionDetach) else b""
-            session = Amqp010Session(self._connection, self._channel, name)
-            session.say(SessionDetached(name, SessionDetachCode.NOT_ATTACHED))
-
-    def handle_frame(self, frame: Frame) -> None:
-        """See `AssemblyHandler`."""
-
-
 class Amqp010Session:
-    """One session, while it is attached: it ends with its connection.
+    """One session: it ends with its connection, or so long after that as its client asked.
 
     Attributes:
-        connection: The connection that carries it.
+        connection: The connection that carries it, or did.
         channel: Its channel there.
         name: What its client called it.
         incoming: The client's commands, as far as they are complete.
+        outgoing: Those to the client.
         first: The first handler of what comes in.
         subscriptions: The session's consumers, and what they hold.
         transaction: Since tx.select; None before it.
+        is_over: True once it ended.
+        is_attached: A connection carries it.
+        detached_count: How often it was detached.
+        is_behind: It was resumed, and its client has not said yet what it has.
+        timeout_s: How long it outlives a connection, in seconds.
     """
 
     def __init__(self, connection: SessionConnection, channel: int, name: bytes) -> None:
-        self.connection, self.channel, self.name = connection, channel, name
+        self.name = name
         self.broker = connection.broker
-        self.incoming = IncomingCommands()
-        self.is_over = False
-        self._standard = SessionOutgoing(connection.write)
-        self._standard.max_frame_bytes = connection.max_frame_bytes
-        points, context = connection.points, connection.context
-        self._outgoing = points.before_output(self._standard, context)
-        commands = CommandHandler(self)
-        self.first = points.before_session(SessionIncoming(self, commands), context)
-        self._next_outgoing = 0
-        self._has_begun = False
+        self.incoming, self.outgoing = IncomingCommands(), OutgoingCommands()
+        self.is_over, self.is_attached = False, True
+        self.detached_count, self.timeout_s = 0, 0
+        self._begin_on(connection, channel)
+        self.is_behind = False
         self._current = 0
         self._wiring_id: int | None = None
         self._held: deque[Assembly] = deque()
         self._is_going_on = False
         self.subscriptions = Subscriptions(self)
         self.transaction: SessionTransaction | None = None
+
+    def _begin_on(self, connection: SessionConnection, channel: int) -> None:
+        self.connection, self.channel = connection, channel
+        self._standard = SessionOutgoing(connection.write)
+        self._standard.max_frame_bytes = connection.max_frame_bytes
+        points, context = connection.points, connection.context
+        self._outgoing = points.before_output(self._standard, context)
+        self._commands = CommandHandler(self)
+        self.first = points.before_session(SessionIncoming(self, self._commands), context)
+        self._announced: int | None = None
+
+    def begin(self) -> None:
+        """It is attached."""
+        self.connection.attach(self)
+        self.say(SessionAttached(self.name))
+
+    def resume(self, connection: SessionConnection, channel: int) -> None:
+        """Its client is back: say what it shall send, and wait to hear what it has."""
+        self._begin_on(connection, channel)
+        self.is_attached = self.is_behind = True
+        self.begin()
+        controls.say_expected(self)
+        self.tell_all()
 
     @property
     def key(self) -> tuple[str, bytes]:
@@ -167,15 +162,17 @@ class Amqp010Session:
 
     def session_control(self, control: Control) -> None:
         """See `SessionControls`."""
-        step = _CONTROLS.get(type(control))
-        if step is not None and not self.is_over:
-            step(self, control)
+        if not self.is_over:
+            controls.invoke(self, control)
 
     def numbered(self, assembly: Assembly) -> bool:
         """See `SessionControls`."""
         if self.is_over:
             return False
-        self._current = assembly.command_id = self.incoming.receive(sync=assembly.sync)
+        command_id = self.incoming.receive(sync=assembly.sync)
+        if command_id is None:
+            return False
+        self._current = assembly.command_id = command_id
         return True
 
     def invoke(self, assembly: Assembly) -> None:
@@ -234,7 +231,8 @@ class Amqp010Session:
 
     def say(self, control: Control) -> None:
         """Send a control."""
-        self._outgoing.handle_assembly(Assembly(self.channel, control))
+        if self.is_attached:
+            self._outgoing.handle_assembly(Assembly(self.channel, control))
 
     def command(
         self,
@@ -245,22 +243,39 @@ class Amqp010Session:
         sync: bool = False,
     ) -> int:
         """Send a command; its number."""
-        if not self._has_begun:
-            self._has_begun = True
-            self.say(SessionCommandPoint(0, 0))
-        command_id = self._next_outgoing
-        self._next_outgoing = after(command_id)
         sent = Assembly(self.channel, command, sync, header=header, body=body)
-        sent.command_id = command_id
-        self._outgoing.handle_assembly(sent)
+        command_id = self.outgoing.number(sent)
+        if self.is_attached and not self.is_behind:
+            self.send(sent)
         return command_id
+
+    def send(self, command: Assembly) -> None:
+        """Send a command that has its number, now or again."""
+        assert command.command_id is not None
+        if command.command_id != self._announced:
+            self.say(SessionCommandPoint(command.command_id, 0))
+        self._announced = after(command.command_id)
+        command.channel = self.channel
+        self._outgoing.handle_assembly(command)
+
+    @property
+    def may_send(self) -> bool:
+        """False while nothing more should be sent: it would wait here."""
+        is_there = self.is_attached and not self.is_behind
+        return is_there and self.connection.room_bytes >= 0 and self.outgoing.has_room
+
+    def wait_to_send(self, waiter: RoomWaiter) -> None:
+        """Have `has_room` called when more may be sent."""
+        if self.is_attached and self.connection.room_bytes < 0:
+            self.connection.wait_for_room(waiter)
 
     def tell(self) -> None:
         """Tell the client what is complete, if it waits for that."""
-        if self.incoming.is_due and not self.is_over:
-            self._tell()
+        if self.incoming.is_due and self.is_attached and not self.is_over:
+            self.tell_all()
 
-    def _tell(self) -> None:
+    def tell_all(self) -> None:
+        """Tell the client what is complete."""
         self.say(SessionCompleted(self.incoming.told()))
 
     def fail(self, error: RemoteCommandError, command_id: int | None = None) -> None:
@@ -288,11 +303,34 @@ class Amqp010Session:
 
     def part(self) -> None:
         """The client parts in good order: what it held, it gave back."""
-        self._over(failed=False)
+        self._leave(failed=False)
 
     def lost(self) -> None:
         """The connection is gone: the client may have seen what it held."""
+        self._leave(failed=True)
+
+    def displaced(self) -> None:
+        """Its client attaches it elsewhere."""
+        self.say(SessionDetached(self.name, SessionDetachCode.SESSION_BUSY))
+        self._leave(failed=True)
+
+    def expired(self) -> None:
+        """Its client did not come back in time."""
+        _log.info("a session of AMQP 0-10 ended: nobody resumed it in %d s", self.timeout_s)
         self._over(failed=True)
+
+    def _leave(self, *, failed: bool) -> None:
+        """It has no connection any more; its client may come back."""
+        if self.is_over or not self.is_attached:
+            return
+        if not self.timeout_s or not self.connection.host.keeps(self):
+            self._over(failed=failed)
+            return
+        self.is_attached = False
+        self.detached_count += 1
+        if self._commands.interrupted():
+            self.incoming.withdraw()
+        self.connection.detach(self)
 
     def _over(self, *, failed: bool) -> None:
         if self.is_over:
@@ -305,69 +343,5 @@ class Amqp010Session:
         self.connection.detach(self)
         self.connection.host.leave(self)
 
-    def _attach(self, control: SessionAttach) -> None:
-        """It is attached already: to this channel, which can have no other."""
-        self.say(SessionDetached(control.name, SessionDetachCode.TRANSPORT_BUSY))
 
-    def _detach(self, control: SessionDetach) -> None:
-        if control.name != self.name:
-            self.say(SessionDetached(control.name, SessionDetachCode.NOT_ATTACHED))
-            return
-        self.part()
-        self.say(SessionDetached(control.name, SessionDetachCode.NORMAL))
-
-    def _detached(self, _control: SessionDetached) -> None:
-        self.part()
-
-    def _request_timeout(self, _control: SessionRequestTimeout) -> None:
-        """No session is kept without its connection: 0, whatever was asked for."""
-        self.say(SessionTimeout(0))
-
-    def _command_point(self, control: SessionCommandPoint) -> None:
-        if control.command_offset or not self.incoming.start_at(control.command_id):
-            self.end(SessionDetachCode.UNKNOWN_IDS)
-
-    def _completed(self, control: SessionCompleted) -> None:
-        ranges = control.commands or ()
-        if not is_ordered(ranges) or any(
-            distance(last, self._next_outgoing) <= 0 for _, last in ranges
-        ):
-            self.end(SessionDetachCode.UNKNOWN_IDS)
-            return
-        self.subscriptions.completed(ranges)
-        if control.timely_reply:
-            self.say(SessionKnownCompleted(ranges))
-
-    def _known_completed(self, control: SessionKnownCompleted) -> None:
-        ranges = control.commands or ()
-        if is_ordered(ranges):
-            self.incoming.known(ranges)
-        else:
-            self.end(SessionDetachCode.UNKNOWN_IDS)
-
-    def _flush(self, control: SessionFlush) -> None:
-        if control.completed:
-            self._tell()
-        if control.confirmed:
-            self.say(SessionConfirmed(self.incoming.told()))
-        if control.expected:
-            ahead = self.incoming.next_id
-            self.say(SessionExpected(((ahead, ahead),)))
-
-    def _gap(self, _control: SessionGap) -> None:
-        text = "session.gap: sessions are not resumed"
-        self.fail(RemoteCommandError(ExecutionErrorCode.NOT_IMPLEMENTED, text))
-
-
-_CONTROLS: Mapping[type, Callable[[Amqp010Session, Any], None]] = {
-    SessionAttach: Amqp010Session._attach,  # noqa: SLF001  # a table of its own methods
-    SessionDetach: Amqp010Session._detach,  # noqa: SLF001
-    SessionDetached: Amqp010Session._detached,  # noqa: SLF001
-    SessionRequestTimeout: Amqp010Session._request_timeout,  # noqa: SLF001
-    SessionCommandPoint: Amqp010Session._command_point,  # noqa: SLF001
-    SessionCompleted: Amqp010Session._completed,  # noqa: SLF001
-    SessionKnownCompleted: Amqp010Session._known_completed,  # noqa: SLF001
-    SessionFlush: Amqp010Session._flush,  # noqa: SLF001
-    SessionGap: Amqp010Session._gap,  # noqa: SLF001
-}
 _TARGET: type[CommandTarget] = Amqp010Session

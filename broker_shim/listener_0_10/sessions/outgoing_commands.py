@@ -1,0 +1,75 @@
+"""What a session sends, by its numbers, and what may have to be sent again. Pure.
+
+A session that outlives its connection keeps each command until its client has said that it is
+complete or confirmed; then a client that was lost is sent again what it had not taken in.
+"""
+
+from __future__ import annotations
+
+from broker_shim.framing.assembly import Assembly
+from broker_shim.framing.sequences import Ranges, after, chosen, distance
+
+_MOST_BYTES = 1 << 20
+
+
+class OutgoingCommands:
+    """The commands to one client.
+
+    Attributes:
+        next_id: The number of the next command.
+    """
+
+    def __init__(self) -> None:
+        self.next_id = 0
+        self._is_keeping = False
+        self._kept: dict[int, Assembly] = {}
+        self._kept_bytes = 0
+
+    @property
+    def has_room(self) -> bool:
+        """False while so much is kept that no more messages should be sent."""
+        return self._kept_bytes < _MOST_BYTES
+
+    def keep(self, *, is_keeping: bool) -> None:
+        """Keep what is sent from now on, or nothing any more."""
+        self._is_keeping = is_keeping
+        if not is_keeping:
+            self._kept.clear()
+            self._kept_bytes = 0
+
+    def number(self, assembly: Assembly) -> int:
+        """A command is sent, now or when its client is back; its number."""
+        command_id = assembly.command_id = self.next_id
+        self.next_id = after(command_id)
+        if self._is_keeping:
+            self._kept[command_id] = assembly
+            self._kept_bytes += _bytes_of(assembly)
+        return command_id
+
+    def is_sent(self, ranges: Ranges) -> bool:
+        """True if no number among these is of a command that was not sent yet."""
+        return all(distance(last, self.next_id) > 0 for _, last in ranges)
+
+    def taken_in(self, ranges: Ranges) -> None:
+        """The client has these: they need not be sent again."""
+        for number in chosen(ranges, self._kept):
+            self._kept_bytes -= _bytes_of(self._kept.pop(number))
+
+    def since(self, first: int) -> tuple[Ranges, list[Assembly]]:
+        """What is sent again to a client that expects a number.
+
+        Returns:
+            Numbers that nothing is kept of any more; and what is kept.
+        """
+        again = [each for each in self._kept if distance(first, each) >= 0]
+        lost: list[tuple[int, int]] = []
+        for each in [*again, self.next_id]:
+            if each != first:
+                lost.append((first, after(each, -1)))
+            first = after(each)
+        return tuple(lost), [self._kept[each] for each in again]
+
+
+def _bytes_of(assembly: Assembly) -> int:
+    header, body = assembly.header, assembly.body
+    return (0 if header is None else header.byte_count) + (0 if body is None else len(body.payload))
