@@ -67,7 +67,12 @@ class SecuritySettings:
 
 
 def offered_mechanisms(
-    settings: SecuritySettings, address: str, *, is_loopback: bool, is_insecure: bool
+    settings: SecuritySettings,
+    address: str,
+    *,
+    is_loopback: bool,
+    is_insecure: bool,
+    option: str = "--listen",
 ) -> tuple[str, ...]:
     """The mechanisms that a listener offers, in order.
 
@@ -79,6 +84,7 @@ def offered_mechanisms(
         address: Where it is to listen, as it was said.
         is_loopback: Whether that is loopback.
         is_insecure: `--insecure` was said.
+        option: What it was said with.
 
     Raises:
         InvalidRequest: It would be open to everybody, or to nobody; says what to do.
@@ -86,7 +92,7 @@ def offered_mechanisms(
     can_tell = bool(settings.users or settings.tls_client_ca)
     if not (is_loopback or is_insecure or (settings.tls_cert and can_tell)):
         message = (
-            f"--listen {address} is not a loopback address: whoever reaches it could read and write"
+            f"{option} {address} is not a loopback address: whoever reaches it could read and write"
             " every queue, or listen in; give --tls-cert, --tls-key and --users (or"
             " --tls-client-ca), or say --insecure if that is what you want"
         )
@@ -101,7 +107,7 @@ def offered_mechanisms(
             raise InvalidRequest(message)
     if "ANONYMOUS" in wanted and not (is_loopback or is_insecure or settings.permissions):
         message = (
-            f"--listen {address} is not a loopback address, and with ANONYMOUS and no permissions"
+            f"{option} {address} is not a loopback address, and with ANONYMOUS and no permissions"
             " whoever reaches it could read and write every queue; give [security] permissions,"
             " leave ANONYMOUS out, or say --insecure if that is what you want"
         )

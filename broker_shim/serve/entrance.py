@@ -29,6 +29,9 @@ from sparkstore.control.audit import AuditEvent, add_audit_file, remove_audit_fi
 _log = logging.getLogger(__name__)
 
 
+AMQP_0_10 = "--amqp-0-10"
+
+
 @dataclass(slots=True)
 class Entrance:
     """Checked; nothing listens before `open`.
@@ -127,13 +130,17 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
     settings = security_of(options)
     listen = options.listen or (LISTEN_TLS if settings.tls_cert else LISTEN)
     address = parse_listen(listen)
-    second = parse_listen(options.amqp_0_10) if options.amqp_0_10 else None
+    second = parse_listen(options.amqp_0_10, AMQP_0_10) if options.amqp_0_10 else None
     if second is not None and address.is_loopback:  # the one that others reach decides for both
-        said, widest = options.amqp_0_10, second
+        option, said, widest = AMQP_0_10, options.amqp_0_10, second
     else:
-        said, widest = listen, address
+        option, said, widest = "--listen", listen, address
     mechanisms = offered_mechanisms(
-        settings, said, is_loopback=widest.is_loopback, is_insecure=options.insecure
+        settings,
+        said,
+        is_loopback=widest.is_loopback,
+        is_insecure=options.insecure,
+        option=option,
     )
     guard = Guard(settings, mechanisms)
     if not widest.is_loopback:
@@ -144,7 +151,7 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
     if options.config is not None:
         entrance.points = read_handlers(options.config)
     if second is not None:
-        entrance.second = Entrance(second, guard, option="--amqp-0-10")
+        entrance.second = Entrance(second, guard, option=AMQP_0_10)
     return entrance
 
 

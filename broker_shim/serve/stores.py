@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
+from broker_shim.service.protocol import check_member_name
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import ChainMember
 from broker_shim.store.chain.chain import MessageStoreChain
@@ -21,6 +22,7 @@ from broker_shim.store.chain.mirror import Mirror, take_place
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.links import LinkStores, link_stores_of
+from broker_shim.store.remote.greeting import parse_address
 from sparkstore.config import StoreConfig
 from sparkstore.tables.private_folder import private_folder
 
@@ -77,7 +79,7 @@ def check_choice(options: argparse.Namespace) -> None:
     """Exactly one of the three is asked for.
 
     Raises:
-        InvalidRequest: None is, or more than one.
+        InvalidRequest: None is, or more than one; or what is said of a member cannot be.
     """
     is_member = options.store is not None
     chosen = [bool(options.root), options.memory, options.configuration is not None, is_member]
@@ -93,8 +95,27 @@ def check_choice(options: argparse.Namespace) -> None:
             "--amqp-0-10 is for a broker alone: members of a store service speak AMQP 1.0 in this"
             " version"
         )
-    if options.member is not None and not is_member:
+    if options.accept_loss and not options.root:
+        raise InvalidRequest("--accept-loss is for a root that was a mirror: give its folder")
+    if is_member:
+        _check_member(options)
+    elif options.member is not None:
         raise InvalidRequest("--member NAME is for --store URL: give that, too")
+
+
+def _check_member(options: argparse.Namespace) -> None:
+    kind, _, rest = options.store.partition(":")
+    if kind not in {"unix", "tcp"} or not rest:
+        message = f"--store {options.store!r}: write it as unix:PATH or tcp:HOST:PORT"
+        raise InvalidRequest(message)
+    if kind == "tcp" and options.token_file is None:
+        raise InvalidRequest("--store tcp:HOST:PORT needs --token-file FILE, the service's")
+    parse_address(options.store)
+    if options.member is not None:
+        check_member_name(options.member)
+    elif options.listen is not None and options.listen.endswith(":0"):
+        text = "the port is another after each restart, and so would be the name HOST:PORT"
+        raise InvalidRequest(f"give --member NAME: {text}")
 
 
 def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:

@@ -242,6 +242,12 @@ class Hello(NamedTuple):
     former_host: str | None = None
 
 
+def check_member_name(name: str) -> None:
+    """Raises InvalidRequest if no member may be called so."""
+    if not 1 <= len(name) <= 200 or "/" in name:
+        raise InvalidRequest("a member's name is 1 to 200 characters without a slash")
+
+
 def hello_of(frame: Frame) -> Hello:
     """The first frame of a connection.
 
@@ -264,8 +270,7 @@ def hello_of(frame: Frame) -> Hello:
         message = "HELLO is [version, member, incarnation, host, exclusive, token, (former host)]"
         raise InvalidRequest(message)
     said = Hello(*body[1:])
-    if not 1 <= len(said.member) <= 200 or "/" in said.member:
-        raise InvalidRequest("a member's name is 1 to 200 characters without a slash")
+    check_member_name(said.member)
     if not 1 <= len(said.incarnation) <= 200:
         raise InvalidRequest("an incarnation is 1 to 200 characters")
     return said

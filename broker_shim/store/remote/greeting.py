@@ -61,6 +61,9 @@ def parse_address(text: str | Path) -> Address:
         return Address(text)
     kind, _, rest = text.partition(":")
     if kind == "unix":
+        if not rest:
+            message = f"{text}: write it as unix:PATH"
+            raise InvalidRequest(message)
         return Address(Path(rest))
     if kind == "tcp":
         host, _, port = rest.rpartition(":")
