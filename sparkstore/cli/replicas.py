@@ -63,10 +63,11 @@ def _add_promote(subparsers: Subparsers) -> None:
         "it that it is stopped. What it took after the last `replicate` is not here: for a\n"
         "planned change stop the store, replicate once more, and promote; a replica that is\n"
         "behind a primary that can be read is refused without --accept-loss.\n"
-        "A replica in a bucket is promoted into a folder of this machine, with --into; what is in\n"
-        "the bucket becomes the replica of that folder.\n\n"
+        "A replica in a bucket is promoted where it is, to be served by its URI; or with --into\n"
+        "into a folder of this machine: what is in the bucket becomes that folder's replica.\n\n"
         "examples:\n"
         "  sparkstore promote /mnt/other/replica && sparkstore serve /mnt/other/replica\n"
+        "  sparkstore promote s3://lake/queues && sparkstore serve s3://lake/queues\n"
         "  sparkstore promote s3://lake/queues --into /var/lib/queues",
         positional=(_REPLICA,),
     )
@@ -134,14 +135,14 @@ def promote(arguments: Namespace) -> int:
     """Make a replica the primary."""
     from sparkstore.replication import bucket_promote
     from sparkstore.replication.promote import promote
-    from sparkstore.storage.objects import is_object_uri
+    from sparkstore.storage.objects import ObjectStorage, is_object_uri
 
     more = {"primary": arguments.primary, "accept_loss": arguments.accept_loss}
     if is_object_uri(arguments.replica):
         if arguments.into is None:
-            message = f"{arguments.replica} is promoted into a folder: name it with --into FOLDER"
-            raise InvalidRequest(message)
-        done = asdict(bucket_promote.promote_into(arguments.replica, arguments.into, **more))
+            done = asdict(bucket_promote.promote_in_place(ObjectStorage(arguments.replica), **more))
+        else:
+            done = asdict(bucket_promote.promote_into(arguments.replica, arguments.into, **more))
     elif arguments.into is not None:
         raise InvalidRequest("--into is for a replica in a bucket: leave it out")
     else:

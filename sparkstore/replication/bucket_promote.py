@@ -1,16 +1,21 @@
-"""Make what a replica in a bucket holds the primary, in a folder of this machine.
+"""Make what a replica in a bucket holds the primary: in a folder of this machine, or where it is.
 
-In this order: the replica is copied to a folder beside the one that is asked for, and recovered
-there, to see that it is whole; its `root.json` is replaced, if unchanged, by one that names the new
-primary, with the next generation; the next version of each of its tables is taken by an empty
-commit; the copy gets its `root.json` and its name. Whatever is killed before the second step has
-changed nothing in the bucket. After it the old primary is fenced, and promoting again goes on.
+Into a folder, in this order: the replica is copied to a folder beside the one that is asked for,
+and recovered there, to see that it is whole; its `root.json` is replaced, if unchanged, by one that
+names the new primary, with the next generation; the next version of each of its tables is taken by
+an empty commit; the copy gets its `root.json` and its name. Whatever is killed before the second
+step has changed nothing in the bucket. After it the old primary is fenced, and promoting again goes
+on.
 
 Why the old primary's last replication cannot add to the bucket what the new primary has not got: a
 run of it that began before `root.json` was replaced commits after the versions that it saw at its
 begin, and those commits now fail. One that was faster than the empty commits is seen by them: the
 copy is made again. So what is copied last is what the bucket holds from then on, until the new
 primary replicates to it.
+
+Where it is, the copy is only looked at, and the last step is another one: once the versions are
+taken, the bucket's `root.json` gets the role `primary`. Before that no store serves it, so what a
+late replication of the old primary commits meanwhile fails, or is seen and copied again.
 """
 
 from __future__ import annotations
@@ -20,12 +25,13 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
-from sparkstore.recovery.recovery import recover
+from sparkstore.recovery.recovery import RecoveredRoot, recover
 from sparkstore.replication.bucket_download import download_tables, identified
 from sparkstore.replication.promote import (
     Promotion,
@@ -89,6 +95,35 @@ def promote_into(
     return promote_storage(replica, path, primary=primary, accept_loss=accept_loss, at=at)
 
 
+def promote_in_place(
+    replica: Storage,
+    *,
+    primary: str | Path | None = None,
+    accept_loss: bool = False,
+    at: Failpoint = no_failpoint,
+) -> Promotion:
+    """Make a replica in a bucket the primary; serve its URI afterwards.
+
+    For the arguments, and what it raises, see `promote_into`.
+    """
+    found = _replica_at(replica)
+    check_is_conditional(replica)
+    with TemporaryDirectory(prefix="sparkstore-promote-") as name:
+        scratch = Path(name)
+        copied = download_tables(replica, scratch, {})
+        old = _checked(replica, scratch, found, primary, accept_loss=accept_loss)
+        at("copied")
+        identity = _claim(replica, found.root_id, replica.location, found, old)
+        at("claimed")
+        _take_versions(replica, scratch, copied)
+        at("versions taken")
+        recovered = recover(Root(scratch, found))
+        is_fenced = old is not None and fence(old, replica.location, required=primary is not None)
+        change_stored_identity(replica, lambda _: {"role": PRIMARY, "primary_id": ""})
+    _log.info("%s is the primary now, generation %d", replica.location, identity.generation)
+    return _promotion(replica.location, identity, recovered, old, found, old_fenced=is_fenced)
+
+
 def promote_storage(
     replica: Storage,
     path: Path,
@@ -104,13 +139,12 @@ def promote_storage(
     scratch = _empty_scratch(path)
     try:
         copied = download_tables(replica, scratch, {})
-        last_position = recover(Root(scratch, found)).last_position
-        check_not_empty(replica.location, last_position)
-        old = old_root(replica.location, found, primary)
-        if old is not None and not accept_loss:
-            check_not_behind(replica.location, last_position, old)
+        old = _checked(replica, scratch, found, primary, accept_loss=accept_loss)
         at("copied")
-        identity = _claim(replica, path, found, old)
+        now = _claim(replica, uuid4().hex, str(path), found, old)
+        identity = Identity(
+            now.primary_id, role=PRIMARY, generation=now.generation, replicas=[replica.location]
+        )
         at("claimed")
         _take_versions(replica, scratch, copied)
         at("versions taken")
@@ -119,14 +153,43 @@ def promote_storage(
         _finish(scratch, path, identity)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    return _promotion(str(path), identity, recovered, old, found, old_fenced=is_fenced)
+
+
+def _checked(
+    replica: Storage,
+    scratch: Path,
+    found: Identity,
+    primary: str | Path | None,
+    *,
+    accept_loss: bool,
+) -> Root | None:
+    """See that the copy is whole and may take over; the old primary, if it is there."""
+    last_position = recover(Root(scratch, found)).last_position
+    check_not_empty(replica.location, last_position)
+    old = old_root(replica.location, found, primary)
+    if old is not None and not accept_loss:
+        check_not_behind(replica.location, last_position, old)
+    return old
+
+
+def _promotion(
+    root: str,
+    now: Identity,
+    recovered: RecoveredRoot,
+    old: Root | None,
+    before: Identity,
+    *,
+    old_fenced: bool,
+) -> Promotion:
     return Promotion(
-        root=str(path),
-        generation=identity.generation,
+        root=root,
+        generation=now.generation,
         last_position=recovered.last_position,
         queues=len(recovered.state.queues),
         messages=sum(len(queue.entries) for queue in recovered.state.queues.values()),
-        old_primary=str(old.path) if old is not None else found.primary,
-        old_fenced=is_fenced,
+        old_primary=str(old.path) if old is not None else before.primary,
+        old_fenced=old_fenced,
     )
 
 
@@ -154,9 +217,8 @@ def _check_free(path: Path) -> None:
         raise InvalidRequest(message)
 
 
-def _claim(replica: Storage, path: Path, seen: Identity, old: Root | None) -> Identity:
-    """Name the new primary in the replica's `root.json`; its identity."""
-    new_id = uuid4().hex
+def _claim(replica: Storage, new_id: str, where: str, seen: Identity, old: Root | None) -> Identity:
+    """Name the new primary in the replica's `root.json`; what that says now."""
 
     def claimed(identity: Identity) -> dict[str, Any]:
         if (identity.primary_id, identity.generation) != (seen.primary_id, seen.generation):
@@ -166,12 +228,11 @@ def _claim(replica: Storage, path: Path, seen: Identity, old: Root | None) -> Id
         return {
             "generation": max(identity.generation, least) + 1,
             "primary_id": new_id,
-            "primary": str(path),
+            "primary": where,
             "superseded": [*identity.superseded, identity.primary_id],
         }
 
-    now = change_stored_identity(replica, claimed)
-    return Identity(new_id, role=PRIMARY, generation=now.generation, replicas=[replica.location])
+    return change_stored_identity(replica, claimed)
 
 
 def _take_versions(replica: Storage, scratch: Path, copied: Mapping[str, TableContents]) -> None:

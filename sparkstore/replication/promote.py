@@ -182,7 +182,7 @@ def _check_not_promoted(sibling: str, old: Identity) -> None:
         raise Fenced(message)
 
 
-def fence(old: Root, successor: Path, *, required: bool) -> bool:
+def fence(old: Root, successor: str | Path, *, required: bool) -> bool:
     """Take the old primary's role; False if it cannot be written, which fences it only later.
 
     Raises:

@@ -12,12 +12,14 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import example, given, settings
 
+from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.cli.command_line import main
+from sparkstore.config import StoreConfig
 from sparkstore.core.records import Kind
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication import bucket_copy
-from sparkstore.replication.bucket_promote import BOUNDARIES, promote_storage
+from sparkstore.replication.bucket_promote import BOUNDARIES, promote_in_place, promote_storage
 from sparkstore.replication.promote import promote
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage
@@ -350,8 +352,6 @@ def test_the_commands_copy_and_promote(
     assert main(["replicate", "--textfile", str(tmp_path), str(primary), URI]) == 0
     assert "files_copied" in capsys.readouterr().out
     assert [*tmp_path.glob("*.prom")]
-    assert main(["promote", URI]) == 2
-    assert "--into FOLDER" in capsys.readouterr().err
     assert main(["promote", URI, "--into", str(tmp_path / "new")]) == 0
     assert bodies_in(tmp_path / "new") == BODIES
     assert main(["replicate", str(primary), URI]) == 1
@@ -426,3 +426,50 @@ def test_who_a_replica_is_stands_in_the_bucket(primary: Path, bucket: ObjectStor
     assert found is not None
     assert (found.role, found.primary) == ("replica", str(primary))
     assert open_root(primary).identity.replicas == [URI]
+
+
+@pytest.mark.parametrize("boundary", ["claimed", ""])
+def test_a_replica_is_promoted_where_it_is_and_served_by_its_uri(
+    primary: Path, bucket: ObjectStorage, tmp_path: Path, boundary: str
+) -> None:
+    copy(primary, bucket)
+
+    def at(reached: str) -> None:
+        if reached == boundary:
+            raise _Stopped
+
+    if boundary:
+        with pytest.raises(_Stopped):
+            promote_in_place(bucket, at=at)
+    done = promote_in_place(bucket)
+    assert (done.root, done.messages) == (URI, len(BODIES))
+    with pytest.raises(Fenced, match="use that"):
+        check_may_serve(primary)
+    with pytest.raises(Fenced):
+        copy(primary, bucket)
+    store = DeltaMessageStore(URI, StoreConfig(copy_dir=str(tmp_path / "copy")))
+    assert [store.load(number).body for number in store.recover().entries["q"]] == BODIES
+    store.close()
+    with pytest.raises(InvalidRequest, match="is a primary, not a replica"):
+        promote_in_place(bucket)
+
+
+def test_a_replication_that_was_paused_while_the_bucket_was_promoted_changes_nothing(
+    primary: Path, bucket: ObjectStorage, server: S3Server
+) -> None:
+    copy(primary, bucket)
+    enqueue(primary, b"late")
+    before: list[dict[str, bytes]] = []
+
+    def promoted_meanwhile(request: Request) -> None:
+        if "_delta_log" in request.key and request.method == "PUT":
+            server.faults = []
+            promote_in_place(bucket, accept_loss=True)
+            before.append(dict(server.objects))
+
+    server.faults = [promoted_meanwhile]
+    with pytest.raises((Fenced, Unavailable)):
+        copy(primary, bucket)
+    assert before
+    logs = {key for key in server.objects if "_delta_log" in key}
+    assert logs == {key for key in before[0] if "_delta_log" in key}
