@@ -807,6 +807,12 @@ def test_a_stranger_is_not_read_beyond_the_first_frame(tmp_path: Path) -> None:
         decoder.feed(b"\0\0\x10\x01\x01")
     decoder.max_frame_bytes = wire.MAX_FRAME_BYTES
     with served(tmp_path / "root") as there, RawMember(there.path) as member:
+        with RawMember(there.path) as stranger:
+            head = (wire.MAX_HELLO_BYTES + 1).to_bytes(4, "big") + bytes([wire.HELLO])
+            stranger.peer.sendall(head)  # and no more
+            answer = stranger.hears()
+            assert answer is not None
+            assert answer[0] == wire.GOODBYE
         member.hello()
         assert member.ask(1, create()) == []
         assert member.ids(10) == 1

@@ -415,6 +415,19 @@ def test_a_turn_is_as_long_as_its_frames_are_costly(
     assert len(handed) <= most // (20 if frame == "large flow" else 1)
 
 
+def test_the_items_of_a_large_frame_are_work_before_any_clock_is_read() -> None:
+    client = Client(server()).opened()
+    client.begun()
+    client.receiving(credit=9)
+    client.events.clear()
+    large = encoded_frame(flow(0, 9, properties={"p": [0] * 9_000}))
+    client.peer.receive_data(large * 9, now_s=0.0, most_work=200)
+    taken_at_once = sum(type(each) is FlowReceived for each in client.peer.events())
+    client.peer.go_on(1 << 30)
+    taken_then = sum(type(each) is FlowReceived for each in client.peer.events())
+    assert (taken_at_once, taken_then) == (1, 8)
+
+
 @pytest.mark.parametrize("keys", [800, 1])
 def test_messages_with_much_around_their_bodies_are_few_in_a_turn(
     peers: Peers, sender: Peer, monkeypatch: pytest.MonkeyPatch, keys: int
