@@ -213,6 +213,8 @@ class MemberConnection:
         with self._store.batch() as batch:
             if member.peer is self:
                 decided = member.requests.decide(batch, frames)
+                if self._grace is not None and decided.holders:
+                    self._grace.gone(filter(self._members.is_away, decided.holders))
                 batch.finish(partial(self._decided, decided, len(frames)))
 
     def _decided(self, decided: BatchDecision, count: int, error: StoreError | None) -> None:

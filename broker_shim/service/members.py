@@ -150,6 +150,11 @@ class Members:
         self.metrics.lost += bool(steps)
         return len(steps)
 
+    def is_away(self, name: str) -> bool:
+        """Whether a member is not connected."""
+        member = self.by_name.get(name)
+        return member is None or member.peer is None
+
     def sent_away(self) -> None:
         """Count one that was told goodbye for what it did."""
         with self._guard:

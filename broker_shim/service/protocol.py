@@ -35,6 +35,11 @@
                                                       [[tag, state], …], [[queue, message_id,
                                                       entry], …]]: what is kept of it and what it
                                                       holds; it is this member's from now on
+     22 PREPARE  [request, transaction, xid]          as END, but for the decision, which
+     23 DECIDE   [request, xid, commit]               ends it: bool; any member may say it
+     24 BRANCHES [read]                               ANSWER [read, true, [[xid, since,
+                                                      operations], …]]: those in doubt, the oldest
+                                                      first; since is UTC µs
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]
@@ -70,6 +75,9 @@
     detail    of enqueued and released: what the entry adds to its message's annotations from now on
               (JSON, `sparkstore.core.annotations`); nil: nothing, or what it was
 
+    xid       as the column of the tables has it: format id (4 bytes, big-endian), length of the
+              global id (1), both ids. A branch outlives its member and its service
+
     link      the JSON array [container id, name, "sender" or "receiver"] without spaces, as text;
               in `holder` of the records about links, which no other field but these tells:
                 attached   detail: JSON object (`LinkCalls.attach`) by DO alone
@@ -96,6 +104,7 @@ import msgpack
 
 from broker_shim import errors
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.core.xids import is_branch_holder
 
 VERSION = 2
 MAX_FRAME_BYTES = 8 << 20
@@ -111,6 +120,7 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
     1, 15
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
+PREPARE, DECIDE, BRANCHES = range(22, 25)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 
 Body = tuple[Any, ...]
@@ -271,6 +281,8 @@ def hello_of(frame: Frame) -> Hello:
         raise InvalidRequest(message)
     said = Hello(*body[1:])
     check_member_name(said.member)
+    if is_branch_holder(said.member):
+        raise InvalidRequest("a member's name cannot begin as the holder of a branch does: xid:")
     if not 1 <= len(said.incarnation) <= 200:
         raise InvalidRequest("an incarnation is 1 to 200 characters")
     return said

@@ -17,6 +17,7 @@ from broker_shim.service import recovery
 from broker_shim.service.outbox import Outbox
 from broker_shim.service.protocol import Body
 from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.core.xids import xid_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ _TYPES = {
     wire.HEADERS,
     wire.PART,
     wire.LINK,
+    wire.BRANCHES,
 }
 
 
@@ -103,6 +105,12 @@ class ReadWorker:
             return _OF_MESSAGES[kind](self._store, body)
         if kind == wire.SIZE:
             return iter([(_size_bytes(self._store),)])
+        if kind == wire.BRANCHES:
+            told = [
+                (xid_bytes(each.xid), each.since, each.operations)
+                for each in self._store.prepared()
+            ]
+            return iter([(told,)])
         if kind == wire.RECOVER:
             return recovery.recovered(self._store, self.member)
         has_entries = len(body) < 2 or body[1] is not False

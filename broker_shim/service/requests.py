@@ -23,7 +23,9 @@ from broker_shim.service.protocol import Body, Frame, Refusal
 from broker_shim.store.delta import Batch
 from sparkstore.core import fold, records
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine import branches
 from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.xids import xid_from
 
 _MEMBER = Record._fields.index("member")
 _MAX_NUMBER = (1 << 63) - 1
@@ -32,10 +34,17 @@ _new = tuple.__new__
 
 
 class BatchDecision(NamedTuple):
-    """What a batch came to: the last request, and those refused."""
+    """What a batch came to.
+
+    Attributes:
+        through: The last request.
+        refusals: Those refused.
+        holders: Members that hold something by a branch that was committed; they may be gone.
+    """
 
     through: int
     refusals: list[Refusal]
+    holders: set[str]
 
 
 class MemberRequests:
@@ -45,6 +54,7 @@ class MemberRequests:
         self._decisions, self._member, self._metrics = decisions, member, metrics
         self._open: dict[int, Open] = {}
         self._highest = 0
+        self._holders: set[str] = set()
 
     def decide(self, batch: Batch, frames: Sequence[Frame]) -> BatchDecision:
         """Decide requests in order and take what they mean into the batch.
@@ -56,6 +66,7 @@ class MemberRequests:
         there = state.members.get(self._member)
         last = through = 0 if there is None else there.last_request
         refusals: list[Refusal] = []
+        self._holders = set()
         self._metrics.batches += 1
         try:
             for kind, body in frames:
@@ -75,7 +86,7 @@ class MemberRequests:
         finally:
             if last:
                 fold.decided(state, self._member, last)
-        return BatchDecision(through, refusals)
+        return BatchDecision(through, refusals, self._holders)
 
     def forget(self) -> None:
         """Another incarnation came: abort what is open."""
@@ -115,7 +126,28 @@ class MemberRequests:
                 if fields[0] == _ENQUEUED:
                     batch.take_enqueued(self._decisions.enqueued(fields, (self._member, body[0])))
                     return
-        self._take_steps(batch, self._STEPS[kind](self, batch, body), body[0])
+        if kind in self._OF_BRANCHES:
+            self._OF_BRANCHES[kind](self, batch, body)
+        else:
+            self._take_steps(batch, self._STEPS[kind](self, batch, body), body[0])
+
+    def _prepare(self, batch: Batch, body: Body) -> None:
+        opened = self._opened(body[1])
+        del self._open[body[1]]
+        with self._decisions.prepared(opened, body[2]) as steps:
+            self._take_steps(batch, steps, body[0])
+
+    def _decide_branch(self, batch: Batch, body: Body) -> None:
+        xid, number = xid_from(body[1]), batch.begin().transaction
+        decide = branches.commit if body[2] else branches.roll_back
+        steps = decide(batch.machine, xid, number)
+        self._holders |= {
+            step.record.holder.partition("/")[0]
+            for step in steps
+            if step.record.kind is Kind.ACQUIRED and step.record.holder
+        }
+        self._take_steps(batch, steps, body[0])
+        branches.forget(batch.machine, xid)
 
     def _take_steps(self, batch: Batch, steps: list[RecordStep], request: int) -> None:
         for index in range(len(steps) - 1, -1, -1):
@@ -129,7 +161,7 @@ class MemberRequests:
         batch.take(steps)
 
     def _asked(self, record: Record, request: int) -> Record:
-        return _new(Record, (*record[:_MEMBER], self._member, request, None))
+        return _new(Record, (*record[:_MEMBER], self._member, request, record.xid))
 
     def _refuse(self, batch: Batch, request: int, refusal: StoreError) -> Refusal:
         """Put a refusal on record: else a replay could be decided otherwise."""
@@ -181,6 +213,10 @@ class MemberRequests:
         wire.END: _end,
         wire.PIECE: _piece,
     }
+    _OF_BRANCHES: ClassVar[Mapping[int, Callable[[MemberRequests, Batch, Body], None]]] = {
+        wire.PREPARE: _prepare,
+        wire.DECIDE: _decide_branch,
+    }
 
 
 _BODIES: Mapping[int, tuple[type, ...]] = {
@@ -189,6 +225,8 @@ _BODIES: Mapping[int, tuple[type, ...]] = {
     wire.ADD: (int, int, tuple),
     wire.END: (int, int, bool, tuple),
     wire.PIECE: (int, tuple),
+    wire.PREPARE: (int, int, bytes),
+    wire.DECIDE: (int, bytes, bool),
 }
 _BUILDS = {wire.OPEN, wire.ADD, wire.PIECE}
 REQUESTS = frozenset(_BODIES)

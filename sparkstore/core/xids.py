@@ -10,6 +10,7 @@ MAX_ID_BYTES = 64
 """Of each half of an xid (X/Open XA: MAXGTRIDSIZE, MAXBQUALSIZE)."""
 MAX_FORMAT_ID = (1 << 31) - 1
 _HOLDER = "xid:"
+_HEAD_BYTES = 5
 
 
 class Xid(NamedTuple):
@@ -73,6 +74,20 @@ def xid_bytes(xid: Xid) -> bytes:
     """As the column `xid` has it: format id (4 bytes), length of the global id (1), both ids."""
     head = xid.format_id.to_bytes(4, "big") + len(xid.global_id).to_bytes(1, "big")
     return head + xid.global_id + xid.branch_id
+
+
+def xid_from(packed: bytes) -> Xid:
+    """The xid that `xid_bytes` wrote.
+
+    Raises:
+        InvalidRequest: It did not write this.
+    """
+    if len(packed) < _HEAD_BYTES or len(packed) < _HEAD_BYTES + packed[_HEAD_BYTES - 1]:
+        message = f"an xid of {len(packed)} bytes is shorter than it says"
+        raise InvalidRequest(message)
+    global_end = _HEAD_BYTES + packed[_HEAD_BYTES - 1]
+    format_id = int.from_bytes(packed[:4], "big")
+    return check_xid(Xid(format_id, packed[_HEAD_BYTES:global_end], packed[global_end:]))
 
 
 def branch_holder(key: str) -> str:

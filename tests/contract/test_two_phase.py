@@ -1,4 +1,4 @@
-"""Two-phase commit: what every store of one process promises of prepared branches, by tier."""
+"""Two-phase commit: what every store promises of prepared branches, by tier."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADER = MessageHeader("raw", b"h\x00\xff", subject="ü", properties=(("k", "v")
 KEPT = TerminusDurability.UNSETTLED_STATE
 
 
-@pytest.fixture(params=["memory", "json", "recorded", "delta"])
+@pytest.fixture(params=["memory", "json", "recorded", "delta", "remote"])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     """A place with an open store and a queue `q`."""
     place = Home(request.param, tmp_path / "store")
@@ -29,7 +29,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     place.store.close()
 
 
-@pytest.fixture(params=["recorded", "delta"])
+@pytest.fixture(params=["recorded", "delta", "remote"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     """The same, of the tiers that keep messages."""
     place = Home(request.param, tmp_path / "store")

@@ -275,6 +275,44 @@ def test_what_an_open_transaction_claims_is_free_for_the_next_incarnation(
 # ------------------------------------------------------------------------------- requests
 
 
+def test_what_is_no_xid_or_no_branch_is_refused_and_a_branch_is_decided_once(
+    service: Served, member: RawMember
+) -> None:
+    def refused(kind: int, request: int, *body: object) -> str:
+        member.say(kind, request, *body)
+        return " ".join(message for _, _, message in member.until_done(request))
+
+    good, number = b"\0\0\0\1\1gb", 2
+    wrong = [
+        (b"", "shorter than it says"),
+        (b"\0\0\0\1\7gb", "shorter than it says"),
+        (b"\0\0\0\1\xc8" + b"g" * 200, "global id of an xid has 200 bytes"),
+        (b"\0\0\0\1\1g" + b"b" * 200, "branch id of an xid has 200 bytes"),
+        (b"\xff\0\0\1\1gb", "format id"),
+    ]
+    for transaction, (xid, message) in enumerate(wrong, 1):
+        assert refused(wire.OPEN, number, transaction) == ""
+        assert refused(wire.ADD, number + 1, transaction, (enqueue(1),)) == ""
+        assert message in refused(wire.PREPARE, number + 2, transaction, xid)
+        assert "not open" in refused(wire.PREPARE, number + 3, transaction, good)
+        assert message in refused(wire.DECIDE, number + 4, xid, True)
+        number += 5
+    assert "no branch 1:67:62" in refused(wire.DECIDE, number, good, True)
+    assert refused(wire.OPEN, number + 1, 9) == ""
+    assert "is empty" in refused(wire.PREPARE, number + 2, 9, good)
+    assert refused(wire.OPEN, number + 3, 10) == ""
+    assert refused(wire.ADD, number + 4, 10, (enqueue(1),)) == ""
+    for _ in range(2):  # sent again
+        assert refused(wire.PREPARE, number + 5, 10, good) == ""
+    assert ids_on(service) == []
+    assert "belongs to the prepared branch" in refused(wire.DO, number + 6, (enqueue(1),))
+    assert [each.xid.branch_id for each in service.store.prepared()] == [b"b"]
+    for _ in range(2):
+        assert refused(wire.DECIDE, number + 7, good, True) == ""
+    assert "no branch" in refused(wire.DECIDE, number + 8, good, False)
+    assert ids_on(service) == [1]
+
+
 def test_a_request_that_is_sent_again_is_decided_once(service: Served, member: RawMember) -> None:
     assert member.ask(2, enqueue(1)) == []
     (refusal,) = member.ask(3, enqueue(1))

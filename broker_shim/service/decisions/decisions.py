@@ -5,7 +5,8 @@ Nothing is changed here but an open transaction; the caller makes the steps true
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from broker_shim.errors import InvalidRequest, StoreError
@@ -25,10 +26,11 @@ from broker_shim.service.decisions.arrivals import (
 from broker_shim.service.decisions.staged_content import StagedContents, check_id
 from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
-from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine import branches, transactions
 from sparkstore.core.state_machine.arguments import check_name, check_size
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import Queue, RecordStep, StoredMessage, Transaction
+from sparkstore.core.xids import xid_from
 
 OWN_CATEGORY = "sparkstore."
 """Configured objects of categories that begin so are written by the service alone."""
@@ -182,6 +184,28 @@ class Decisions:
             for message_id in opened.messages:
                 self._machine.dismiss(message_id)
 
+    @contextmanager
+    def prepared(self, opened: Open, xid: bytes) -> Iterator[list[RecordStep]]:
+        """Prepare a transaction; whoever gets its steps makes them true before leaving.
+
+        Raises:
+            InvalidRequest: See `BranchCalls.prepare`; it is aborted.
+        """
+        try:
+            for message_id in opened.messages:
+                self._machine.admit(message_id)
+            try:
+                named = xid_from(xid)
+            except StoreError:
+                transactions.abort(self._machine, opened.transaction)
+                raise
+            yield branches.prepare(self._machine, opened.transaction, named)
+        except StoreError:
+            for message_id in opened.messages:
+                self._machine.dismiss(message_id)
+            raise
+        branches.accept(self._machine, opened.transaction, named)
+
     def _objects(self, taken: tuple[Fields, ...]) -> list[RecordStep]:
         there: dict[tuple[str, str], bool] = {}
         steps: list[RecordStep] = []
@@ -200,6 +224,7 @@ class Decisions:
         if message.header.protocol is None:
             known = brought.get(message_id) or machine.volatile.get(message_id)
             if known is None and message_id not in machine.state.messages:
+                machine.check_free(message_id)
                 refusal = f"message {message_id} left its last queue: make a new message"
                 raise InvalidRequest(refusal)
             return known or message

@@ -41,6 +41,7 @@ class StagedContents:
             message = f"PIECE takes one content record of at most {PIECE_BYTES} bytes"
             raise InvalidRequest(message)
         check_id(self._machine, message_id)
+        self._machine.check_free(message_id)
         if message_id in self._machine.state.messages:
             message = f"message {message_id} has its content already: make a new message"
             raise InvalidRequest(message)

@@ -10,9 +10,7 @@ moment, and the number of a transaction is not the one in its rows.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,10 +34,12 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import records as made
+from broker_shim.store.remote.branches import RemoteBranches
 from broker_shim.store.remote.connection import RemoteConnection, ServiceListener
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.messages import RemoteMessages, RemoteReads
 from broker_shim.store.remote.requests import Answer, OnAnswer
+from broker_shim.store.remote.transactions import RemoteTransaction, usable
 from sparkstore.core.annotations import as_detail
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.arguments import check_completion, check_message, check_queue
@@ -48,43 +48,7 @@ RETRY_S = 60.0
 """How long a request waits for a service that is gone."""
 
 
-@dataclass(slots=True, eq=False)
-class RemoteTransaction:
-    """See `TransactionContext`.
-
-    Attributes:
-        transaction: Its number, of this member.
-        owner: The store that it is of.
-        messages: Those that it enqueues.
-        is_open: False after commit or abort.
-        spoiled: An operation was refused on this side: the service does not know of it.
-    """
-
-    transaction: int
-    owner: object
-    messages: list[int] = field(default_factory=list)
-    is_open: bool = True
-    spoiled: bool = False
-
-    def spoil(self) -> None:
-        """It cannot be committed any more."""
-        self.spoiled = True
-
-    def note(self, error: StoreError | None) -> None:
-        """An operation came to this."""
-        self.spoiled = self.spoiled or error is not None
-
-    def noting(self, on_complete: OnComplete) -> OnComplete:
-        """The same completion, noted."""
-
-        def noted(error: StoreError | None) -> None:
-            self.note(error)
-            on_complete(error)
-
-        return noted
-
-
-class RemoteMessageStore(ReadCalls):
+class RemoteMessageStore(RemoteBranches, ReadCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
 
     def __init__(
@@ -346,7 +310,7 @@ class RemoteMessageStore(ReadCalls):
                 self._connection.ask(wire.DO, ((record,),), on_complete)
                 return
             try:
-                own = _usable(transaction, self)
+                own = usable(transaction, self)
             except InvalidRequest as refusal:
                 self._refuse(on_complete, refusal)
                 return
@@ -370,25 +334,38 @@ class RemoteMessageStore(ReadCalls):
             self._do(record, on_complete, transaction)
 
     def _end(
-        self, transaction: TransactionContext, on_complete: OnComplete, *, commit: bool
+        self,
+        transaction: TransactionContext,
+        on_complete: OnComplete,
+        *,
+        commit: bool,
+        xid: bytes | None = None,
+        refusal: StoreError | None = None,
     ) -> None:
-        """Commit or abort a transaction; one with a refused operation is aborted either way."""
+        """Commit or abort a transaction; one with a refused operation is aborted either way.
+
+        With an `xid` it is prepared, not committed; a `refusal` is why it is aborted instead.
+        """
         check_completion(on_complete)
         with self._connection.guard:
             self._connection.check_open()
             try:
-                own = _usable(transaction, self)
-            except InvalidRequest as refusal:
-                self._refuse(on_complete, refusal)
+                own = usable(transaction, self)
+            except InvalidRequest as unusable:
+                self._refuse(on_complete, unusable)
                 return
             own.is_open = False
             self._open.discard(own)
             if commit and own.spoiled:
-                self._connection.ask(wire.END, (own.transaction, False), _nothing)
                 message = f"transaction {own.transaction} is aborted: an operation was refused"
-                self._refuse(on_complete, InvalidRequest(message))
-                return
-            self._connection.ask(wire.END, (own.transaction, commit), on_complete)
+                refusal = refusal or InvalidRequest(message)
+            if refusal is not None:
+                self._connection.ask(wire.END, (own.transaction, False), _nothing)
+                self._refuse(on_complete, refusal)
+            elif xid is None:
+                self._connection.ask(wire.END, (own.transaction, commit), on_complete)
+            else:
+                self._connection.ask(wire.PREPARE, (own.transaction, xid), on_complete)
 
     def _refuse(
         self,
@@ -400,22 +377,6 @@ class RemoteMessageStore(ReadCalls):
         if isinstance(transaction, RemoteTransaction):
             transaction.spoiled = True
         self._connection.ask(wire.DO, ((),), on_complete, refusal)
-
-
-def _usable(transaction: TransactionContext, owner: object) -> RemoteTransaction:
-    """The transaction, if it is an open one of this store.
-
-    Raises:
-        InvalidRequest: It is not.
-    """
-    if not isinstance(transaction, RemoteTransaction) or transaction.owner is not owner:
-        number = getattr(transaction, "transaction", transaction)
-        message = f"transaction {reprlib.repr(number)} is not one of this store"
-        raise InvalidRequest(message)
-    if not transaction.is_open:
-        message = f"transaction {transaction.transaction} has ended: begin another"
-        raise InvalidRequest(message)
-    return transaction
 
 
 def _nothing(_error: StoreError | None) -> None:

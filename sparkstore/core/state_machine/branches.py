@@ -157,6 +157,9 @@ def forget(machine: StoreStateMachine, xid: Xid) -> None:
             del machine.claims[entry]
     for message_id in [each for each, of in machine.in_doubt.items() if of == key]:
         del machine.in_doubt[message_id]
+    for planned in ended.steps:
+        if isinstance(planned, PlannedEnqueue):  # one that was rolled back is used up
+            machine.end_fresh(planned.message.message_id)
 
 
 def prepared(machine: StoreStateMachine) -> list[PreparedBranch]:

@@ -47,10 +47,8 @@ class StoreMachine(LinkRules):
 
     name = "memory"
 
-    @property
-    def keeps_branches(self) -> bool:
-        """Whether this kind of store knows two-phase commit."""
-        return self.name != "remote"
+    keeps_branches = True
+    """Whether this kind of store knows two-phase commit."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,0 +1,79 @@
+"""Two-phase commit at a store service: each call is one numbered request, so it is decided once."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.service import protocol as wire
+from broker_shim.store.branches import PreparedBranch
+from broker_shim.store.interface import TransactionContext
+from broker_shim.store.remote.connection import RemoteConnection
+from broker_shim.store.remote.messages import RemoteMessages
+from broker_shim.store.remote.transactions import RemoteTransaction
+from sparkstore.core.state_machine.arguments import check_completion
+from sparkstore.core.xids import Xid, check_xid, xid_bytes, xid_from
+
+
+class _Ending(Protocol):
+    def __call__(
+        self,
+        transaction: TransactionContext,
+        on_complete: OnComplete,
+        *,
+        commit: bool,
+        xid: bytes | None = None,
+        refusal: StoreError | None = None,
+    ) -> None:
+        """See `RemoteMessageStore._end`."""
+
+
+class RemoteBranches:
+    """`BranchCalls` of a `RemoteMessageStore`: a branch outlives it, and may be decided by others.
+
+    If a decision completes with Unavailable, `prepared` says whether the branch is there still.
+    """
+
+    _connection: RemoteConnection
+    _messages: RemoteMessages
+    _end: _Ending
+
+    def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.prepare`."""
+        check_completion(on_complete)
+
+        def prepared(error: StoreError | None) -> None:
+            if error is None and isinstance(transaction, RemoteTransaction):
+                for message_id in transaction.messages:
+                    self._messages.note_enqueued(message_id)
+            on_complete(error)
+
+        packed, refusal = b"", None
+        try:
+            packed = xid_bytes(check_xid(xid))
+        except InvalidRequest as wrong:
+            refusal = wrong
+        self._end(transaction, prepared, commit=True, xid=packed, refusal=refusal)
+
+    def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.commit_prepared`."""
+        self._decide_branch(xid, on_complete, commit=True)
+
+    def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.rollback_prepared`."""
+        self._decide_branch(xid, on_complete, commit=False)
+
+    def prepared(self) -> list[PreparedBranch]:
+        """See `BranchCalls.prepared`."""
+        ((told,),) = self._connection.read(wire.BRANCHES)
+        return [PreparedBranch(xid_from(xid), *rest) for xid, *rest in told]
+
+    def _decide_branch(self, xid: Xid, on_complete: OnComplete, *, commit: bool) -> None:
+        check_completion(on_complete)
+        try:
+            packed = xid_bytes(check_xid(xid))
+        except InvalidRequest as refusal:
+            self._connection.ask(wire.DO, ((),), on_complete, refusal)
+        else:
+            self._connection.ask(wire.DECIDE, (packed, commit), on_complete)
