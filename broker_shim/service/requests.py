@@ -38,7 +38,7 @@ class BatchDecision(NamedTuple):
 
     Attributes:
         through: The last request.
-        refusals: Those refused.
+        refusals: Of the requests, those that were refused.
         holders: Members that hold something by a branch that was committed; they may be gone.
     """
 
