@@ -7,6 +7,9 @@
 Decision: the parser is Lark's (LALR, no dependencies of its own, released every year since 2017),
 because it keeps its own stack: ten thousand parentheses cost memory in proportion and never a
 recursion of ours. Rejected: `pyparsing` and `parsimonious` recurse, `antlr4` needs a generator.
+
+The text of a client comes in, a condition that a queue can ask of a header goes out; what is wrong
+with the text is `InvalidSelector`. Listeners parse, and the broker's queues ask.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ here are real things made and joined: `stores` chooses a store by its tier, `ent
 connect, `recovery` brings a broker to where it was, `control` serves administrators, `monitor` and
 `reporting` whoever watches, `systemd` the service manager. `command` has them in the order of their
 lives.
+
+Nobody imports this package but the entry point of the command and the demo. It decides nothing
+about messages: whatever a queue, a link or a store does is told in the package of that name.
 """
 
 from sparkstore.log.tuning import tune_allocator

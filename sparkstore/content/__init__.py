@@ -4,4 +4,8 @@ Ids go in, headers and bodies come out, in pieces where a message was enqueued i
 knows which files may have it, `index` which rows, `files` and `rows` decode them a batch at a time,
 `pieces` puts one message together, and `cache` keeps what was read ahead, up to its bytes. The log
 calls `reader` on a thread that may wait; nothing here changes a file, and no Spark is needed.
+
+Beside the log, the command line (browse, export), the offline control and the deep checks of
+`verify` read with it. It raises `CorruptData` for content that should be there and is not, and it
+never guesses: a piece that is missing fails the whole message.
 """

@@ -4,4 +4,8 @@
 `sparkstore.operations.wire`), or has `offline` write the records that `sparkstore.operations`
 decided, under the lock of the root. `bulk_run` carries out an operation on many messages in turns,
 and `audit` writes down who did what. Commands and jobs call it; it starts no JVM.
+
+Orders come in as values, and answers go out when what was ordered is durable. A broker that serves
+its control socket lives elsewhere (`broker_shim.serve`), and so does every decision. No table is
+changed here but by records that a log writes.
 """

@@ -5,4 +5,8 @@ A root comes in; a `core.fold.State` goes out, with the position up to which it 
 `arrow_fold` folds a million entries by columns, `arrow_links` the few links one by one,
 `message_headers` reads headers of many messages at once. The start of a log calls this, and every
 command that shows a queue; nothing here changes a file.
+
+The store service, the views, `verify` and a promotion call it as well. A hole between P and the
+first record that is left is `CorruptData`: a state with a gap is never returned. Content is not
+read here (`sparkstore.content`).
 """

@@ -4,4 +4,8 @@
 replica's history and state (`replicate_source` reads them, `replicate_plan` decides, pure), and
 `promote` makes a replica the primary and fences the old one; that needs no Spark, as it must work
 when little else does. `record_at` compares two roots at one position.
+
+Two roots come in; what goes out is a replica that has the primary's records up to a position, or a
+primary in another place. The command line calls it, reconcile compares by it. It never changes the
+primary's tables, and locks nothing of it: only a promotion writes into the old root, its role.
 """

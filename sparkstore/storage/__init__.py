@@ -6,4 +6,7 @@
 
 Names and bytes come in; what is in place when a call returns survives a power cut. `tables` and
 the copies of a root call it; it knows neither tables nor Delta.
+
+The log, the settings of security and the JSON tier call it too. Whoever writes a small file here
+replaces it as a whole: nothing that is read at a start is ever written in place.
 """

@@ -8,6 +8,9 @@
     job_tables               the views `job_runs` and `findings`
 
 A Spark session and a root come in, DataFrames go out. Nothing here commits to a table.
+
+The jobs fold with the same steps, reconcile compares by them, and the command `sparkstore sql`
+answers with them.
 """
 
 from sparkstore.views.views import publish, register, sql

@@ -7,4 +7,7 @@
     proof       which deliveries the sender must know the end of by now
 
 The registry asks these modules under its lock; times come in as arguments, nothing is kept here.
+
+What comes in is what a peer asked for, or what a store kept; what goes out are values that can be
+kept again. The link stores of `broker_shim.store` write them down.
 """

@@ -6,4 +6,6 @@ are found and read by `protocol_1_0.codec`, which knows AMQP and no broker; here
 `message` makes a `MessageHeader` and back, `limits` says how large one may be, `long_content` finds
 content that comes by itself, `annotations` adds those of an entry, and `common_header` shows a
 header to selectors. Receiving links call it once a message, sending links once a delivery.
+
+Nothing here keeps a message or speaks to a store.
 """

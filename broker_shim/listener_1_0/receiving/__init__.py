@@ -4,4 +4,8 @@
 its way into the store, whole or in pieces, `credit` how many may be under way, and
 `received_deliveries` what a link that may be resumed remembers. A sender is told an outcome when
 the store has completed the enqueue, and never before.
+
+`attach` makes such a link, the connection hands it what its peer sends, and the virtual host puts
+its messages on queues. It runs on the loop's thread and never waits there: what a store takes its
+time for comes back through the inbox. A message is never decoded as a whole.
 """

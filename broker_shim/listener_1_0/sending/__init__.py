@@ -4,4 +4,8 @@
 acquires what the queue gave it and has it sent, also again after the link was away;
 `outgoing_message` is one message on that way, and keeps the order. `browsing_link` looks at a queue
 and takes nothing. What a client decides within a transaction is in `transactions`.
+
+`attach` makes such a link, and the virtual host gives it what its queue dispatched. It runs on the
+loop's thread. It never sends a message whose acquisition is not durable, and it confirms no outcome
+that is not; which message comes next is not its affair but the queue's.
 """

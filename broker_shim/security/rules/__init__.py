@@ -6,4 +6,7 @@
     attempts        how long a failed login waits for its answer
 
 The guard asks these modules on the loop's thread; the time is an argument.
+
+The listener asks what a user may do on an address at each attach and each message. Settings come in
+as values that others have read, answers go out; nothing here refuses by itself: who asked does.
 """

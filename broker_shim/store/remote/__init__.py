@@ -4,6 +4,10 @@
 after a break with the requests that have no answer yet (`requests`), each once by its number.
 `records` is what goes there and comes back about queues and entries, `messages` about content. Any
 thread may call; completions fire on one thread, in order.
+
+Other Python brokers make one with the address of a service. It decides nothing: what a call comes
+to is the service's answer, also after a break. It writes no file, and it never answers for the
+service while that is away: a call waits, or fails with `Unavailable` when its time is over.
 """
 
 from broker_shim.store.remote.store import RemoteMessageStore

@@ -6,4 +6,7 @@ ends; `branches` prepares one that is decided later, and `doubt` keeps others fr
 `arguments` is the one check of what callers give, for every store and the service;
 `definitions` is wiring as JSON. A store calls it under its lock and hands the records to its sink,
 in the order in which they were decided.
+
+A running broker's store, the store service and the offline control share it, so all of them refuse
+alike. It knows no file, no thread and no clock; times are arguments.
 """
