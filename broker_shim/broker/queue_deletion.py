@@ -18,6 +18,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import Queue
+from sparkstore.core.queue_names import shown
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +29,16 @@ class QueueDeletions:
     def __init__(self, calls: StoreCalls, settlement: Settlement) -> None:
         self._calls, self._settlement = calls, settlement
         self._waiting: dict[str, list[Callable[[], None]]] = {}
+
+    def refuses(self, name: str, on_done: OnComplete) -> bool:
+        """Refuse to destroy a queue that a branch in doubt uses: `on_done` is told; or False."""
+        store = self._calls.branches
+        entries = () if store is None else (store.branch_entries(e.xid) for e in store.prepared())
+        if any(name in {place[0] for place in (*e.enqueued, *e.taken)} for e in entries):
+            text = f"queue {shown(name)} is used by a prepared branch: decide that first"
+            on_done(InvalidRequest(text))
+            return True
+        return False
 
     def begin(
         self, name: str, on_done: OnComplete, before: Callable[[OnComplete], None] | None = None

@@ -16,7 +16,7 @@ from broker_shim.broker.administration import Administration
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letters import Deaths
 from broker_shim.broker.destinations import Destinations
-from broker_shim.broker.exchanges.evacuation import Evacuation
+from broker_shim.broker.exchanges.evacuation import evacuation_of
 from broker_shim.broker.exchanges.headers_exchange import properties_of
 from broker_shim.broker.header_scan import HeaderScan
 from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
@@ -301,15 +301,15 @@ class Broker:
         if queue is None:
             self._deletions.when_gone(name, partial(on_done, None))
             return
+        if self._deletions.refuses(name, on_done):
+            return
         self._forget_queue(name)
-        alternate = queue.arguments.alternate_exchange
-        evacuate = None if alternate is None else Evacuation(self, name, alternate).run
 
         def destroyed(error: StoreError | None) -> None:
             self.claims.auto_deletion.gone(name)
             on_done(error)
 
-        self._deletions.begin(name, destroyed, evacuate)
+        self._deletions.begin(name, destroyed, evacuation_of(self, queue))
 
     def queue_destroyed(self, name: str) -> None:
         """Another member destroyed a queue: whoever is attached to it here is told."""

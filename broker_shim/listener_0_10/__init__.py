@@ -6,7 +6,7 @@
     commands                 each command → what does it
     publication, sending/    messages in and out
     wiring/                  queues and exchanges
-    transaction              tx.select to tx.commit: all of it or nothing
+    transaction, dtx/        tx.select to tx.commit: all of it or nothing; distributed transactions
     authorization, refusals  who may do what; the store's errors in the protocol's words
     messages                 a stored message ↔ header and body of this protocol
 

@@ -40,6 +40,12 @@ def check(access: Access, login: Login, act: Permission, node: Node, said: str) 
     raise RemoteCommandError(ExecutionErrorCode.UNAUTHORIZED_ACCESS, text)
 
 
+def may(access: Access, login: Login, act: Permission, node: Node) -> bool:
+    """Whether `check` would let it pass; nobody is told."""
+    place = _place_of(node)
+    return place is None or access.guard.allows(login.principal, act, place)
+
+
 def _is_owned(queue: str) -> bool:
     return key_of(queue).queue.startswith(_OWN)
 

@@ -12,6 +12,7 @@ from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
+from broker_shim.listener_0_10.dtx import commands as dtx_commands
 from broker_shim.listener_0_10.publication import publish
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
@@ -28,6 +29,7 @@ class CommandTarget(Protocol):
     incoming: IncomingCommands
     subscriptions: Subscriptions
     transaction: SessionTransaction | None
+    is_distributed: bool
 
     @property
     def holder(self) -> str:
@@ -93,20 +95,20 @@ def _heard(session: CommandTarget, _command: Any, command_id: int) -> None:
 
 
 def _select(session: CommandTarget, _command: c.TxSelect, command_id: int) -> None:
-    if session.transaction is not None:
+    if session.transaction is not None or session.is_distributed:
         raise illegal_state("tx.select: this session is transacted already")
     session.transaction = SessionTransaction(session.broker)
     session.complete(command_id)
 
 
 def _commit(session: CommandTarget, _command: c.TxCommit, command_id: int) -> None:
-    if session.transaction is None:
+    if session.transaction is None or session.is_distributed:
         raise illegal_state("tx.commit before tx.select")
     session.transaction.commit(session.done(command_id))
 
 
 def _rollback(session: CommandTarget, _command: c.TxRollback, command_id: int) -> None:
-    if session.transaction is None:
+    if session.transaction is None or session.is_distributed:
         raise illegal_state("tx.rollback before tx.select")
     session.transaction.rollback()
     session.complete(command_id)
@@ -146,6 +148,7 @@ _STEPS: Mapping[type, Step] = {
     c.QueueDelete: queue_commands.delete,
     c.QueuePurge: queue_commands.purge,
     c.QueueQuery: queue_commands.query,
+    **dtx_commands.STEPS,
 }
 
 WIRING: frozenset[type] = frozenset(

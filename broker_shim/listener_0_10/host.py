@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker_shim.broker.operations.branches import Branches
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.listener_0_10.connection import Amqp010Connection
+from broker_shim.listener_0_10.dtx.open_branches import OpenBranches
 from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.sockets.access import LOOPBACK, Access
 
@@ -19,10 +21,13 @@ class Amqp010Host:
     Attributes:
         broker: The virtual host.
         points: What stands before the standard handlers.
+        branches: Those of distributed transactions that are not prepared.
+        in_doubt: Those that are.
     """
 
     def __init__(self, broker: Broker, points: InsertionPoints = InsertionPoints()) -> None:  # noqa: B008  # a value
         self.broker, self.points = broker, points
+        self.branches, self.in_doubt = OpenBranches(broker.later), Branches(broker)
         self._sessions: dict[tuple[str, bytes], Amqp010Session] = {}
 
     def connect(
@@ -75,4 +80,5 @@ class Amqp010Host:
         """A session ended: a queue that it had to itself is anybody's, or goes with it."""
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
+        self.branches.session_ended(session)
         self.broker.claims.end(session)

@@ -55,10 +55,15 @@ class _Sent:
 
 
 class SessionTransaction:
-    """See above. On the loop's thread only; a session has one after the other, in this object."""
+    """See above. On the loop's thread only; a session has one after the other, in this object.
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    Attributes:
+        gives_back: What was accepted in it is available again if it is rolled back, to anybody;
+            else its client decides about it again.
+    """
+
+    def __init__(self, broker: Broker, *, gives_back: bool = False) -> None:
+        self._broker, self.gives_back = broker, gives_back
         self._sent: list[_Sent] = []
         self._accepted: list[AcceptedDelivery] = []
         self._bytes = 0
@@ -108,6 +113,35 @@ class SessionTransaction:
                 on_done(error)
 
         self._prepare(sent, prepared)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to do."""
+        return not self._sent and not self._accepted
+
+    def prepare(
+        self, promise: Callable[[list[Operation], OnComplete], None], on_done: OnComplete
+    ) -> None:
+        """Promise all of it, as a branch that is decided by its xid alone; else it is undone."""
+        sent, accepted = self._begin_anew()
+
+        def done(error: StoreError | None) -> None:
+            if error is None:
+                for delivery in accepted:
+                    delivery.on_committed()
+            else:
+                self._undone(accepted)
+            on_done(error)
+
+        def ready(error: StoreError | None) -> None:
+            if error is None:
+                operations = [_enqueue(each, name) for each in sent for name in each.queues]
+                operations += [_dequeue(each) for each in accepted]
+                promise(operations, done)
+            else:
+                done(error)
+
+        self._prepare(sent, ready)
 
     def _prepare(self, sent: list[_Sent], on_prepared: OnComplete) -> None:
         """Have the content of each with the store, where it is too large to go along."""

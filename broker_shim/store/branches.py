@@ -15,12 +15,19 @@ from broker_shim.store.interface import TransactionContext
 from broker_shim.store.sink import Sink
 from sparkstore.core.state_machine import branches
 from sparkstore.core.state_machine.arguments import check_completion
-from sparkstore.core.state_machine.branches import PreparedBranch
+from sparkstore.core.state_machine.branches import BranchEntries, PreparedBranch
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.core.xids import Xid
 
-__all__ = ["BranchCalls", "LocalBranches", "PreparedBranch", "Xid"]
+__all__ = [
+    "BranchCalls",
+    "BranchEntries",
+    "BranchStore",
+    "LocalBranches",
+    "PreparedBranch",
+    "Xid",
+]
 
 
 class BranchCalls(Protocol):
@@ -61,6 +68,17 @@ class BranchCalls(Protocol):
 
     def prepared(self) -> list[PreparedBranch]:
         """The branches in doubt, the oldest first; a coordinator asks after a restart."""
+
+
+class BranchStore(BranchCalls, Protocol):
+    """A store that tells its broker what a branch does to queues."""
+
+    def branch_entries(self, xid: Xid) -> BranchEntries:
+        """What a branch in doubt puts on queues and takes off them.
+
+        Raises:
+            InvalidRequest: No xid, or no branch of it is in doubt.
+        """
 
 
 class LocalBranches:
@@ -105,6 +123,12 @@ class LocalBranches:
         with self._lock:
             self._check_open()
             return branches.prepared(self._machine)
+
+    def branch_entries(self, xid: Xid) -> BranchEntries:
+        """See `BranchStore.branch_entries`."""
+        with self._lock:
+            self._check_open()
+            return branches.entries_of(self._machine, xid)
 
     def _decide_branch(
         self,

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker_shim.broker.exchanges.alternates import RoutingHost, alternate_queues
+from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
@@ -36,6 +37,12 @@ class EvacuatedHost(RoutingHost, Protocol):
     """
 
     settlement: Settlement
+
+
+def evacuation_of(host: EvacuatedHost, queue: QueueDispatch) -> Callable[[OnComplete], None] | None:
+    """What is to be done before a queue is destroyed: it moves its messages; None: nothing."""
+    alternate = queue.arguments.alternate_exchange
+    return None if alternate is None else Evacuation(host, queue.name, alternate).run
 
 
 class Evacuation:

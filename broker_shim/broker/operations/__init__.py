@@ -5,6 +5,8 @@
     queries                         what a queue or an exchange is, and what is bound
     claims, auto_delete             a queue for one session alone; one that goes with its last user
     acquisition                     a message that was browsed becomes its browser's own
+    branches                        two-phase transactions: prepared, and decided, also after a
+                                    restart
     release, reject, accept         `Settlement`, `dead_letters.Rejection`
 
 They know no protocol and no permission: a listener asks whether its client may, before it calls. A

@@ -14,6 +14,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.message import Messages
 from broker_shim.messages.residency import Residency
+from broker_shim.store.branches import BranchStore
 from broker_shim.store.interface import (
     Annotations,
     Entry,
@@ -125,8 +126,22 @@ class StoreCalls:
         """Take and put messages that the store holds, all of it or nothing."""
         self.transact((self.operation(*each) for each in steps), on_done)
 
-    def transact(self, operations: Iterable[Operation], on_done: OnComplete) -> None:
-        """Do all of some operations, or nothing; `on_done` gets the first refusal."""
+    @property
+    def branches(self) -> BranchStore | None:
+        """Two-phase calls of the store; None if it has none that a broker can use."""
+        store: Any = self._store
+        return store if hasattr(store, "branch_entries") else None
+
+    def transact(
+        self,
+        operations: Iterable[Operation],
+        on_done: OnComplete,
+        end: Callable[[TransactionContext, OnComplete], None] | None = None,
+    ) -> None:
+        """Do all of some operations, or nothing; `on_done` gets the first refusal.
+
+        `end` ends the transaction in another way than by its commit.
+        """
         refusals: list[StoreError] = []
 
         def note(error: StoreError | None) -> None:
@@ -147,7 +162,10 @@ class StoreCalls:
                     self._store.abort(transaction, _nothing)
             self.answer((on_done, error))
             return
-        self.call(done, self._store.commit, transaction)
+        if end is None:
+            self.call(done, self._store.commit, transaction)
+        else:
+            self.call(done, lambda on_complete: end(transaction, on_complete))
 
     def operation(self, message_id: int, step: Enqueue | Dequeue) -> Operation:
         """The call of the store that takes or puts a message that it holds."""

@@ -116,7 +116,7 @@ class Subscriptions:
         self, transaction: SessionTransaction, number: int, sent: SentMessage
     ) -> None:
         def undone() -> None:
-            if self._session.is_over:
+            if self._session.is_over or transaction.gives_back:
                 sent.subscription.give_back(sent.message_id, failed=True)
             else:
                 sent.in_transaction = False

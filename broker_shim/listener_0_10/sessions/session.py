@@ -98,7 +98,8 @@ class Amqp010Session:
         outgoing: Those to the client.
         first: The first handler of what comes in.
         subscriptions: The session's consumers, and what they hold.
-        transaction: Since tx.select; None before it.
+        transaction: Since tx.select, or while it works in a branch; None at other times.
+        is_distributed: It has asked for dtx.
         is_over: True once it ended.
         is_attached: A connection carries it.
         detached_count: How often it was detached.
@@ -120,6 +121,7 @@ class Amqp010Session:
         self._is_going_on = False
         self.subscriptions = Subscriptions(self)
         self.transaction: SessionTransaction | None = None
+        self.is_distributed = False
 
     def _begin_on(self, connection: SessionConnection, channel: int) -> None:
         self.connection, self.channel = connection, channel

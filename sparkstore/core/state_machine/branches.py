@@ -29,7 +29,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparkstore.core import records
 from sparkstore.core.annotations import annotations_of, given_back
@@ -63,6 +63,18 @@ class PreparedBranch:
     xid: Xid
     since: int
     operations: int
+
+
+class BranchEntries(NamedTuple):
+    """What a branch in doubt does to queues.
+
+    Attributes:
+        enqueued: (queue, message id, priority, durable) of what a commit puts there.
+        taken: (queue, message id) of what a commit takes off, and a rollback gives back.
+    """
+
+    enqueued: tuple[tuple[str, int, int, bool], ...]
+    taken: tuple[tuple[str, int], ...]
 
 
 def prepare(machine: StoreStateMachine, context: TransactionContext, xid: Xid) -> list[RecordStep]:
@@ -169,6 +181,22 @@ def prepared(machine: StoreStateMachine) -> list[PreparedBranch]:
         told = json.loads(detail)
         found.append(PreparedBranch(xid_of(key), told["since_us"], len(told["operations"])))
     return sorted(found, key=lambda branch: (branch.since, branch.xid))
+
+
+def entries_of(machine: StoreStateMachine, xid: Xid) -> BranchEntries:
+    """What a branch does to queues; also of one of an earlier run.
+
+    Raises:
+        InvalidRequest: It is no xid, or of no branch in doubt.
+    """
+    _, branch = _branch(machine, xid)
+    headers = [
+        (planned.queue, planned.message.message_id, planned.message.header)
+        for planned in branch.steps
+        if isinstance(planned, PlannedEnqueue)
+    ]
+    enqueued = ((queue, number, each.priority, each.durable) for queue, number, each in headers)
+    return BranchEntries(tuple(enqueued), tuple(branch.taken))
 
 
 def restore(machine: StoreStateMachine) -> None:

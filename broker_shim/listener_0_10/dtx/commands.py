@@ -1,0 +1,288 @@
+"""dtx.select, start, end, prepare, commit, rollback, forget, recover, get-timeout, set-timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.definitions import DtxXaStatus, ExecutionErrorCode
+from broker_shim.amqp_0_10.structs import (
+    DtxGetTimeoutResult,
+    DtxRecoverResult,
+    DtxXaResult,
+    DtxXid,
+)
+from broker_shim.broker.address import QueueNode
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.framing.errors import RemoteCommandError
+from broker_shim.listener_0_10.authorization import check, may
+from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
+from broker_shim.listener_0_10.refusals import (
+    illegal_argument,
+    illegal_state,
+    not_allowed,
+    not_found,
+    not_implemented,
+    refusal_of,
+)
+from broker_shim.listener_0_10.transaction import SessionTransaction
+from broker_shim.security.rules.permissions import Permission
+from broker_shim.store.branches import BranchEntries, Xid
+from sparkstore.core.xids import check_xid, xid_text
+
+_MOST_OPEN = 1_000
+"""Open branches of one user."""
+
+
+def _select(session: Any, _command: c.DtxSelect, command_id: int) -> None:
+    if session.transaction is not None or session.is_distributed:
+        raise illegal_state("dtx.select: this session is transacted already")
+    if not session.connection.host.in_doubt.is_served:
+        raise not_implemented("dtx.select: this store has no two-phase transactions: tx.select")
+    session.is_distributed = True
+    session.complete(command_id)
+
+
+def _start(session: Any, command: c.DtxStart, command_id: int) -> None:
+    if not session.is_distributed:
+        raise illegal_state("dtx.start before dtx.select")
+    if session.transaction is not None:
+        raise illegal_state("dtx.start: this session works in a branch already: end that first")
+    branch = _wanted(session, command)
+    if not branch.has_failed and not branch.is_deciding:
+        branch.suspended.discard(session)
+        branch.sessions.add(session)
+        branch.active.add(session)
+        session.transaction = branch.transaction
+    _answer(session, command_id, _status_of(branch))
+
+
+def _wanted(session: Any, command: c.DtxStart) -> OpenBranch:
+    """The branch that a session will work in: one that is there, or a new one."""
+    if command.join and command.resume:
+        raise not_allowed("dtx.start: join and resume at once")
+    xid = _xid(command.xid)
+    branch = _opened(session).find(xid)
+    if command.join:
+        return _of_user(session, xid)
+    if command.resume:
+        if branch is None or session not in branch.suspended:
+            raise illegal_state(f"branch {xid_text(xid)} is not suspended in this session")
+        return branch
+    if branch is not None or xid in session.connection.host.in_doubt.in_doubt():
+        raise not_allowed(f"xid {xid_text(xid)} is that of a branch already: give another")
+    return _begun(session, xid)
+
+
+def _begun(session: Any, xid: Xid) -> OpenBranch:
+    opened, (user, _name) = _opened(session), session.key
+    if opened.count_of(user) >= _MOST_OPEN:
+        text = f"more than {_MOST_OPEN} branches of one user are open: end some"
+        raise RemoteCommandError(ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
+    branch = OpenBranch(xid, user, SessionTransaction(session.broker, gives_back=True))
+    opened.add(branch)
+    return branch
+
+
+def _end(session: Any, command: c.DtxEnd, command_id: int) -> None:
+    if command.fail and command.suspend:
+        raise not_allowed("dtx.end: fail and suspend at once")
+    xid = _xid(command.xid)
+    branch = _opened(session).find(xid)
+    if branch is None or session not in branch.active | branch.suspended:
+        raise illegal_state(f"this session does not work in branch {xid_text(xid)}")
+    if session in branch.active:
+        session.transaction = None
+    branch.active.discard(session)
+    branch.suspended.discard(session)
+    if command.suspend:
+        branch.suspended.add(session)
+    if command.fail:
+        branch.fail()
+    _answer(session, command_id, _status_of(branch))
+
+
+def _prepare(session: Any, command: c.DtxPrepare, command_id: int) -> None:
+    xid = _xid(command.xid)
+    if _entries(session, xid) is not None:
+        raise illegal_state(f"branch {xid_text(xid)} is prepared already")
+    branch = _idle(session, xid)
+    if branch.has_failed or branch.transaction.is_empty:
+        _ended(session, branch, command_id, DtxXaStatus.XA_RDONLY)
+        return
+
+    def prepared(error: StoreError | None) -> None:
+        _opened(session).forget(branch)
+        _done(session, command_id, error)
+
+    branch.is_deciding = True
+    branch.transaction.prepare(partial(session.connection.host.in_doubt.prepare, xid), prepared)
+
+
+def _commit(session: Any, command: c.DtxCommit, command_id: int) -> None:
+    xid = _xid(command.xid)
+    text = xid_text(xid)
+    if _entries(session, xid) is not None:
+        if command.one_phase:
+            raise illegal_state(f"branch {text} is prepared: commit it without one-phase")
+        _decide(session, command_id, session.connection.host.in_doubt.commit, xid)
+        return
+    branch = _idle(session, xid)
+    if not command.one_phase:
+        raise illegal_state(f"branch {text} is not prepared: prepare it, or say one-phase")
+    if branch.has_failed:
+        _ended(session, branch, command_id, DtxXaStatus.XA_OK)
+        return
+
+    def committed(error: StoreError | None) -> None:
+        _opened(session).forget(branch)
+        _done(session, command_id, error)
+
+    branch.is_deciding = True
+    branch.transaction.commit(committed)
+
+
+def _rollback(session: Any, command: c.DtxRollback, command_id: int) -> None:
+    xid = _xid(command.xid)
+    if _entries(session, xid) is not None:
+        _decide(session, command_id, session.connection.host.in_doubt.roll_back, xid)
+        return
+    branch = _idle(session, xid)
+    _opened(session).forget(branch)
+    branch.fail()
+    late = DtxXaStatus.XA_RBTIMEOUT
+    _answer(session, command_id, late if branch.is_late else DtxXaStatus.XA_OK)
+
+
+def _decide(session: Any, command_id: int, decide: Any, xid: Xid) -> None:
+    finished = session.done(command_id)
+
+    def decided(error: StoreError | None) -> None:
+        if error is None:
+            _answer(session, command_id, DtxXaStatus.XA_OK)
+        else:  # in doubt still, or somebody else was faster: not a rollback
+            finished(error)
+
+    decide(xid, decided)
+
+
+def _forget(session: Any, command: c.DtxForget, _command_id: int) -> None:
+    """No branch is ever decided without its coordinator, so there is none to be forgotten."""
+    xid = _xid(command.xid)
+    if _entries(session, xid) is None:
+        _of_user(session, xid)
+    raise illegal_state(f"branch {xid_text(xid)} was not decided: commit it, or roll it back")
+
+
+def _get_timeout(session: Any, command: c.DtxGetTimeout, command_id: int) -> None:
+    branch = _of_user(session, _xid(command.xid))
+    session.result(command_id, DtxGetTimeoutResult(branch.timeout_s))
+
+
+def _set_timeout(session: Any, command: c.DtxSetTimeout, command_id: int) -> None:
+    branch = _of_user(session, _xid(command.xid))
+    _opened(session).set_timeout(branch, command.timeout)
+    session.complete(command_id)
+
+
+def _recover(session: Any, _command: c.DtxRecover, command_id: int) -> None:
+    """The branches in doubt that this user may decide."""
+    branches = session.connection.host.in_doubt
+    found = []
+    for xid in branches.in_doubt():
+        entries = branches.entries(xid)
+        if entries is not None and all(_may(session, *each) for each in _needed(entries)):
+            found.append(DtxXid(*xid))
+    session.result(command_id, DtxRecoverResult(tuple(found)))
+
+
+def _entries(session: Any, xid: Xid) -> BranchEntries | None:
+    """What a prepared branch does; None: it is not prepared.
+
+    Raises:
+        RemoteCommandError: The user may not do what the branch does.
+    """
+    if _opened(session).find(xid) is not None:
+        return None
+    entries: BranchEntries | None = session.connection.host.in_doubt.entries(xid)
+    connection = session.connection
+    for act, queue in () if entries is None else _needed(entries):
+        check(connection.access, connection.login, act, QueueNode(queue), queue)
+    return entries
+
+
+def _needed(entries: BranchEntries) -> set[tuple[Permission, str]]:
+    puts = {(Permission.WRITE, queue) for queue, *_ in entries.enqueued}
+    return puts | {(Permission.READ, queue) for queue, _ in entries.taken}
+
+
+def _may(session: Any, act: Permission, queue: str) -> bool:
+    return may(session.connection.access, session.connection.login, act, QueueNode(queue))
+
+
+def _xid(said: DtxXid) -> Xid:
+    try:
+        return check_xid(Xid(int(said.format), bytes(said.global_id), bytes(said.branch_id)))
+    except InvalidRequest as reason:
+        raise illegal_argument(str(reason)) from reason
+
+
+def _opened(session: Any) -> OpenBranches:
+    opened: OpenBranches = session.connection.host.branches
+    return opened
+
+
+def _of_user(session: Any, xid: Xid) -> OpenBranch:
+    branch = _opened(session).find(xid)
+    if branch is None or branch.user != session.key[0]:
+        raise not_found(f"there is no branch {xid_text(xid)}")
+    return branch
+
+
+def _idle(session: Any, xid: Xid) -> OpenBranch:
+    branch = _of_user(session, xid)
+    if branch.active or branch.suspended or branch.is_deciding:
+        raise illegal_state(f"branch {xid_text(xid)} has not ended: dtx.end comes first")
+    return branch
+
+
+def _status_of(branch: OpenBranch) -> DtxXaStatus:
+    if branch.is_late:
+        return DtxXaStatus.XA_RBTIMEOUT
+    return DtxXaStatus.XA_RBROLLBACK if branch.has_failed else DtxXaStatus.XA_OK
+
+
+def _ended(session: Any, branch: OpenBranch, command_id: int, status: DtxXaStatus) -> None:
+    """A branch with nothing to do ends; one that failed says so."""
+    _opened(session).forget(branch)
+    _answer(session, command_id, _status_of(branch) if branch.has_failed else status)
+
+
+def _done(session: Any, command_id: int, error: StoreError | None) -> None:
+    """What the store refused was undone: that is what a coordinator understands."""
+    if error is None:
+        _answer(session, command_id, DtxXaStatus.XA_OK)
+    elif isinstance(error, InvalidRequest):
+        _answer(session, command_id, DtxXaStatus.XA_RBROLLBACK)
+    elif not session.is_over:
+        session.fail(refusal_of(error), command_id)
+
+
+def _answer(session: Any, command_id: int, status: DtxXaStatus) -> None:
+    session.result(command_id, DtxXaResult(status))
+
+
+STEPS: Mapping[type, Callable[[Any, Any, int], None]] = {
+    c.DtxSelect: _select,
+    c.DtxStart: _start,
+    c.DtxEnd: _end,
+    c.DtxPrepare: _prepare,
+    c.DtxCommit: _commit,
+    c.DtxRollback: _rollback,
+    c.DtxForget: _forget,
+    c.DtxRecover: _recover,
+    c.DtxGetTimeout: _get_timeout,
+    c.DtxSetTimeout: _set_timeout,
+}

@@ -1,0 +1,94 @@
+"""Branches that are not prepared: who works in them, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from broker_shim.broker.storage.loop import Later
+from broker_shim.listener_0_10.transaction import SessionTransaction
+from broker_shim.store.branches import Xid
+
+
+@dataclass(slots=True, eq=False)
+class OpenBranch:
+    """One branch, from dtx.start until it is prepared or ended.
+
+    Attributes:
+        xid: The name that its coordinator gave it.
+        user: Whose it is.
+        transaction: What was sent and accepted in it.
+        sessions: Those that have worked in it.
+        active: Those that work in it now.
+        suspended: Those that have interrupted their work.
+        has_failed: It can be rolled back only.
+        is_late: As its timeout has passed.
+        is_deciding: The store is asked.
+        timeout_s: Seconds from when it was set; 0: it has none.
+    """
+
+    xid: Xid
+    user: str
+    transaction: SessionTransaction
+    sessions: set[Hashable] = field(default_factory=set)
+    active: set[Hashable] = field(default_factory=set)
+    suspended: set[Hashable] = field(default_factory=set)
+    has_failed: bool = False
+    is_late: bool = False
+    is_deciding: bool = False
+    timeout_s: int = 0
+    timer: object = None
+
+    def fail(self) -> None:
+        """Undo its work: it can be rolled back only."""
+        self.has_failed = True
+        self.transaction.undo()
+
+
+class OpenBranches:
+    """All of a broker's clients. On the loop's thread only."""
+
+    def __init__(self, later: Later) -> None:
+        self._later = later
+        self._branches: dict[Xid, OpenBranch] = {}
+
+    def add(self, branch: OpenBranch) -> None:
+        """A branch begins."""
+        self._branches[branch.xid] = branch
+
+    def find(self, xid: Xid) -> OpenBranch | None:
+        """The open branch of an xid."""
+        return self._branches.get(xid)
+
+    def count_of(self, user: str) -> int:
+        """How many a user has."""
+        return sum(branch.user == user for branch in self._branches.values())
+
+    def forget(self, branch: OpenBranch) -> None:
+        """A branch is prepared, or ended."""
+        if self._branches.get(branch.xid) is branch:
+            del self._branches[branch.xid]
+
+    def set_timeout(self, branch: OpenBranch, timeout_s: int) -> None:
+        """A branch fails so many seconds from now, unless it is prepared or ended; 0: it does not.
+
+        Failed, it stays to be rolled back, until its sessions end.
+        """
+        branch.timeout_s = timeout_s
+        branch.timer = timer = object()
+
+        def late() -> None:
+            is_open = self._branches.get(branch.xid) is branch and not branch.is_deciding
+            if is_open and branch.timer is timer:
+                branch.is_late = True
+                branch.fail()
+
+        if timeout_s:
+            self._later(timeout_s, late)
+
+    def session_ended(self, session: Hashable) -> None:
+        """What a session worked in is undone, but for what the store is asked about."""
+        for branch in [each for each in self._branches.values() if session in each.sessions]:
+            if not branch.is_deciding:
+                self.forget(branch)
+                branch.fail()

@@ -1,0 +1,293 @@
+"""Distributed transactions of AMQP 0-10: a branch is prepared and decided, whoever is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker_shim.amqp_0_10.commands import (
+    DtxCommit,
+    DtxEnd,
+    DtxForget,
+    DtxGetTimeout,
+    DtxPrepare,
+    DtxRecover,
+    DtxRollback,
+    DtxSelect,
+    DtxSetTimeout,
+    DtxStart,
+    ExecutionException,
+    ExecutionResult,
+    MessageAccept,
+    QueueDelete,
+    TxCommit,
+    TxSelect,
+)
+from broker_shim.amqp_0_10.structs import DtxXid
+from tests.support.amqp.amqp_0_10 import Bench010, Client010
+
+XID, OTHER = DtxXid(1, b"global", b"branch"), DtxXid(1, b"global", b"other")
+OK, ROLLED_BACK, TIMED_OUT, READ_ONLY = 0, 1, 2, 7
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench010]:
+    it = Bench010()
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def client(bench: Bench010) -> Client010:
+    it = bench.opened()
+    it.do(DtxSelect())
+    return it
+
+
+def status(client: Client010, command: object) -> int:
+    client.do(command)
+    return int(client.of(ExecutionResult)[-1].value.status)
+
+
+def work(client: Client010, xid: DtxXid = XID) -> None:
+    """A branch that takes the one message of q and sends another; ended."""
+    client.send("q", b"old")
+    client.subscribe("q")
+    assert status(client, DtxStart(xid)) == OK
+    number = client.numbers[-1]
+    client.do(MessageAccept(((number, number),)))
+    client.send("q", b"new")
+    assert status(client, DtxEnd(xid)) == OK
+
+
+def in_doubt(client: Client010) -> list[DtxXid]:
+    client.do(DtxRecover())
+    return [*client.of(ExecutionResult)[-1].value.in_doubt]
+
+
+def code_of(client: Client010) -> int:
+    return int(client.of(ExecutionException)[-1].error_code)
+
+
+def other_client(bench: Bench010) -> Client010:
+    it = bench.client()
+    it.open()
+    it.attach(b"other")
+    return it
+
+
+def test_a_branch_is_seen_when_it_is_committed_and_not_before(
+    bench: Bench010, client: Client010
+) -> None:
+    work(client)
+    assert client.bodies == [b"old"]
+    assert in_doubt(client) == []
+    assert status(client, DtxPrepare(XID)) == OK
+    assert in_doubt(client) == [XID]
+    assert client.bodies == [b"old"]
+    assert status(client, DtxCommit(XID)) == OK
+    assert in_doubt(client) == []
+    assert client.bodies == [b"old", b"new"]
+    assert len(bench.broker.queues["q"]) == 1
+
+
+def test_a_prepare_is_answered_when_it_is_durable(bench: Bench010, client: Client010) -> None:
+    work(client)
+    said = len(client.of(ExecutionResult))
+    client.say(DtxPrepare(XID))
+    bench.step()
+    assert len(client.of(ExecutionResult)) == said
+    bench.run()
+    assert len(client.of(ExecutionResult)) == said + 1
+
+
+def test_what_is_rolled_back_comes_again(bench: Bench010, client: Client010) -> None:
+    work(client)
+    assert status(client, DtxPrepare(XID)) == OK
+    assert status(client, DtxRollback(XID)) == OK
+    assert client.bodies == [b"old", b"old"]
+    assert len(bench.broker.queues["q"]) == 1
+
+
+def test_an_unprepared_branch_is_rolled_back_and_its_messages_are_redelivered(
+    client: Client010,
+) -> None:
+    work(client)
+    assert status(client, DtxRollback(XID)) == OK
+    assert client.bodies == [b"old", b"old"]
+    assert client.received[-1][2].delivery.redelivered
+
+
+def test_a_branch_is_committed_in_one_phase(bench: Bench010, client: Client010) -> None:
+    work(client)
+    assert status(client, DtxCommit(XID, one_phase=True)) == OK
+    assert client.bodies == [b"old", b"new"]
+
+
+def test_a_prepared_branch_outlives_its_session_and_another_one_decides(
+    bench: Bench010, client: Client010
+) -> None:
+    work(client)
+    assert status(client, DtxPrepare(XID)) == OK
+    client.lose()
+    assert bench.broker.queues["q"].held_count == 1
+    other = other_client(bench)
+    assert in_doubt(other) == [XID]
+    assert status(other, DtxCommit(XID)) == OK
+    other.subscribe("q")
+    assert other.bodies == [b"new"]
+
+
+def test_an_unprepared_branch_ends_with_its_session(bench: Bench010, client: Client010) -> None:
+    work(client)
+    client.lose()
+    other = other_client(bench)
+    other.subscribe("q")
+    assert other.bodies == [b"old"]
+    other.do(DtxPrepare(XID))
+    assert code_of(other) == 404
+
+
+def test_a_queue_of_a_branch_in_doubt_stays(bench: Bench010, client: Client010) -> None:
+    work(client)
+    assert status(client, DtxPrepare(XID)) == OK
+    other = other_client(bench)
+    other.do(QueueDelete("q"))
+    assert code_of(other) == 406
+    assert "q" in bench.broker.queues
+
+
+def test_branches_end_empty_suspended_or_failed(bench: Bench010, client: Client010) -> None:
+    assert status(client, DtxStart(XID)) == OK
+    assert status(client, DtxEnd(XID)) == OK
+    assert status(client, DtxPrepare(XID)) == READ_ONLY
+    assert status(client, DtxStart(XID)) == OK
+    client.send("q")
+    assert status(client, DtxEnd(XID, suspend=True)) == OK
+    client.send("q", b"outside")
+    assert len(bench.broker.queues["q"]) == 1
+    assert status(client, DtxStart(XID, resume=True)) == OK
+    assert status(client, DtxEnd(XID, fail=True)) == ROLLED_BACK
+    assert status(client, DtxPrepare(XID)) == ROLLED_BACK
+    assert len(bench.broker.queues["q"]) == 1
+
+
+def test_two_sessions_work_in_one_branch(bench: Bench010, client: Client010) -> None:
+    other = other_client(bench)
+    other.do(DtxSelect())
+    assert status(client, DtxStart(XID)) == OK
+    assert status(other, DtxStart(XID, join=True)) == OK
+    for each in (client, other):
+        each.send("q")
+        assert status(each, DtxEnd(XID)) == OK
+    assert status(client, DtxCommit(XID, one_phase=True)) == OK
+    assert len(bench.broker.queues["q"]) == 2
+
+
+def test_a_branch_that_is_late_is_rolled_back(bench: Bench010, client: Client010) -> None:
+    assert status(client, DtxStart(XID)) == OK
+    client.do(DtxSetTimeout(XID, 60))
+    client.do(DtxGetTimeout(XID))
+    assert client.of(ExecutionResult)[-1].value.timeout == 60
+    client.send("q")
+    bench.pass_time()
+    assert status(client, DtxEnd(XID)) == TIMED_OUT
+    assert status(client, DtxCommit(XID, one_phase=True)) == TIMED_OUT
+    assert len(bench.broker.queues["q"]) == 0
+
+
+def test_a_branch_in_doubt_is_not_late(bench: Bench010, client: Client010) -> None:
+    assert status(client, DtxStart(XID)) == OK
+    client.do(DtxSetTimeout(XID, 60))
+    client.send("q")
+    assert status(client, DtxEnd(XID)) == OK
+    assert status(client, DtxPrepare(XID)) == OK
+    bench.pass_time()
+    assert status(client, DtxCommit(XID)) == OK
+    assert len(bench.broker.queues["q"]) == 1
+
+
+def test_a_large_message_is_prepared(bench: Bench010, client: Client010) -> None:
+    assert status(client, DtxStart(XID)) == OK
+    client.send("q", bytes(300_000))
+    assert status(client, DtxEnd(XID)) == OK
+    assert status(client, DtxPrepare(XID)) == OK
+    assert status(client, DtxCommit(XID)) == OK
+    client.subscribe("q")
+    assert [len(each) for each in client.bodies] == [300_000]
+
+
+@pytest.mark.parametrize(
+    ("commands", "code"),
+    [
+        ([DtxStart(XID), DtxStart(OTHER)], 409),
+        ([DtxStart(XID), DtxEnd(XID), DtxStart(XID)], 530),
+        ([DtxStart(XID, join=True, resume=True)], 530),
+        ([DtxStart(XID, join=True)], 404),
+        ([DtxStart(XID, resume=True)], 409),
+        ([DtxEnd(XID)], 409),
+        ([DtxStart(XID), DtxEnd(XID, fail=True, suspend=True)], 530),
+        ([DtxStart(XID), DtxPrepare(XID)], 409),
+        ([DtxStart(XID), DtxCommit(XID, one_phase=True)], 409),
+        ([DtxStart(XID), DtxEnd(XID), DtxCommit(XID)], 409),
+        ([DtxStart(XID), DtxEnd(XID, suspend=True), DtxRollback(XID)], 409),
+        ([DtxStart(XID), DtxForget(XID)], 409),
+        ([DtxForget(XID)], 404),
+        ([DtxPrepare(XID)], 404),
+        ([DtxCommit(XID)], 404),
+        ([DtxRollback(XID)], 404),
+        ([DtxGetTimeout(XID)], 404),
+        ([DtxSetTimeout(XID, 1)], 404),
+        ([DtxStart(DtxXid(1, b"", b"b"))], 531),
+        ([DtxStart(DtxXid(1, bytes(65), b"b"))], 531),
+        ([DtxStart(DtxXid(0xFFFFFFFF, b"g", b"b"))], 531),
+        ([DtxSelect()], 409),
+        ([TxSelect()], 409),
+        ([DtxStart(XID), TxCommit()], 409),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_code(
+    client: Client010, commands: list[object], code: int
+) -> None:
+    for each in commands:
+        client.do(each)
+    assert code_of(client) == code
+
+
+def test_a_prepared_branch_is_not_begun_prepared_or_committed_otherwise(
+    bench: Bench010, client: Client010
+) -> None:
+    work(client)
+    assert status(client, DtxPrepare(XID)) == OK
+    for number, (command, code) in enumerate(
+        [
+            (DtxStart(XID), 530),
+            (DtxPrepare(XID), 409),
+            (DtxCommit(XID, one_phase=True), 409),
+            (DtxForget(XID), 409),
+        ]
+    ):
+        other = bench.client()
+        other.open()
+        other.attach(b"other %d" % number)
+        other.do(DtxSelect())
+        other.do(command)
+        assert code_of(other) == code
+    assert in_doubt(client) == [XID]
+
+
+def test_a_start_needs_a_select(bench: Bench010) -> None:
+    client = bench.opened()
+    client.do(DtxStart(XID))
+    assert code_of(client) == 409
+
+
+def test_the_branch_of_another_user_is_not_found(bench: Bench010, client: Client010) -> None:
+    work(client)
+    other = bench.client()
+    other.open()
+    other.connection.login.principal = type(other.connection.login.principal)("bob")
+    other.attach(b"other")
+    other.do(DtxRollback(XID))
+    assert code_of(other) == 404
