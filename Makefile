@@ -73,8 +73,9 @@ bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=..
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
 	@$(BIN)/python -m tests.benchmarks.bench_beside
 
-bench-s3: $(SETUP)  ## what a copy to a bucket costs, beside bare puts (builds versitygw: minutes, Go 1.25)
+bench-s3: $(SETUP)  ## what a copy to a bucket and a store on one cost (builds versitygw: minutes, Go 1.25)
 	@$(BIN)/python -m tests.benchmarks.bench_s3 --messages $(or $(COUNT),200000)
+	@$(BIN)/python -m tests.benchmarks.bench_s3_store --messages $(or $(COUNT),200000)
 
 bench-messages: $(SETUP)  ## what a name, a selector and a waiting message cost; exit code 1 if too much
 	@$(BIN)/python -m tests.benchmarks.bench_addresses
@@ -102,6 +103,8 @@ soak: setup  ## kill -9 at random points, hundreds of times; ten minutes of near
 	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
 	@SPARKSTORE_LINK_KILLS=$(or $(KILLS),100) \
 	    $(BIN)/python -m pytest tests/system/test_links_killed.py
+	@SPARKSTORE_BUCKET_KILLS=$(or $(KILLS),100) \
+	    $(BIN)/python -m pytest --timeout 3600 tests/system/test_bucket_store_killed.py
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
 	@$(BIN)/python -m tests.benchmarks.fuzz_amqp 600
 	@SPARKSTORE_FOLD_SECONDS=600 $(BIN)/python -m pytest --timeout 1800 tests/spark/test_folds_agree.py

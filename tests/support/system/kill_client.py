@@ -15,6 +15,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from broker_shim.errors import StoreError
@@ -179,7 +180,8 @@ class Worker:
 def main() -> None:
     """Open, say so, work until killed; with the root of a mirror after the seed, on a chain."""
     root, told, seed, *mirrors = sys.argv[1], Told(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
-    store: MessageStore = DeltaMessageStore(root, CONFIG)
+    more = json.loads(os.environ.get("SPARKSTORE_KILL_CONFIG", "{}"))
+    store: MessageStore = DeltaMessageStore(root, replace(CONFIG, **more))
     if mirrors:
         mirror = Mirror("mirror", DeltaMessageStore(mirrors[0], CONFIG), store)
         mirror.catch_up()

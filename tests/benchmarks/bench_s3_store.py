@@ -1,0 +1,137 @@
+"""What a store on a bucket costs: python -m tests.benchmarks.bench_s3_store [--messages N].
+
+    bare put        a conditional put of 1 KiB, one at a time: what an answer can cost at least
+    one caller      enqueues of 256 bytes, each after the answer to the one before
+    1,000 in flight
+    start           on a machine that has no copy, with all those messages waiting
+
+on a root on the disk, on one in a bucket with `ack = "delta"` (with `commit_interval_ms` 0 and 200)
+and with `ack = "wal"`. The bucket is versitygw's on this machine. A table on standard error, JSON
+on standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import quantiles
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import pytest
+
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore.config import StoreConfig
+from sparkstore.storage.objects import ObjectStorage
+from tests.benchmarks.machine import BUILD, describe
+from tests.support.objects import versitygw
+from tests.support.stores.stores import done
+
+BODY = b"x" * 256
+IN_FLIGHT = 1_000
+BARE_PUTS = 300
+
+
+def timed(count: int, act: Callable[[], object]) -> list[float]:
+    """Milliseconds of each of so many calls."""
+    took = []
+    for _ in range(count):
+        began = time.perf_counter()
+        act()
+        took.append((time.perf_counter() - began) * 1000)
+    return took
+
+
+def rate(store: DeltaMessageStore, count: int) -> float:
+    """Messages a second, with so many waiting for their answer."""
+    slots, began = threading.Semaphore(IN_FLIGHT), time.perf_counter()
+
+    def answered(error: Exception | None) -> None:
+        assert error is None, error
+        slots.release()
+
+    for _ in range(count):
+        slots.acquire()
+        store.enqueue(store.message(MessageHeader(), BODY), "q", answered)
+    for _ in range(IN_FLIGHT):
+        slots.acquire()
+    return count / (time.perf_counter() - began)
+
+
+class Bench:
+    """Figures by name, said as they come."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, float] = {}
+
+    def say(self, name: str, figure: float) -> None:
+        self.figures[name] = round(figure, 2)
+        sys.stderr.write(f"{name:48} {self.figures[name]:>14,}\n")
+
+    def percentiles(self, name: str, took: list[float]) -> None:
+        cuts = quantiles(took, n=100)
+        self.say(f"{name}, p50 ms", cuts[49])
+        self.say(f"{name}, p99 ms", cuts[98])
+
+    def store(self, name: str, where: str, config: StoreConfig, callers: int, count: int) -> None:
+        """One kind of store, on a new root."""
+        store = DeltaMessageStore(where, config)
+        done(store.create, Queue("q"))
+        message = lambda: done(store.enqueue, store.message(MessageHeader(), BODY), "q")  # noqa: E731
+        before = store.metrics.delta_commits
+        self.percentiles(f"{name}: one caller", timed(callers, message))
+        if "://" in where:
+            commits = store.metrics.delta_commits - before
+            self.say(f"{name}: one caller, puts for 1,000", 2 * commits * 1000 / callers)
+        before = store.metrics.delta_commits
+        self.say(f"{name}: 1,000 in flight, a second", rate(store, count))
+        if "://" in where:
+            commits = store.metrics.delta_commits - before
+            self.say(f"{name}: 1,000 in flight, puts for 1,000", 2 * commits * 1000 / count)
+        store.close()
+
+
+def main() -> None:
+    """Run all and print it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=50_000)
+    count = parser.parse_args().messages
+    sys.stderr.write(describe() + "\n")
+    bench = Bench()
+    with TemporaryDirectory(dir=BUILD) as name, pytest.MonkeyPatch.context() as environment:
+        folder = Path(name)
+        with versitygw.served(folder / "buckets", environment):
+            bare, content = ObjectStorage("s3://lake/bare"), os.urandom(1024)
+            bench.percentiles(
+                "bare put of 1 KiB",
+                timed(BARE_PUTS, lambda: bare.put_if_absent(uuid4().hex, content)),
+            )
+            bench.store("disk", str(folder / "root"), StoreConfig(), 2_000, count)
+
+            def config(root: str, **more: object) -> StoreConfig:
+                return StoreConfig(copy_dir=str(folder / root / "copy"), **more)  # type: ignore[arg-type]
+
+            at_once = config("at-once", commit_interval_ms=0)
+            bench.store('"delta", 0 ms', "s3://lake/at-once", at_once, 300, count)
+            bench.store('"delta", 200 ms', "s3://lake/by-200", config("by-200"), 30, count)
+            wal = config("wal", ack="wal", wal_dir=str(folder / "wal" / "log"))
+            bench.store('"wal"', "s3://lake/wal", wal, 2_000, count)
+            began = time.perf_counter()
+            store = DeltaMessageStore("s3://lake/at-once", config("elsewhere"))
+            bench.say(f"start elsewhere with {count:,} waiting, s", time.perf_counter() - began)
+            store.close()
+            began = time.perf_counter()
+            DeltaMessageStore("s3://lake/at-once", config("elsewhere")).close()
+            bench.say("the same with its copy, s", time.perf_counter() - began)
+    print(json.dumps(bench.figures))
+
+
+if __name__ == "__main__":
+    main()
