@@ -10,8 +10,18 @@ import pytest
 from broker_shim.store.interface import MessageStore
 from tests.support.stores.stores import OPENERS, Home
 
+THOROUGH = {"bucket"}
+"""What stands on another store that is tested in full, and takes long."""
 
-@pytest.fixture(params=OPENERS)
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[pytest.mark.thorough, pytest.mark.slow])
+        if name in THOROUGH
+        else name
+        for name in OPENERS
+    ]
+)
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     """A place with an empty store that is open."""
     place = Home(request.param, tmp_path / "store")

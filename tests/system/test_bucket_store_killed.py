@@ -13,7 +13,7 @@ from tests.support.system.bucket_kill_loop import BucketKillLoop
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-ROUNDS = int(os.environ.get("SPARKSTORE_BUCKET_KILLS", "4"))
+ROUNDS = int(os.environ.get("SPARKSTORE_BUCKET_KILLS", "2"))
 
 
 @pytest.fixture
@@ -33,4 +33,4 @@ def test_a_store_on_a_bucket_killed_again_and_again_keeps_what_it_told(
         f"{ack}: {ROUNDS} rounds, {loop.taken_over} taken over, {loop.known.answered} calls"
         f" answered, {loop.in_doubt} in doubt, {loop.dropped} answers dropped: nothing lost"
     )
-    assert loop.known.answered > 50
+    assert loop.known.answered > 20

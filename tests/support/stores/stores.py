@@ -35,6 +35,7 @@ from sparkstore.core import fold
 from sparkstore.core.codec import packer, unpack_all
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from tests.support.objects.bucket_home import copy_bucket, open_in_bucket
 
 MAX_MESSAGE_BYTES = 3 << 20
 """Of every store here: small enough to go over it."""
@@ -205,6 +206,11 @@ def open_delta(folder: Path, _log: list[bytes]) -> MessageStore:
     return DeltaMessageStore(folder, DELTA_CONFIG)
 
 
+def open_bucket(folder: Path, _log: list[bytes]) -> MessageStore:
+    """Tier 2 on a root in a bucket."""
+    return open_in_bucket(folder, DELTA_CONFIG)
+
+
 class ServedMessageStore(RemoteMessageStore):
     """A remote store with a service of its own over a Delta store, closed together.
 
@@ -247,6 +253,7 @@ OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
     "recorded": open_recorded,
     "held": open_held,
     "delta": open_delta,
+    "bucket": open_bucket,
     "remote": open_remote,
     "chain": open_chain,
 }
@@ -280,6 +287,9 @@ class Home:
         write-ahead log before the tables, a table's log before the files that it names.
         """
         folder = Path(tempfile.mkdtemp(prefix="crashed-", dir=self._folder.parent))
+        if self._name == "bucket":
+            copy_bucket(self._folder, folder)
+            return Home(self._name, folder)
         first = ("durable.json", "wal", "journal/_delta_log")
         parts = [part for part in first if (self._folder / part).exists()]
         for part in (*parts, "."):

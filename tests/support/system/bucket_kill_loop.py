@@ -51,7 +51,7 @@ class BucketKillLoop(KillLoop):
         self.rounds += 1
         told = self._folder / f"told {self.rounds}"
         is_stopped = power_cut and self._ack == "delta"
-        client = self._work(told)
+        client = self._work(told, is_open=is_stopped)
         self.may_fail = is_stopped
         if is_stopped:
             os.kill(client.pid, signal.SIGSTOP)
@@ -74,7 +74,7 @@ class BucketKillLoop(KillLoop):
         client.kill()
         client.wait(30)
 
-    def _work(self, told: Path) -> ForkedProcess:
+    def _work(self, told: Path, *, is_open: bool) -> ForkedProcess:
         told.touch()
         config = self._config(f"client {self.rounds}")
         names = ("ack", "copy_dir", "wal_dir")
@@ -89,11 +89,14 @@ class BucketKillLoop(KillLoop):
                 stdout=errors.fileno(),
                 stderr=errors.fileno(),
             )
-            lines = self._dice.choice([0, 1, 50, 300, 1000])
+            # One that is stopped before it opens would take over, when it goes on.
+            answers = self._dice.choice([1 if is_open else 0, 1, 20, 100, 300])
+            if self.rounds == 1:
+                answers = 30
 
             def has_said_enough() -> bool:
                 assert client.poll() is None, Path(errors.name).read_text()
-                return told.read_bytes().count(b"\n") >= lines
+                return told.read_bytes().count(b'["+"') >= answers
 
             until(has_said_enough, 120)
         threading.Event().wait(self._dice.random() * 0.05)
