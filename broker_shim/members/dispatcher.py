@@ -1,7 +1,8 @@
 """The service's side of consumers on members: see `broker_shim.members`.
 
-The broker that decides is there from the first member that watches (or, where AMQP is served
-beside, from the start): a service for a Broker-J host alone has none, and acts on nothing behind
+The broker that decides is there from the first member that watches or the first order of an
+administrator (or, where AMQP is served beside, from the start). A Broker-J host, which has its
+queues in memory, has it end first, and none is made while that host is there: nothing acts behind
 its back.
 """
 
@@ -9,13 +10,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import Completion, OnComplete
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.consumers import MemberConsumer
@@ -28,10 +30,33 @@ from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step, held_by
 from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.core.fold import State
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import states_of
+from sparkstore.core.state_machine.values import RecordStep
 
 _log = logging.getLogger(__name__)
+
+_RETIRE_S = 10.0
+_ALONE = (
+    "a Broker-J host is attached, and would not see what is changed beside it: ask that host, or"
+    " stop it first; queues, browse, sql, verify, compact and replicate work beside it"
+)
+_BESIDE = (
+    "a broker serves this root: a Broker-J host must be alone on its root, give it another one (or"
+    " serve this one with --no-amqp)"
+)
+_MEMBERS = (
+    "brokers are members of this store: a Broker-J host must be alone on its root, give it another"
+    " one (or stop those brokers first)"
+)
+_HELD = (
+    "members or transactions in doubt hold messages: a Broker-J host must be alone on its root, try"
+    " again when the grace of members that are gone (member_grace_s) is over"
+)
+
+Retire = Callable[[Broker, Callable[[], None]], None]
+"""Have a broker decide nothing more, and call back when nothing of it is under way."""
 
 
 class TurnLoop(Protocol):
@@ -45,15 +70,20 @@ class TurnLoop(Protocol):
 
 
 class MemberDispatcher:
-    """See `Dispatcher`; what it does is done on the loop's thread."""
+    """See `Dispatcher`; what it does is done on the loop's thread.
+
+    Attributes:
+        broker: The one that decides; None: none does now.
+    """
 
     def __init__(
         self,
         store: DeltaMessageStore,
         loop: TurnLoop,
         inbox: Inbox,
-        make_broker: Callable[[], Broker],
+        make_broker: Callable[[State], Broker],
         link_moved: Callable[[str], None] = lambda _text: None,
+        retire: Retire | None = None,
     ) -> None:
         """Hand nothing out yet.
 
@@ -61,38 +91,57 @@ class MemberDispatcher:
             store: What is served.
             loop: Where the broker runs.
             inbox: Brings calls onto it.
-            make_broker: Makes the broker that decides, or gives the one that is there; on the
-                loop's thread, and once.
+            make_broker: Makes the broker that decides of what is there, or gives the one that
+                knows it already; on the loop's thread, under the store's lock.
             link_moved: Told of each link that a member has now, by its text.
+            retire: Ends that broker, for a member that is to be alone; None: it does not end.
         """
         self._store, self._loop, self._inbox = store, loop, inbox
         self._make_broker, self._link_moved = make_broker, link_moved
-        self._broker: Broker | None = None
+        self._retire = retire
+        self._alone: set[DispatchPeer] = set()
+        self._is_retiring = False
+        self.broker: Broker | None = None
         self._grants: Grants | None = None
+        self._observer: MemberObserver | None = None
         self._stream = WiringStream(str(uuid4()), lambda: rows_of(store.recover()))
         self._consumers: dict[DispatchPeer, dict[int, MemberConsumer]] = {}
         self._to_tell: set[MemberConsumer] = set()
+        loop.at_end_of_turn(self._end_turn)
 
     def start(self) -> Broker:
         """Begin to decide, if it has not begun; on the loop's thread.
 
-        What is held for members is held at the queues, too: what comes before the observer is told
-        of anything is in the state that is read here, under the store's lock.
+        What is held for members is held at the queues, too. The broker is made under the store's
+        lock: what was decided before is in the state that it is made of, and the observer is told
+        of all that is decided later.
+
+        Raises:
+            InvalidRequest: A Broker-J host is attached.
         """
-        if self._broker is not None:
-            return self._broker
-        broker = self._make_broker()
-        observer = MemberObserver(broker, self._stream)
-        self._grants = Grants(broker, self._store, self._inbox)
-        self._loop.at_end_of_turn(self._end_turn)
-        with self._store.observe(partial(self._inbox.post, observer.took)) as machine:
+        if self._alone:
+            raise InvalidRequest(_ALONE)
+        if self.broker is not None:
+            return self.broker
+        with self._store.observe(partial(self._inbox.post, self._took)) as machine:
+            broker = self._make_broker(machine.state)
             for name, queue in machine.state.queues.items():
                 dispatch = broker.queues[name]
                 for message_id, entry in queue.entries.marked():
                     if entry.acquired_by is not None and dispatch.waits(message_id):
                         dispatch.held_elsewhere(message_id)
-        self._broker = broker
+        self._observer = MemberObserver(broker, self._stream)
+        self._grants = Grants(broker, self._store, self._inbox)
+        self.broker = broker
+        for name, served in [*broker.queues.items()]:
+            broker.bulk.end_failed(served)
+            broker.last_value_queues.arrived(served, [*broker.calls.message_ids(name)])
+            broker.wanted(name)
         return broker
+
+    def _took(self, steps: Sequence[RecordStep]) -> None:
+        if self._observer is not None:
+            self._observer.took(steps)
 
     def fetch(self, text: str, on_found: OnLink) -> None:
         """See `LinkSource`: for the broker of this process, where AMQP is served beside."""
@@ -112,13 +161,46 @@ class MemberDispatcher:
             broker.queues[name].held_here(message_id)
         broker.later(0.0, lambda: on_found(None, KeptLink(detail, unsettled, held)))
 
-    def check_exclusive(self) -> None:
+    def check_exclusive(self, peer: DispatchPeer) -> None:
         """See `Dispatcher.check_exclusive`."""
-        if self._broker is not None:
-            raise InvalidRequest(
-                "brokers are members of this store: a Broker-J host must be alone on its root, give"
-                " it another one (or restart the service, if those brokers are gone for good)"
-            )
+        if self._retire is None:
+            raise InvalidRequest(_BESIDE)
+        answer = Completion()
+        self._loop.post(partial(self._leave_alone, peer, answer.finish))
+        try:
+            answer.complete(_RETIRE_S)
+        except TimeoutError:
+            message = f"what was under way did not end within {_RETIRE_S:.0f} s: connect again"
+            raise Unavailable(message) from None
+
+    def _leave_alone(self, peer: DispatchPeer, on_done: OnComplete) -> None:
+        """Nothing is decided here while this member is there, once `on_done` was called."""
+        broker = self.broker
+        if self._consumers:
+            on_done(InvalidRequest(_MEMBERS))
+        elif broker is None:
+            self._alone.add(peer)
+            on_done(None)
+        elif self._is_retiring:
+            on_done(Unavailable("another host asks for the same: connect again"))
+        elif any(queue.elsewhere for queue in broker.queues.values()):
+            on_done(InvalidRequest(_HELD))
+        else:
+            assert self._retire is not None
+            self._alone.add(peer)
+            self._is_retiring = True
+            self._retire(broker, partial(self._retired, on_done))
+
+    def _retired(self, on_done: OnComplete) -> None:
+        self.broker = self._grants = self._observer = None
+        self._is_retiring = False
+        try:
+            with self._store.observe(None):
+                pass
+        except StoreError as error:
+            on_done(error)
+        else:
+            on_done(None)
 
     def take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
         """See `Dispatcher.take`."""
@@ -132,11 +214,21 @@ class MemberDispatcher:
         self._link_moved(text)
         self._stream.add(attached_row(text), member)
 
+    def link_is_nobodys(self, text: str) -> None:
+        """An administrator ends a link: whoever has it loses it; on the loop's thread."""
+        self._stream.add(attached_row(text), None)
+
     def left(self, peer: DispatchPeer) -> None:
         """See `Dispatcher.left`."""
         self._loop.post(partial(self._left, peer))
 
     def _take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
+        if peer in self._alone:
+            peer.end(InvalidRequest("a member that is alone on its root is handed nothing out"))
+            return
+        if self._alone or self._is_retiring:
+            peer.end(Unavailable("a Broker-J host asks to be alone on this root"))
+            return
         try:
             self._TAKES[kind](self, peer, body)
         except Unavailable as error:  # what it says that it holds is true now, and not later
@@ -229,13 +321,14 @@ class MemberDispatcher:
             consumer.end(None)
 
     def _left(self, peer: DispatchPeer) -> None:
+        self._alone.discard(peer)
         self._stream.left(peer)
         for consumer in self._consumers.pop(peer, {}).values():
             consumer.end(None)
 
     def _end_turn(self) -> None:
-        assert self._grants is not None
-        self._grants.flush()
+        if self._grants is not None:
+            self._grants.flush()
         for consumer in [*self._to_tell]:
             if consumer.queue.has_caught_up(consumer):
                 consumer.caught_up()

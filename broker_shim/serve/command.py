@@ -22,7 +22,7 @@ from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.serve.bind_address import parse_loopback
-from broker_shim.serve.control import ControlServer
+from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.recovery import recover
@@ -233,7 +233,8 @@ def _control(
         return None
     try:
         root_id = root.identity.root_id
-        return ControlServer(loop, broker, root.path, root_id, connections=listener.connections)
+        one = OneBroker(broker)
+        return ControlServer(loop, one, root.path, root_id, connections=listener.connections)
     except (OSError, StoreError) as reason:
         _log.warning("no control socket, so no administration while this runs: %s", reason)
         return None
@@ -318,14 +319,16 @@ def _serve_members(
     reporter: Reporter,
 ) -> int:
     """Serve a store to members alone; it is closed at the end; the exit code."""
-    from broker_shim.serve.members import DecidingThread, serve_doors  # noqa: PLC0415
+    from broker_shim.serve.members import decide_for, serve_doors  # noqa: PLC0415
     from broker_shim.service.service import serve_alone  # noqa: PLC0415
 
-    deciding = DecidingThread(store, settings)
+    deciding = None
     try:
+        deciding = decide_for(store, settings)
         service = serve_doors(store, doors, config, deciding.dispatcher)
-    except (OSError, StoreError) as reason:
-        deciding.close()
+    except (OSError, StoreError, TimeoutError) as reason:
+        if deciding is not None:
+            deciding.close()
         store.close()
         return _complain(str(reason), EXIT_FAILED)
     tune_process()

@@ -1,4 +1,4 @@
-"""The control socket of a running broker: what `sparkstore.control.client` asks, on the loop.
+"""The control socket of a broker or a store service: what `sparkstore.control.client` asks.
 
 Any number of clients may be connected; one request is carried out at a time, in the order in which
 they came: bulk operations and AMQP take turns on the loop, of `bulk.MAX_IDS` messages at most.
@@ -11,11 +11,11 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.virtual_host import Broker
@@ -37,13 +37,58 @@ _LINE_SLACK_BYTES = 1 << 20
 _MAX_CLIENTS = 32
 
 
+class Decider(Protocol):
+    """Where the broker is that carries out what is asked. On the loop's thread only."""
+
+    @property
+    def max_message_bytes(self) -> int:
+        """How long the content of one message may be, in bytes, inclusive."""
+
+    @property
+    def there(self) -> Broker | None:
+        """The broker; None if none decides now."""
+
+    def decide(self) -> Broker:
+        """The broker, which decides from now on.
+
+        Raises:
+            InvalidRequest: None can, since another process has the queues in its memory.
+        """
+
+    def held(self) -> Iterator[wire.HeldMessage]:
+        """What members hold, and branches in doubt, as the store has it."""
+
+
+class OneBroker(NamedTuple):
+    """See `Decider`: a process that has one broker for its life."""
+
+    there: Broker
+
+    @property
+    def max_message_bytes(self) -> int:
+        """See `Decider.max_message_bytes`."""
+        return self.there.settings.max_message_bytes
+
+    def decide(self) -> Broker:
+        """See `Decider.decide`."""
+        return self.there
+
+    def held(self) -> Iterator[wire.HeldMessage]:
+        """See `Decider.held`."""
+        for name, queue in self.there.queues.items():
+            for message_id in queue.elsewhere:
+                entry = self.there.calls.entry(name, message_id)
+                if entry is not None and entry.acquired_by is not None:
+                    yield wire.HeldMessage(name, message_id, [entry.acquired_by])
+
+
 class ControlServer:
-    """Listens beside the broker's AMQP socket, until `close`."""
+    """Listens in the folder of the root, until `close`; on the loop's thread."""
 
     def __init__(
         self,
         loop: Loop,
-        broker: Broker,
+        decider: Decider,
         folder: Path,
         root_id: str,
         audit: Audit = write_audit,
@@ -56,13 +101,13 @@ class ControlServer:
         Raises:
             OSError: The folder cannot be written.
         """
-        self._loop, self._broker = loop, broker
+        self._loop, self._decider = loop, decider
         self._path, self._root_id = folder / wire.SOCKET_NAME, root_id
         self._clients: set[_Client] = set()
         self._requests: deque[tuple[_Client, Callable[[_Client], None]]] = deque()
         self._is_busy = False
         self._audit = audit
-        self._orders = ControlOrders(broker, audit, connections)
+        self._orders = ControlOrders(audit, connections)
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)
         try:
@@ -79,10 +124,15 @@ class ControlServer:
     def close(self) -> None:
         """Stop listening, before the writer's lock is let go of: whoever finds nobody takes it."""
         self._path.unlink(missing_ok=True)
-        for client in list(self._clients):
-            self._drop(client)
+        self.hang_up()
         self._loop.forget(self._listening)
         self._listening.close()
+
+    def hang_up(self) -> None:
+        """End all that clients asked for and that has not begun; they may connect again."""
+        for client in list(self._clients):
+            self._drop(client)
+        self._is_busy = False
 
     def _accept(self) -> None:
         try:
@@ -116,7 +166,7 @@ class ControlServer:
             self._drop(client)
             return
         client.received += received
-        limit = 2 * max(self._broker.settings.max_message_bytes, _BATCH_BYTES) + _LINE_SLACK_BYTES
+        limit = 2 * max(self._decider.max_message_bytes, _BATCH_BYTES) + _LINE_SLACK_BYTES
         for line in client.lines():
             self._take(client, line)
         if len(client.received) > limit:
@@ -143,27 +193,34 @@ class ControlServer:
 
     def _call(self, content: dict[str, Any]) -> Callable[[_Client], None]:
         """What a line asks for, to be started in its turn."""
-        if self._broker.is_stopping:
-            raise Unavailable("the broker is stopping: run it again")
-        if "put" in content:
-            queue, messages = wire.put_of(content)
-            limit = self._broker.settings.max_message_bytes
-            if any(len(message.body) > limit for message in messages):
-                refusal = f"a message is longer than {limit} bytes"
-                raise InvalidRequest(refusal)
-            return lambda client: self._broker.bulk.put(
-                queue, messages, self._audited(client, "put", queue, len(messages))
-            )
-        order = self._orders.call(content)
-        if order is not None:
-            return lambda client: order(self._asker(client))
         if wire.NOT_DURABLE in content:
             return self._tell_not_durable
         if "holders" in content:
             return partial(self._tell_holders, wire.holders_limit(content))
+        order = self._orders.of_connections(content)
+        if order is None:
+            broker = self._decider.decide()
+            if broker.is_stopping:
+                raise Unavailable("the broker is stopping: run it again")
+            order = self._orders.call(content, broker)
+            if order is None:
+                return self._bulk_call(content, broker)
+        call = order
+        return lambda client: call(self._asker(client))
+
+    def _bulk_call(self, content: dict[str, Any], broker: Broker) -> Callable[[_Client], None]:
+        if "put" in content:
+            queue, messages = wire.put_of(content)
+            limit = self._decider.max_message_bytes
+            if any(len(message.body) > limit for message in messages):
+                refusal = f"a message is longer than {limit} bytes"
+                raise InvalidRequest(refusal)
+            return lambda client: broker.bulk.put(
+                queue, messages, self._audited(client, "put", queue, len(messages))
+            )
         request = wire.request_of(content)
         asked = (request.action, request.queue, len(request.message_ids), request.to)
-        return lambda client: self._broker.bulk.run(request, self._audited(client, *asked))
+        return lambda client: broker.bulk.run(request, self._audited(client, *asked))
 
     def _next(self) -> None:
         while self._requests and not self._is_busy:
@@ -178,13 +235,14 @@ class ControlServer:
 
     def _tell_not_durable(self, client: _Client) -> None:
         self._is_busy = False
-        queues = self._broker.queues.values()
+        broker = self._decider.there
+        queues = [] if broker is None else broker.queues.values()
         counts = {queue.name: queue.not_durable for queue in queues if queue.not_durable}
         self._say(client, wire.line({wire.NOT_DURABLE: counts}))
 
     def _tell_holders(self, limit: int, client: _Client) -> None:
         self._is_busy = False
-        self._say(client, wire.held_line(_held(self._broker, limit)))
+        self._say(client, wire.held_line(_held(self._decider, limit)))
 
     def _asker(self, client: _Client) -> Asker:
         def answer(line: bytes) -> None:
@@ -250,16 +308,20 @@ class ControlServer:
             client.peer.close()
 
 
-def _held(broker: Broker, limit: int) -> wire.HeldMessages:
+def _held(decider: Decider, limit: int) -> wire.HeldMessages:
     """Messages that somebody holds, each with its queues and holders, for debugging."""
-    held = broker.calls.messages.holders()
+    broker = decider.there
+    held = {} if broker is None else broker.calls.messages.holders()
+    queues = {} if broker is None else broker.queues
     shown = [
         wire.HeldMessage(name, message_id, holders)
         for message_id, holders in islice(held.items(), limit)
-        for name, queue in broker.queues.items()
+        for name, queue in queues.items()
         if message_id in queue
     ]
-    return wire.HeldMessages(shown, max(0, len(held) - limit))
+    elsewhere = [*decider.held()]
+    shown += elsewhere[: max(0, limit - len(held))]
+    return wire.HeldMessages(shown, max(0, len(held) + len(elsewhere) - limit))
 
 
 class _Client:

@@ -43,35 +43,41 @@ Call = Callable[[Asker], None]
 class ControlOrders:
     """Carries out what an administrator asks by the control socket. On the loop's thread only."""
 
-    def __init__(
-        self, broker: Broker, audit: Audit, connections: Callable[[], Iterable[ServedConnection]]
-    ) -> None:
-        self._broker, self._audit, self._connections = broker, audit, connections
+    def __init__(self, audit: Audit, connections: Callable[[], Iterable[ServedConnection]]) -> None:
+        self._audit, self._connections = audit, connections
 
-    def call(self, content: dict[str, Any]) -> Call | None:
-        """What a line asks for; None if it is for somebody else.
+    def call(self, content: dict[str, Any], broker: Broker) -> Call | None:
+        """What a line asks of a broker's queues; None if it asks something else.
 
         Raises:
             InvalidRequest: It is not well formed.
         """
         if "order" in content:
-            return partial(self._order, wire.order_of(content))
+            return partial(self._order, wire.order_of(content), broker)
         if "purge" in content:
-            return partial(self._purge, wire.text_of(content, "purge"))
+            return partial(self._purge, wire.text_of(content, "purge"), broker)
+        return None
+
+    def of_connections(self, content: dict[str, Any]) -> Call | None:
+        """What a line asks about connections; None if it asks something else.
+
+        Raises:
+            InvalidRequest: It is not well formed.
+        """
         if "connections" in content:
             return self._tell_connections
         if "close" in content:
             return partial(self._close, wire.number_of(content, "close"))
         return None
 
-    def _order(self, order: Order, asker: Asker) -> None:
+    def _order(self, order: Order, broker: Broker, asker: Asker) -> None:
         def told(error: StoreError | None, told: dict[str, Any]) -> None:
             audit_order(self._audit, asker.name, order, told, error)
             asker.answer(wire.told_line(told) if error is None else error_line(error))
 
-        self._broker.administration.order(order, told)
+        broker.administration.order(order, told)
 
-    def _purge(self, queue: str, asker: Asker) -> None:
+    def _purge(self, queue: str, broker: Broker, asker: Asker) -> None:
         def show(so_far: Answer) -> bool:
             if sum(so_far):
                 asker.say(wire.so_far_line(so_far))
@@ -88,7 +94,7 @@ class ControlOrders:
             )
             asker.answer(answer_line(total) if error is None else error_line(error))
 
-        self._broker.administration.purge(queue, show, purged)
+        broker.administration.purge(queue, show, purged)
 
     def _tell_connections(self, asker: Asker) -> None:
         found = sorted(self._connections(), key=lambda each: each.number)

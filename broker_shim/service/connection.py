@@ -153,7 +153,7 @@ class MemberConnection:
     def _greet(self, hello: Hello) -> None:
         self.name, self._said = f"member {hello.member!r}", hello.member
         if hello.exclusive and self._dispatcher is not None:
-            self._dispatcher.check_exclusive()
+            self._dispatcher.check_exclusive(self)
         with self._store.batch() as batch:
             self._member = self._members.greet(batch, hello, self)
             self._reads.member = hello.member
@@ -289,8 +289,8 @@ class MemberConnection:
             self._members.leave(self._member, self)
             if self._grace is not None and self._member.peer is None:
                 self._grace.gone([self._member.name])
-            if self._dispatcher is not None:
-                self._dispatcher.left(self)
+        if self._dispatcher is not None:
+            self._dispatcher.left(self)
         self._reads.end()
         self._outbox.drain(_LINGER_S if self._ending is None else _ROOM_WAIT_S)
         with suppress(OSError):

@@ -60,11 +60,14 @@ class Dispatcher(Protocol):
     def left(self, peer: DispatchPeer) -> None:
         """A connection ended: its consumers with it. What they hold the member keeps."""
 
-    def check_exclusive(self) -> None:
-        """A member asks to be alone on the root.
+    def check_exclusive(self, peer: DispatchPeer) -> None:
+        """A member asks to be alone on the root; it waits until nothing is decided here.
+
+        Nothing is until `left` is called with this peer, whatever this came to.
 
         Raises:
             InvalidRequest: It cannot be, as consumers are served here.
+            Unavailable: What was under way did not end in time.
         """
 
 

@@ -1,13 +1,13 @@
 """The one way to change queues from outside: through the running broker, or under its lock.
 
-`open_control` asks who serves the root. A broker that runs listens on `<root>/control.sock`
-(mode 0600, owner's peers only) and carries requests out through its store; if none runs, the same
-requests are carried out here, under the writer's lock (`offline`). The lock decides: a
-socket file that nobody listens on proves nothing, so the lock is taken then, and whoever has it
-meanwhile is asked again.
+`open_control` asks who serves the root. A broker or store service that runs listens on
+`<root>/control.sock` (mode 0600, owner's peers only) and carries requests out through its store; if
+none runs, the same requests are carried out here, under the writer's lock (`offline`). The lock
+decides: a socket file that nobody listens on proves nothing, so the lock is taken then, and whoever
+has it meanwhile is asked again.
 
-Decision: a store service (`serve --no-amqp`) takes no orders. Its members, brokers of their own,
-have the queues in memory and would not see what is changed beside them; they are asked instead.
+Decision: a store service refuses orders while a Broker-J host is attached. That host has the queues
+in its memory and would not see what is changed beside it; it is asked instead.
 
 Each request is one transaction: a broker or a client that is killed leaves it done or not done,
 never half, and asking again is harmless.
@@ -111,9 +111,8 @@ def open_control(
             return _at_rest(root, config or StoreConfig(), audit_file)
         except Locked as reason:  # a broker that is starting, or about to end
             if attempt == _TRIES - 1:
-                message = f"{reason}; it takes no orders, as a store service (serve --no-amqp: let"
-                message += " one of its members do it) or a broker that is still starting"
-                raise Locked(message) from reason
+                message = f"{reason}; it takes no orders now, as a broker that is still starting:"
+                raise Locked(f"{message} run it again") from reason
             time.sleep(_PAUSE_S)
     raise AssertionError
 

@@ -69,7 +69,7 @@ class StateFacts:
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Whose own queue it is; None: nobody's."""
-        text = _link_of(self._state, queue)
+        text = own_link_text(self._state, queue)
         if text is None:
             return None
         key = link_key(text)
@@ -119,7 +119,7 @@ class StateFacts:
         return arguments_of(self._state.bindings[key])
 
 
-def _link_of(state: State, queue: str) -> str | None:
+def own_link_text(state: State, queue: str) -> str | None:
     """The link whose own queue this is, as records name it; None: there is none."""
     for text, link in state.links.items():
         if json.loads(link.detail).get("queue") == queue:
@@ -155,7 +155,7 @@ def _queue_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> Step
         message = f"queue {shown(queue)} has messages for its alternate exchange, and a broker that"
         message += f" runs routes them: start one, or purge {shown(queue)} first"
         raise InvalidRequest(message)
-    link = _link_of(machine.state, queue)
+    link = own_link_text(machine.state, queue)
     ended = [] if link is None else machine.detach(link_key(link), closed=True)
     return [*ended, *machine.destroy(Queue(queue))]
 

@@ -1,4 +1,4 @@
-"""What every `AdminClient` promises: a running broker's, and that of a root at rest."""
+"""What every `AdminClient` promises: a broker's, a store service's, and that of a root at rest."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ class Queues:
     ids: list[int]
 
 
-@pytest.fixture(params=["served", "at rest"])
+@pytest.fixture(params=["served", "at rest", "service"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    it = Place(tmp_path / "root", is_served=request.param == "served")
+    is_service = request.param == "service"
+    is_served = is_service or request.param == "served"
+    it = Place(tmp_path / "root", is_served=is_served, by_service=is_service)
     yield it
     it.close()
 

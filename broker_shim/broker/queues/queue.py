@@ -9,7 +9,7 @@ wants before the others are, who take the next message whatever it is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from broker_shim.broker.queues.last_values import LastValues
@@ -231,6 +231,11 @@ class QueueDispatch:
     def held_here(self, message_id: int) -> None:
         """What another member held is held by a link of this broker from now on."""
         self._elsewhere.discard(message_id)
+
+    @property
+    def elsewhere(self) -> Collection[int]:
+        """What other members hold."""
+        return self._elsewhere
 
     def is_elsewhere(self, message_id: int) -> bool:
         """True if another member holds it."""

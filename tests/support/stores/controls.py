@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +18,11 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
-from broker_shim.serve.control import ControlServer
+from broker_shim.serve.control import ControlServer, OneBroker
+from broker_shim.serve.deciding_thread import DecidingThread, release_lost
 from broker_shim.serve.recovery import recover
+from broker_shim.service.service import Service
+from broker_shim.service.socket import Door, listen_on_path
 from broker_shim.sockets.listener import Listener
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
@@ -57,7 +62,7 @@ class ServedRoot:
         root_id = open_root(path).identity.root_id
         self.control = ControlServer(
             loop,
-            self.broker,
+            OneBroker(self.broker),
             path,
             root_id,
             audit=lambda event, **details: self.audited.append((event, details)),
@@ -77,11 +82,40 @@ class ServedRoot:
         self.inbox.close()
 
 
+class ServicedRoot:
+    """A store service without AMQP over a root, in this process."""
+
+    def __init__(self, path: Path, held: Sequence[tuple[str, int]] = ()) -> None:
+        self.store = DeltaMessageStore(path, DELTA_CONFIG)
+        self._folder = tempfile.TemporaryDirectory(prefix="sock-", dir=os.environ.get("TMPDIR"))
+        self.path = Path(self._folder.name) / "s"
+        self.audited: list[tuple[str, dict[str, Any]]] = []
+        release_lost(self.store)
+        self._deciding = DecidingThread(
+            self.store,
+            BrokerSettings(),
+            audit=lambda event, **details: self.audited.append((event, details)),
+        )
+        door = Door(listen_on_path(self.path), None)
+        dispatcher = self._deciding.dispatcher
+        self.service = Service(self.store, [door], 1 << 27, dispatcher=dispatcher)
+        for queue, message_id in held:
+            done(self.store.acquire, message_id, queue, "live")
+
+    def stop(self) -> None:
+        """A clean end, in the order of `serve`."""
+        self.service.close()
+        self._deciding.close()
+        self.store.close()
+        self._folder.cleanup()
+
+
 class Place:
     """A root with messages, and whoever changes its queues."""
 
-    def __init__(self, path: Path, *, is_served: bool) -> None:
-        self.path, self.is_served = path, is_served
+    def __init__(self, path: Path, *, is_served: bool, by_service: bool = False) -> None:
+        self.path, self.is_served, self.by_service = path, is_served, by_service
+        self.serviced: ServicedRoot | None = None
         self._held: list[tuple[str, int]] = []
         self.served: ServedRoot | None = None
         self._control: AdminClient | None = None
@@ -129,7 +163,9 @@ class Place:
                 done(self._store.acquire, message_id, queue, "dead")
         self._store.close()
         self._store = None
-        if self.is_served:
+        if self.by_service:
+            self.serviced = ServicedRoot(self.path, self._held)
+        elif self.is_served:
             self.served = ServedRoot(self.path, self._held)
         self._control = open_control(self.path)
 
@@ -140,6 +176,9 @@ class Place:
         if self.served is not None:
             self.served.stop()
             self.served = None
+        if self.serviced is not None:
+            self.serviced.stop()
+            self.serviced = None
         if self._store is not None:
             self._store.close()
 

@@ -15,7 +15,7 @@ from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.messages.headers import HEADERS
-from broker_shim.serve.control import ControlServer
+from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.service import socket as listening
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.operations import wire
@@ -31,7 +31,7 @@ def answer_of_a_client() -> Iterator[bytes]:
     calls = StoreCalls(MemoryMessageStore(), inbox, lambda _error: None)
     broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as client:
-        server = ControlServer(loop, broker, Path(folder), ROOT_ID)
+        server = ControlServer(loop, OneBroker(broker), Path(folder), ROOT_ID)
         client.settimeout(TIMEOUT_S)
         client.connect(str(folder / wire.SOCKET_NAME))
         client.sendall(wire.line(wire.hello(ROOT_ID)))

@@ -1,0 +1,57 @@
+"""Links that members keep, as an administrator meets them at a service without AMQP.
+
+A broker that listens knows its links itself; one that only decides looks at what the store has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.core.link_records import link_key
+from sparkstore.operations.administration import OwnLink
+from sparkstore.operations.root_at_rest import StateFacts, own_link_text
+
+
+class KeptLinks:
+    """See `QueueOwner`. On the loop's thread only."""
+
+    def __init__(
+        self, store: DeltaMessageStore, broker: Broker, moved: Callable[[str], None]
+    ) -> None:
+        """Begin; `moved` is told of each link that is no member's any more."""
+        self._store, self._broker, self._moved = store, broker, moved
+
+    def own_link(self, queue: str) -> OwnLink | None:
+        """See `QueueOwner.own_link`."""
+        with self._store.look() as machine:
+            text = own_link_text(machine.state, queue)
+            told = StateFacts(machine.state).link_of(queue)
+            if text is None or told is None:
+                return None
+            is_attached = machine.state.links[text].detached_at is None
+            return told._replace(is_attached=is_attached)
+
+    def end_own_link(self, queue: str, on_done: OnComplete) -> bool:
+        """See `QueueOwner.end_own_link`."""
+        with self._store.look() as machine:
+            text = own_link_text(machine.state, queue)
+        if text is None:
+            return False
+        self._moved(text)
+        ended = partial(self._ended, queue, on_done)
+        self._broker.calls.call(ended, self._store.detach, link_key(text), closed=True)
+        return True
+
+    def queue_gone(self, queue: str) -> None:
+        """See `QueueOwner.queue_gone`: nothing is known here of what links hold."""
+
+    def _ended(self, queue: str, on_done: OnComplete, error: StoreError | None) -> None:
+        if error is None:
+            self._broker.destroy_queue(queue, on_done)
+        else:
+            on_done(error)

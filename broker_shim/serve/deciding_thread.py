@@ -1,0 +1,182 @@
+"""The broker of a store service without AMQP: it decides for members, and for administrators.
+
+It has a loop on a thread of its own, and is not made before somebody asks for it: a service for a
+Broker-J host has none. What an administrator orders is carried out as by any broker
+(`control.ControlServer`), so members are told of it as of all else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import wait_for
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
+from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.members.dispatcher import MemberDispatcher
+from broker_shim.members.kept_links import KeptLinks
+from broker_shim.members.wiring_rows import apply, rows_of
+from broker_shim.serve.control import ControlServer
+from broker_shim.service.members import known_members
+from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.control.audit import Audit, write_audit
+from sparkstore.core.fold import State
+from sparkstore.core.state_machine.definitions import recovered_of
+from sparkstore.core.xids import is_branch_holder
+from sparkstore.operations import wire
+
+_log = logging.getLogger(__name__)
+
+_RETIRE_POLL_S = 0.01
+
+
+class DecidingThread:
+    """The loop of the broker that decides for members, in a process that serves no AMQP.
+
+    It is a `control.Decider`, too.
+
+    Attributes:
+        dispatcher: For the service.
+    """
+
+    def __init__(
+        self, store: DeltaMessageStore, settings: BrokerSettings, audit: Audit = write_audit
+    ) -> None:
+        """Begin: administrators are listened to when this returns, if the root allows it."""
+        self._inbox = Inbox()
+        self._loop = Loop(self._inbox)
+        self._store, self._settings = store, settings
+        self._loop.at_end_of_turn(self._dispatch)
+        self.dispatcher = MemberDispatcher(
+            store, self._loop, self._inbox, self._make_broker, retire=self._retire
+        )
+        self._control = self._listen(audit)
+        self._thread = threading.Thread(target=self._loop.run, name="dispatch", daemon=True)
+        self._thread.start()
+
+    @property
+    def max_message_bytes(self) -> int:
+        """See `Decider.max_message_bytes`."""
+        return self._settings.max_message_bytes
+
+    @property
+    def there(self) -> Broker | None:
+        """See `Decider.there`."""
+        return self.dispatcher.broker
+
+    def decide(self) -> Broker:
+        """See `Decider.decide`."""
+        return self.dispatcher.start()
+
+    def held(self) -> Iterator[wire.HeldMessage]:
+        """See `Decider.held`."""
+        with self._store.look() as machine:
+            found = [*_acquired(machine.state)]
+        for name, message_id, holder in found:
+            yield wire.HeldMessage(name, message_id, [holder])
+
+    def close(self) -> None:
+        """Hand nothing out and take no orders any more, before the store is closed."""
+        self._loop.stop()
+        self._thread.join()
+        if self._control is not None:
+            self._control.close()
+        self._loop.close()
+
+    def _listen(self, audit: Audit) -> ControlServer | None:
+        """Listen for administrators; members are served even if that is not possible."""
+        root = self._store.root
+        try:
+            return ControlServer(self._loop, self, root.path, root.identity.root_id, audit)
+        except (OSError, StoreError) as reason:
+            _log.warning("no control socket, so no administration while this runs: %s", reason)
+            return None
+
+    def _dispatch(self) -> None:
+        if self.dispatcher.broker is not None:
+            self.dispatcher.broker.dispatch()
+
+    def _make_broker(self, state: State) -> Broker:
+        """A broker with all that is on the queues; nobody but members consumes from it."""
+        there = recovered_of(state)
+        calls = StoreCalls(self._store, self._inbox, _log_end, entries=there.entries)
+        broker = Broker(calls, self._settings, Metrics(), self._loop.later, HEADERS)
+        broker.queue_owners.append(KeptLinks(self._store, broker, self.dispatcher.link_is_nobodys))
+        for row in rows_of(there):
+            apply(broker, row)
+        for name, queue in broker.queues.items():
+            entries = there.entries.get(name, {})
+            queue.recovered((i, e.priority, e.delivery_count) for i, e in entries.items())
+        return broker
+
+    def _retire(self, broker: Broker, on_retired: Callable[[], None]) -> None:
+        """See `dispatcher.Retire`."""
+        broker.is_stopping = True
+        if self._control is not None:
+            self._control.hang_up()
+        self._look_if_retired(broker, on_retired)
+
+    def _look_if_retired(self, broker: Broker, on_retired: Callable[[], None]) -> None:
+        if broker.open_count:
+            again = partial(self._look_if_retired, broker, on_retired)
+            self._loop.later(_RETIRE_POLL_S, again)
+        else:
+            on_retired()
+
+
+def release_lost(store: DeltaMessageStore, timeout_s: float = 600.0) -> None:
+    """Make available what nobody holds who may come back: that of a broker that had the root.
+
+    Its connections are gone, so this counts as a failed delivery, as at the start of a broker.
+    What members hold they keep for their grace, and links of tier 2 and branches in doubt theirs.
+
+    Raises:
+        StoreError: The store has ended.
+        TimeoutError: It took too long.
+    """
+    with store.look() as machine:
+        state = machine.state
+        members = {*known_members(state)}
+        keepers = {text for text, link in state.links.items() if _keeps(link.detail)}
+        lost = [
+            each
+            for each in _acquired(state)
+            if each[2] not in keepers
+            and not is_branch_holder(each[2])
+            and each[2].partition("/")[0] not in members
+        ]
+    wait_for(
+        (
+            partial(store.release, message_id, queue, holder, delivery_failed=True)
+            for queue, message_id, holder in lost
+        ),
+        timeout_s,
+    )
+    if lost:
+        _log.info("released %d messages that links of an earlier broker held", len(lost))
+
+
+def _keeps(detail: str) -> bool:
+    kept: bool = json.loads(detail).get("durability") == TerminusDurability.UNSETTLED_STATE
+    return kept
+
+
+def _acquired(state: State) -> Iterator[tuple[str, int, str]]:
+    for name, queue in state.queues.items():
+        for message_id, entry in queue.entries.marked():
+            if entry.acquired_by is not None:
+                yield name, message_id, entry.acquired_by
+
+
+def _log_end(error: StoreError) -> None:
+    _log.critical("the store has ended: %s", error)
