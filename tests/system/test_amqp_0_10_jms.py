@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +18,13 @@ from tests.support.system.processes import BrokerProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
+HERE = "127.0.0.1:0"
+
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     brokerj.build()
-    here = "127.0.0.1:0"
-    started = BrokerProcess(str(tmp_path / "root"), "--listen", here, "--amqp-0-10", here)
+    started = BrokerProcess(str(tmp_path / "root"), "--listen", HERE, "--amqp-0-10", HERE)
     yield started
     started.terminate()
 
@@ -36,6 +39,29 @@ class OldEntrance(NamedTuple):
 def old_entrance(broker: BrokerProcess) -> OldEntrance:
     (told,) = [each for each in broker.ready_line.split() if each.startswith("amqp-0-10=")]
     return OldEntrance(int(told.rpartition(":")[2]), broker.log)
+
+
+def test_branches_of_the_old_client_are_decided_after_a_kill_of_the_broker(tmp_path: Path) -> None:
+    brokerj.build()
+    options = (str(tmp_path / "root"), "--listen", HERE, "--amqp-0-10", HERE)
+    broker = BrokerProcess(*options)
+    client = subprocess.Popen(
+        brokerj.java("sparkstore.brokerj.system.OldJmsBranches", old_entrance(broker).port),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "PREPARED\n", broker.log
+        broker.kill()
+        broker = BrokerProcess(*options)
+        said, _ = client.communicate(f"{old_entrance(broker).port}\n", brokerj.CLIENT_S)
+    finally:
+        client.kill()
+        broker.kill()
+    saw = json.loads(said.splitlines()[-1])
+    assert saw == {"in doubt": 2, "left": 0, "in": ["in 2"], "out": ["in 1 moved"]}
 
 
 def send(broker: BrokerProcess) -> None:
