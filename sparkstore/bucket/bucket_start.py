@@ -126,14 +126,15 @@ class BucketStart:
             InvalidRequest: It is not here.
             Locked: That store runs here.
         """
-        if last is None or not last.wal_id:
-            return []
         own = [] if self._wal_folder is None else [self._wal_folder]
+        if last is None or not last.wal_id:
+            return own  # what is there of an earlier epoch is set aside
         for folder in (*own, Path(last.wal_dir)):
             if epochs.wal_id_in(folder) == last.wal_id:
                 if folder not in own:
                     self._locks.callback(FileLock(folder / "wal.lock", str(folder)).release)
-                return [folder]
+                    return [folder, *own]
+                return own
         where = self._bucket.location
         if self._config.lost_wal == last.wal_id:
             _log.error(
@@ -141,7 +142,7 @@ class BucketStart:
                 where,
                 last.wal_id,
             )
-            return []
+            return own
         message = (
             f"{where}: the store that served it last, on {last.host}, did not end well, and its"
             f" write-ahead log in {last.wal_dir} may hold what was acknowledged and is not in the"

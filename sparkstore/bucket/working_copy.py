@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
 from sparkstore.storage.durable_files import fsync_with_folders, replace_durably
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.storage import Storage, StoredFile
@@ -35,7 +35,7 @@ from sparkstore.tables.delta_contents import contents
 from sparkstore.tables.delta_files import log_folder
 from sparkstore.tables.fencing import COPY
 from sparkstore.tables.marks import MARKS_FILE
-from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file
+from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file, read_identity
 
 _log = logging.getLogger(__name__)
 
@@ -55,12 +55,16 @@ def bring_up(bucket: Storage, identity: Identity, folder: Path) -> Root:
         folder: The copy's; its lock is held.
 
     Raises:
+        InvalidRequest: The folder holds something else, which stays as it is.
         CorruptData: A file is gone, or cannot be read.
         Unavailable: The bucket did not answer, or removed files while they were read: try again.
         OSError: No room here, most likely.
     """
+    _check_may_be_copy(folder)
     if not _is_of(folder, identity):
-        forget(folder)
+        _forget(folder)
+    copy = replace(identity, role=COPY, primary=bucket.location, wal_dir="")
+    replace_durably(folder / ROOT_FILE, as_root_file(copy))
     (folder / _PUBLISHED).unlink(missing_ok=True)
     (folder / MARKS_FILE).unlink(missing_ok=True)
     for table in _LOOKED_UP:
@@ -70,12 +74,22 @@ def bring_up(bucket: Storage, identity: Identity, folder: Path) -> Root:
         wanted = {name: folder / name for name in names}
         _download(bucket, folder, [name for name, file in wanted.items() if not file.exists()])
         _remove_others(folder / table, {*wanted.values()})
-    copy = replace(identity, role=COPY, primary=bucket.location, wal_dir="")
-    replace_durably(folder / ROOT_FILE, as_root_file(copy))
     return Root(folder, copy)
 
 
-def forget(folder: Path) -> None:
+def _check_may_be_copy(folder: Path) -> None:
+    """Refuse a folder whose tables are not a copy's: they would be thrown away."""
+    file = folder / ROOT_FILE
+    if file.exists():
+        is_copy = read_identity(file).role == COPY
+    else:
+        is_copy = not any((folder / table).exists() for table in _LOOKED_UP)
+    if not is_copy:
+        message = f"{folder} holds a root, and no working copy: name another folder as copy_dir"
+        raise InvalidRequest(message)
+
+
+def _forget(folder: Path) -> None:
     """Throw a copy away; what else is in the folder (its lock, a write-ahead log) stays."""
     for table in _LOOKED_UP:
         shutil.rmtree(folder / table, ignore_errors=True)

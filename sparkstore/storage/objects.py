@@ -40,6 +40,7 @@ _UNSAFE = {
     "CONDITIONAL_PUT": {"disabled"},
 }
 """Settings of the environment with which deltalake commits without asking who was first."""
+_DENIED = re.compile(r"status code: 40[13]\b|\bAccessDenied\b")
 _CONFLICT_TRIES = 10
 _CHUNK_BYTES = 8 << 20
 
@@ -177,16 +178,18 @@ class ObjectStorage:
         except FileNotFoundError as reason:
             self._check_bucket(reason)
             raise
-        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as reason:
+        except exceptions.BaseError as reason:
+            self._check_bucket(reason)
             why = _why(reason)
             if "Expired" in why:
                 message = f"{self._location}: the credentials have expired ({why}): renew them"
                 raise Unavailable(message) from reason
-            message = f"{self._location}: these credentials may not {act} there ({why})"
-            raise InvalidRequest(message) from reason
-        except exceptions.BaseError as reason:
-            self._check_bucket(reason)
-            message = f"{self._location} did not {act}: {_why(reason)}"
+            denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+            # A list, and an object of a bulk deletion, are refused by an error of no class.
+            if isinstance(reason, denied) or _DENIED.search(str(reason)):
+                message = f"{self._location}: these credentials may not {act} there ({why})"
+                raise InvalidRequest(message) from reason
+            message = f"{self._location} did not {act}: {why}"
             raise Unavailable(message) from reason
 
     def _check_bucket(self, reason: Exception) -> None:
