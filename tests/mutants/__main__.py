@@ -69,6 +69,11 @@ def misfit(fault: Fault) -> str | None:
     count = path.read_text().count(fault.old)
     if count != 1:
         return f"the text to replace occurs {count} times in {fault.file}"
+    if path.suffix == ".py":
+        try:
+            compile(path.read_text().replace(fault.old, fault.new), fault.file, "exec")
+        except SyntaxError as reason:
+            return f"with it {fault.file} is no Python: {reason}"
     missing = [test for test in fault.tests if not (TOP / test.partition("::")[0]).exists()]
     return f"no such tests: {', '.join(missing)}" if missing or not fault.tests else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import proton
@@ -20,6 +20,8 @@ from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.interface import MessageHeader, MessageStore, OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
+from broker_shim.store.remote.store import RemoteMessageStore
+from sparkstore.core.entries import Entry
 
 TIMEOUT_S = 20
 
@@ -67,13 +69,33 @@ class Unreadable(MemoryMessageStore):
         super().acquire(message_id, queue, holder, on_complete, *more)
 
 
+class EntriesAnew(Mapping[str, Mapping[int, Entry]]):
+    """What is on the queues of a store that tells it as it was: asked each time.
+
+    A member knows what it was granted (`broker_shim.members`); a broker of these tests has all.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    def __getitem__(self, queue: str) -> Mapping[int, Entry]:
+        return self._store.recover().entries[queue]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._store.recover().entries)
+
+    def __len__(self) -> int:
+        return len(self._store.recover().entries)
+
+
 class Bench:
     """A broker and one client, moved step by step."""
 
     def __init__(self, store: MessageStore) -> None:
         self.inbox, self.fatal = Inbox(), list[StoreError]()
         self.delayed: list[Callable[[], None]] = []
-        self.calls = StoreCalls(store, self.inbox, self.fatal.append)
+        entries = EntriesAnew(store) if isinstance(store, RemoteMessageStore) else None
+        self.calls = StoreCalls(store, self.inbox, self.fatal.append, entries=entries)
         settings = BrokerSettings(buffered_bytes=LIMIT_BYTES)
         self.broker = Broker(
             self.calls,

@@ -51,6 +51,20 @@ def test_nothing_folds_to_an_empty_state() -> None:
     assert folded([]) == fold.State()
 
 
+def test_an_entry_has_the_annotations_that_it_was_enqueued_or_given_back_with() -> None:
+    told, later = '{"x-opt-n":["string","1"]}', '{"x-opt-n":["string","2"]}'
+    rows = rows_of(
+        queue_created(0, "q", "{}"),
+        enqueued("q", 1)._replace(detail=told),
+        enqueued("q", 2)._replace(detail=told),
+        message_acquired(0, "q", 2, "c"),
+        message_released(0, "q", 2, 0, detail=later),
+    )
+    found = folded(rows)
+    assert found == fold_rows(rows)
+    assert [entry.detail for entry in found.queues["q"].entries.values()] == [told, later]
+
+
 def test_a_link_is_closed_by_a_detached_record_with_any_detail() -> None:
     link = link_text(LinkKey("c", "l", "receiver"))
     rows = rows_of(
