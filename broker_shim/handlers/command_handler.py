@@ -8,6 +8,8 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.frames import Frame
 from broker_shim.handlers.content import ContentCollector
 
+_SMALL_BYTES = 1 << 16
+
 
 class Commands(Protocol):
     """What a broker does when it is commanded."""
@@ -19,6 +21,9 @@ class Commands(Protocol):
             RemoteCommandError: It cannot be done.
         """
 
+    def holds(self, byte_count: int) -> None:
+        """So much waits in memory of a command that has not come whole. Raises the same."""
+
 
 class CommandHandler:
     """Takes commands and frames, puts together what nobody has, and invokes the broker."""
@@ -26,11 +31,13 @@ class CommandHandler:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self._content = ContentCollector(wants_body=True)
+        self._counted_bytes = 0
 
     def interrupted(self) -> bool:
         """Nothing more comes of a command whose frames were being put together; True if one was."""
         was_open = self._content.is_open
         self._content.forget()
+        self._count(0)
         return was_open
 
     def handle_assembly(self, assembly: Assembly) -> None:
@@ -43,5 +50,12 @@ class CommandHandler:
         if not self._content.is_open:
             return  # of a command that was refused
         assembly, _ = self._content.add(frame)
+        self._count(self._content.held_bytes if assembly is None else 0)
         if assembly is not None:
             self._commands.invoke(assembly)
+
+    def _count(self, held_bytes: int) -> None:
+        """Small ones, which are whole at once, are not worth it."""
+        if held_bytes > _SMALL_BYTES or self._counted_bytes:
+            self._counted_bytes = held_bytes
+            self._commands.holds(held_bytes)

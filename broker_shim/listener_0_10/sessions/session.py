@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from broker_shim.amqp_0_10.commands import (
@@ -19,7 +19,7 @@ from broker_shim.amqp_0_10.controls import (
     SessionCompleted,
     SessionDetached,
 )
-from broker_shim.amqp_0_10.definitions import SessionDetachCode
+from broker_shim.amqp_0_10.definitions import ExecutionErrorCode, SessionDetachCode
 from broker_shim.amqp_0_10.structs import Struct
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
@@ -58,7 +58,7 @@ class SessionHost(Protocol):
         """A session ended."""
 
 
-class SessionConnection(Protocol):
+class SessionConnection(Hashable, Protocol):
     """The connection that carries a session."""
 
     broker: Broker
@@ -142,6 +142,7 @@ class Amqp010Session:
         """Its client is back: say what it shall send, and wait to hear what it has."""
         self._begin_on(connection, channel)
         self.is_attached = self.is_behind = True
+        connection.waiting_bytes += self._held_bytes
         self.begin()
         controls.say_expected(self)
         self.tell_all()
@@ -183,6 +184,28 @@ class Amqp010Session:
             self._invoke(assembly)
         else:
             self._held.append(assembly)
+            self.connection.waiting_bytes += _bytes_of(assembly)
+
+    @property
+    def _held_bytes(self) -> int:
+        return sum(map(_bytes_of, self._held))
+
+    def holds(self, byte_count: int) -> None:
+        """See `Commands`: a client may not begin any number of messages that it never ends."""
+        unfinished, settings = self.broker.unfinished, self.broker.settings
+        of_connection = unfinished.hold(self.connection, self, byte_count)
+        most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
+        most_in_all = max(settings.max_unfinished_bytes_in_all, settings.max_message_bytes)
+        if of_connection > most:
+            self.give_up_unfinished(f"of this connection that are not whole: {most} bytes is most")
+        elif unfinished.total_bytes > most_in_all:
+            text = f"of all connections that are not whole: {most_in_all} bytes is most"
+            unfinished.largest().give_up_unfinished(text)
+
+    def give_up_unfinished(self, reason: str) -> None:
+        """End: of what has not come whole there is too much."""
+        code = ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED
+        self.fail(RemoteCommandError(code, f"messages {reason}"))
 
     def _invoke(self, assembly: Assembly) -> None:
         """Do a command; what comes after one that changes wiring waits until that is done."""
@@ -198,7 +221,10 @@ class Amqp010Session:
         self._is_going_on = True
         try:
             while self._held and self._wiring_id is None and not self.is_over:
-                self._invoke(self._held.popleft())
+                assembly = self._held.popleft()
+                if self.is_attached:
+                    self.connection.waiting_bytes -= _bytes_of(assembly)
+                self._invoke(assembly)
         except RemoteCommandError as error:
             self.fail(error)
         finally:
@@ -329,6 +355,7 @@ class Amqp010Session:
             self._over(failed=failed)
             return
         self.is_attached = False
+        self.connection.waiting_bytes -= self._held_bytes
         self.detached_count += 1
         if self._commands.interrupted():
             self.incoming.withdraw()
@@ -338,6 +365,9 @@ class Amqp010Session:
         if self.is_over:
             return
         self.is_over = True
+        self._commands.interrupted()
+        if self.is_attached:
+            self.connection.waiting_bytes -= self._held_bytes
         self._held.clear()
         if self.transaction is not None:
             self.transaction.undo()
@@ -346,4 +376,11 @@ class Amqp010Session:
         self.connection.host.leave(self)
 
 
+def _bytes_of(assembly: Assembly) -> int:
+    body = assembly.body
+    return _COMMAND_BYTES if body is None else _COMMAND_BYTES + len(body.payload)
+
+
+_COMMAND_BYTES = 1_000
+"""What a command costs that waits, but for its body."""
 _TARGET: type[CommandTarget] = Amqp010Session

@@ -100,7 +100,7 @@ class Fuzzed:
             calls, settings, Metrics(), lambda _s, call: self._later.append(call), HEADERS
         )
         self._host = Host(self._broker)
-        self._faults = _Faults()
+        self._faults = Faults()
         self.declared_count = 0
 
     def run(self) -> bytes:
@@ -167,7 +167,7 @@ class Fuzzed:
             self._inbox.drain()
 
 
-class _Faults(logging.Handler):
+class Faults(logging.Handler):
     """Faults of ours that were contained, and so would not be seen."""
 
     def __init__(self) -> None:

@@ -564,7 +564,7 @@ def test_a_session_of_another_user_of_the_same_name_is_another_session(bench: Be
 def test_a_session_name_may_be_as_long_as_it_can(bench: Bench010) -> None:
     client = bench.client()
     client.open()
-    client.attach(b"n" * 65_000)
+    client.attach(b"n" * 65_535)
     client.subscribe("q")
     client.send("q")
     assert client.bodies == [b"body"]

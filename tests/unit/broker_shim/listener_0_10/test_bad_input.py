@@ -1,0 +1,225 @@
+"""What a peer does wrong ends its session or its connection by its code, and harms nobody else."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from broker_shim.amqp_0_10.commands import (
+    ExchangeBind,
+    ExecutionException,
+    MessageAccept,
+    MessageTransfer,
+    QueueDeclare,
+)
+from broker_shim.amqp_0_10.controls import (
+    ConnectionClose,
+    ConnectionOpenOk,
+    SessionAttach,
+    SessionAttached,
+    SessionCompleted,
+    SessionDetached,
+    SessionFlush,
+)
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.framing.assembly import Assembly, frames_of
+from broker_shim.framing.frames import ALONE, FIRST_FRAME, FIRST_SEGMENT, Frame
+from tests.support.amqp.amqp_0_10 import Bench010, Client010, content
+
+FRAMING, CONTROL, COMMAND, BODY = 501, 0, 1, 3
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench010]:
+    it = Bench010(settings=BrokerSettings(max_header_bytes=4_096, max_message_bytes=100_000))
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def other(bench: Bench010) -> Iterator[Client010]:
+    """Whoever else is there goes on."""
+    it = bench.opened()
+    yield it
+    assert it.sync()
+
+
+def frame_header(flags: int, kind: int, size: int, track: int, zero: int = 0) -> bytes:
+    return struct.pack(">BBHBBHI", flags, kind, size, zero, track, 1, zero)
+
+
+def bad_client(bench: Bench010) -> Client010:
+    it = bench.client()
+    it.open()
+    it.attach(b"bad")
+    return it
+
+
+def nested(depth: int) -> bytes:
+    """A map in a map in a map, as queue.declare's arguments."""
+    encoded = b"\0\0\0\0"
+    for _ in range(depth):
+        entry = b"\x01k\xa8" + struct.pack(">I", len(encoded)) + encoded
+        encoded = struct.pack(">I", 1) + entry
+    arguments = struct.pack(">I", len(encoded)) + encoded
+    return b"\x08\x01\x01\x00" + b"\x41\x00" + b"\x01n" + arguments
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (frame_header(ALONE, COMMAND, 11, 1), FRAMING),
+        (frame_header(ALONE | 0x80, COMMAND, 12, 1), FRAMING),
+        (frame_header(ALONE, 4, 12, 1), FRAMING),
+        (frame_header(ALONE, COMMAND, 12, 0), FRAMING),
+        (frame_header(ALONE, COMMAND, 12, 1, zero=1), FRAMING),
+        (Frame(BODY, ALONE, 1, b"x").encoded, FRAMING),
+        (Frame(COMMAND, FIRST_SEGMENT, 1, b"x").encoded, FRAMING),
+        (Frame(CONTROL, FIRST_SEGMENT | FIRST_FRAME, 1, b"x").encoded, FRAMING),
+        (Frame(CONTROL, ALONE, 1, b"\x02\xee").encoded, FRAMING),
+        (Frame(CONTROL, ALONE, 1, b"\x02").encoded, FRAMING),
+        (Frame(CONTROL, ALONE, 1, b"\x02\x0a\xff\xff").encoded, FRAMING),
+        (Frame(CONTROL, ALONE, 7, b"\x01\x0a\x00\x00").encoded, FRAMING),
+        (Frame(CONTROL, FIRST_SEGMENT | FIRST_FRAME | 4, 1, bytes(5_000)).encoded, FRAMING),
+    ],
+)
+def test_what_is_no_frame_or_no_control_ends_the_connection(
+    bench: Bench010, other: Client010, sent: bytes, code: int
+) -> None:
+    client = bad_client(bench)
+    client.write(sent)
+    bench.run()
+    (close,) = client.of(ConnectionClose)
+    assert close.reply_code == code
+    assert client.connection.is_over
+    assert len(other.of(ConnectionOpenOk)) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"\x04\xee\x01\x00", 503),
+        (b"\x0a\x01\x01\x00\x00\x00", 503),
+        (b"\x08\x01\x01\x00\xff\xff", 503),
+        (b"\x08\x01\x01\x00\x01\x00", 503),
+        (b"\x08", 503),
+        (nested(40), 503),
+        (nested(4), None),
+    ],
+)
+@pytest.mark.usefixtures("other")
+def test_what_is_no_command_ends_the_session(
+    bench: Bench010, sent: bytes, code: int | None
+) -> None:
+    client = bad_client(bench)
+    client.write(Frame(COMMAND, ALONE, 1, sent).encoded)
+    bench.run()
+    told = [int(each.error_code) for each in client.of(ExecutionException)]
+    assert client.of(ConnectionClose) == []
+    if code is None:
+        assert set(told) <= {531}
+        return
+    assert len(told) == 1
+    assert isinstance(client.told[-1], SessionDetached)
+
+
+@pytest.mark.usefixtures("other")
+def test_an_assembly_without_end_ends_its_session(bench: Bench010) -> None:
+    client = bad_client(bench)
+    transfer = Assembly(1, MessageTransfer("", 1, 0), is_whole=False, **content("q", b""))
+    for frame in frames_of(transfer, 4_096):
+        client.write(frame.encoded)
+    flags = 4
+    client.write(Frame(BODY, flags | FIRST_FRAME, 1, bytes(4_000)).encoded)
+    for _ in range(50):
+        client.write(Frame(BODY, flags, 1, bytes(4_000)).encoded)
+    bench.run()
+    assert [int(each.error_code) for each in client.of(ExecutionException)] == [506]
+    assert client.of(ConnectionClose) == []
+
+
+@pytest.mark.usefixtures("other")
+def test_frames_without_content_do_not_go_on_for_ever(bench: Bench010) -> None:
+    client = bad_client(bench)
+    client.write(Frame(COMMAND, FIRST_SEGMENT | 4 | FIRST_FRAME, 1, b"").encoded)
+    for _ in range(10_000):
+        client.write(Frame(COMMAND, FIRST_SEGMENT | 4, 1, b"").encoded)
+    bench.run()
+    assert len(client.of(ExecutionException)) == 1
+
+
+def test_messages_that_are_begun_in_many_sessions_and_never_ended_are_given_up() -> None:
+    settings = BrokerSettings(max_unfinished_bytes=400_000, max_message_bytes=300_000)
+    bench = Bench010(settings=settings)
+    client = bench.client()
+    client.open()
+    for channel in range(1, 5):
+        client.say(SessionAttach(b"s%d" % channel), channel)
+        transfer = Assembly(channel, MessageTransfer("", 1, 0), is_whole=False, **content("q", b""))
+        for frame in frames_of(transfer, 4_096):
+            client.write(frame.encoded)
+        for number in range(4):
+            flags = 4 if number else 4 | FIRST_FRAME
+            client.write(Frame(BODY, flags, channel, bytes(40_000)).encoded)
+    bench.run()
+    assert [int(each.error_code) for each in client.of(ExecutionException)] == [506, 506]
+    assert 0 < bench.broker.unfinished.total_bytes <= 400_000
+    client.lose()
+    assert bench.broker.unfinished.total_bytes == 0
+    bench.close()
+
+
+def test_as_many_sessions_are_attached_as_the_settings_say_and_a_flood_of_them_ends() -> None:
+    bench = Bench010(settings=BrokerSettings(max_sessions=300))
+    client = bench.client()
+    client.open()
+    for channel in range(201):
+        client.say(SessionAttach(b"s%d" % channel), channel)
+    bench.run()
+    assert len(client.of(SessionAttached)) == 201
+    client.say(SessionAttach(b"one more"), 65_535)
+    bench.run()
+    assert client.of(ConnectionClose)[0].reply_code == FRAMING
+    assert len(bench.host._sessions) == 0
+    bench.close()
+
+
+@pytest.mark.usefixtures("other")
+def test_many_ranges_on_many_deliveries_are_quick(bench: Bench010) -> None:
+    client = bad_client(bench)
+    client.subscribe("q")
+    for _ in range(100):
+        client.say(MessageTransfer("", 1, 0), **content("q"))
+    bench.run()
+    client.do(MessageAccept(tuple((number, number) for number in range(0, 600, 2))))
+    assert client.sync()
+    assert len(bench.broker.queues["q"]) == 50
+
+
+@pytest.mark.parametrize(
+    "ranges", [((5, 3),), ((0, 5), (5, 9)), ((3, 4), (0, 1)), ((0, 0xFFFFFFFF),)]
+)
+@pytest.mark.usefixtures("other")
+def test_completed_ranges_that_cannot_be_end_the_session(
+    bench: Bench010, ranges: tuple[tuple[int, int], ...]
+) -> None:
+    client = bad_client(bench)
+    client.do(SessionCompleted(ranges))
+    assert client.told[-1] == SessionDetached(b"bad", 4)
+
+
+@pytest.mark.usefixtures("other")
+def test_commands_that_wait_for_wiring_hold_the_connection_back(bench: Bench010) -> None:
+    client = bad_client(bench)
+    client.say(QueueDeclare("new"))
+    for _ in range(3):
+        client.say(ExchangeBind("new", "amq.topic", "k"))
+    client.say(MessageTransfer("", 1, 0), **content("new", bytes(50_000)))
+    bench.step()
+    assert client.connection.waiting_bytes > 50_000
+    bench.run()
+    assert client.connection.waiting_bytes == 0
+    client.do(SessionFlush(completed=True))
+    assert client.completed == ((0, 4),)
