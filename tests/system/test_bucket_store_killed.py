@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.objects import versitygw
 from tests.support.objects.s3_server import S3Server, served
 from tests.support.system.bucket_kill_loop import BucketKillLoop
 
@@ -26,7 +27,16 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 def test_a_store_on_a_bucket_killed_again_and_again_keeps_what_it_told(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ack: str
 ) -> None:
-    loop = BucketKillLoop(tmp_path, 3, server, monkeypatch, ack=ack)
+    run(BucketKillLoop(tmp_path, 3, server, monkeypatch, ack=ack), ack)
+
+
+@pytest.mark.thorough
+def test_the_same_on_a_server_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with versitygw.served(tmp_path / "buckets", monkeypatch):
+        run(BucketKillLoop(tmp_path, 4, None, monkeypatch, ack="delta"), "versitygw")
+
+
+def run(loop: BucketKillLoop, ack: str) -> None:
     for number in range(ROUNDS):
         loop.round(power_cut=number % 2 == 1)
     print(

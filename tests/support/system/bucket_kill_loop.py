@@ -1,8 +1,8 @@
 """The kill loop on a root in a bucket: each round another machine opens what the last one left.
 
-The bucket drops one answer in twenty after it did the work. A client is killed, or stopped while
-another store takes over and let go on afterwards: what it is told then is held against the root,
-too. With a write-ahead log every round is on the same machine, as it must be.
+A server of the test's own drops one answer in twenty after it did the work. A client is killed, or
+stopped while another store takes over and let go on afterwards: what it is told then is held
+against the root, too. With a write-ahead log every round is on the same machine, as it must be.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BucketKillLoop(KillLoop):
         self,
         folder: Path,
         seed: int,
-        server: S3Server,
+        server: S3Server | None,
         environment: pytest.MonkeyPatch,
         *,
         ack: str,
@@ -44,7 +44,8 @@ class BucketKillLoop(KillLoop):
         self._chance = random.Random(seed)
         self._ack, self._environment = ack, environment
         self.taken_over = self.dropped = 0
-        server.faults = [self._dropped]
+        if server is not None:
+            server.faults = [self._dropped]
 
     def round(self, *, power_cut: bool) -> None:
         """Start a client, end it, open the bucket elsewhere and compare; `power_cut`: stop it."""
