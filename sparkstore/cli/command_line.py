@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 import sparkstore
-from sparkstore.cli import admin, bulk, commands, jobs, reconcile, replicas
+from sparkstore.cli import admin, bulk, commands, current, jobs, reconcile, replicas
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import READABLE_ROOT, at_least_0, command
 from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
@@ -103,6 +103,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         admin.add,
         bulk.add,
         jobs.add,
+        current.add,
         replicas.add,
         reconcile.add,
         _verify,

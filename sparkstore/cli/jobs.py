@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 from sparkstore.cli.output import fields
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
-from sparkstore.errors import StoreError
+from sparkstore.errors import Locked, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +87,11 @@ def _add_upkeep(parser: argparse.ArgumentParser) -> None:
         metavar="SCHEMA",
         help="make the views permanent in this schema of the catalog that Spark is configured with",
     )
+    parser.add_argument(
+        "--current",
+        action="store_true",
+        help="then write the tables for readers without Spark, as `sparkstore current` does",
+    )
 
 
 def job_options(parser: argparse.ArgumentParser) -> None:
@@ -131,11 +136,24 @@ def compact(arguments: Namespace) -> int:
         upkeep = Upkeep(history_days=arguments.history_days)
         report = compact.run(spark, root, limits=limits, upkeep=upkeep)
         ended = try_to_end_messages(spark, root, config, audited)
+        if arguments.current:
+            _make_current(root)
         if arguments.publish:
             views.publish(spark, root, arguments.publish)
         return replace(report, messages_ended=ended.done)
 
     return run_job("compact", root.path, work, arguments)
+
+
+def _make_current(root: Root) -> None:
+    """Write `current`; if somebody else is at it, that is done and the job has not failed."""
+    from sparkstore.cli.notes import note
+    from sparkstore.current.publication import publish
+
+    try:
+        publish(root)
+    except Locked as reason:
+        note(str(reason))
 
 
 def run_job(

@@ -80,6 +80,20 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
         CorruptData: A record is about a queue or a link that does not exist, or is of a kind that
             only a newer version knows.
     """
+    state, entries = fold_columns(state_rows, rows)
+    del rows, state_rows  # before the entries are copied into their order
+    _fill(state, entries)
+    return state
+
+
+def fold_columns(state_rows: pa.Table, rows: pa.Table) -> tuple[State, pa.Table]:
+    """The same, with the entries beside the state, as columns, in no particular order.
+
+    They are those of `Entry` by their names, `queue` and `message_id`.
+
+    Raises:
+        CorruptData: As `fold_tables`, but whether the queue of an entry is there is not looked at.
+    """
     state = _meta_and_wiring(state_rows)
     add_links(state, state_rows)
     destroyed = _apply_wiring(state, rows)
@@ -92,10 +106,7 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
     entries = _still_there(
         pa.concat_tables([_base_entries(base), _enqueued(rows)]), rows, destroyed
     )
-    entries = _holders(entries, rows)
-    del rows, base, state_rows  # before the entries are copied into their order
-    _fill(state, entries)
-    return state
+    return state, _holders(entries, rows)
 
 
 def _meta_and_wiring(state_rows: pa.Table) -> State:

@@ -1,8 +1,8 @@
 """Headers of many messages at once, read from journal and history by columns. No body moves.
 
-For a broker that starts and wants every header: a read by message id (`content.reader`) costs a
-lookup each, this one a pass over the files, whose statistics leave out what cannot hold a wanted
-message.
+For a broker that starts and wants every header, and for tables of messages (`current`): a read by
+message id (`content.reader`) costs a lookup each, this one a pass over the files, whose statistics
+leave out what cannot hold a wanted message.
 """
 
 from __future__ import annotations
@@ -20,20 +20,18 @@ from sparkstore.core.records import Kind, MessageHeader
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.recovery.arrow_fold import rows_that_count
 from sparkstore.tables.root import Root
-from sparkstore.tables.schema import ROW
+from sparkstore.tables.schema import HEADER_FIELDS, ROW
 from sparkstore.tables.snapshot import FileStats, columns_of, read_files, snapshot
 
 _IDS = 200_000
 """Message ids looked for in one pass: their headers are in memory together."""
-_COLUMNS = columns_of(
-    ROW, ["position", "epoch", "kind", "message_id", "protocol", "header", "body_bytes"]
+_OF_RECORDS = ["position", "epoch", "kind"]
+"""What tells whether a row counts."""
+_ROWS = columns_of(ROW, ["message_id", "protocol", "header", "body_bytes"])
+TYPED = pa.schema(
+    [ROW.field("message_id"), *(field for field in HEADER_FIELDS if field.name != "header")]
 )
-_ROWS = pa.schema(
-    [
-        pa.field(name, _COLUMNS.field(name).type)
-        for name in ("message_id", "protocol", "header", "body_bytes")
-    ]
-)
+"""Columns of `typed_headers`."""
 _TRIES = 4
 
 
@@ -73,7 +71,7 @@ def message_headers(
     for start in range(0, len(message_ids), _IDS):
         wanted = message_ids[start : start + _IDS]
         kept = [number for number in wanted if number not in volatile] if volatile else wanted
-        rows = _found(root, kept)
+        rows = _found(root, kept, _ROWS)
         if len(kept) < len(wanted):
             others = {n: volatile[n] for n in wanted if n in volatile}
             rows = pa.concat_tables([rows, _table_of(others)]).sort_by("message_id")
@@ -81,14 +79,28 @@ def message_headers(
             yield _columns(rows.slice(first, count).combine_chunks())
 
 
-def _found(root: Root, wanted: Sequence[int]) -> pa.Table:
+def typed_headers(root: Root, message_ids: Sequence[int]) -> pa.Table:
+    """The columns `TYPED` of messages, by message id: all of their headers but the encoded form.
+
+    Args:
+        root: Where; all that is wanted of it must be in a Delta commit.
+        message_ids: Ids of the messages, each larger than the one before.
+
+    Raises:
+        CorruptData: The header of a message is in neither table.
+        Unavailable: Storage did not answer, again and again.
+    """
+    return _found(root, message_ids, TYPED)
+
+
+def _found(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
     """What a job or a merge moved away while it was being read is looked for again."""
-    rows = _ROWS.empty_table()
+    rows = columns.empty_table()
     if not wanted:
         return rows
     for attempt in range(_TRIES):
         try:
-            rows = _once(_read(root, wanted).sort_by("message_id"))
+            rows = _once(_read(root, wanted, columns).sort_by("message_id"))
         except (OSError, DeltaError, pa.ArrowException) as reason:
             if attempt == _TRIES - 1:
                 message = f"headers of messages cannot be read: {reason}; retry later"
@@ -102,7 +114,7 @@ def _found(root: Root, wanted: Sequence[int]) -> pa.Table:
     raise CorruptData(message)
 
 
-def _read(root: Root, wanted: Sequence[int]) -> pa.Table:
+def _read(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
     """The journal's files come first: what leaves it is in history (ARCHITECTURE: Rule 5)."""
     first, last = wanted[0], wanted[-1]
     journal, history = snapshot(root.journal), snapshot(root.history)
@@ -111,11 +123,12 @@ def _read(root: Root, wanted: Sequence[int]) -> pa.Table:
         & (ds.field("message_id") <= last)
         & ds.field("protocol").is_valid()
     )
-    old = read_files(_overlapping(history, first, last), _COLUMNS, where)
-    new = read_files(_overlapping(journal, first, last), _COLUMNS, where)
-    openings = read_files(journal, _COLUMNS, ds.field("kind") == Kind.OPENED.column)
+    read = columns_of(ROW, [*_OF_RECORDS, *columns.names])
+    old = read_files(_overlapping(history, first, last), read, where)
+    new = read_files(_overlapping(journal, first, last), read, where)
+    openings = read_files(journal, read, ds.field("kind") == Kind.OPENED.column)
     new = rows_that_count(pa.concat_tables([new, openings]))
-    rows = pa.concat_tables([old, new]).select(_ROWS.names)
+    rows = pa.concat_tables([old, new]).select(columns.names)
     return rows.filter(pc.is_in(rows["message_id"], value_set=pa.array(wanted, pa.int64())))
 
 

@@ -12,7 +12,7 @@ The write-ahead log is not read here: the log replays it into the journal first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ import pyarrow.dataset as ds
 from sparkstore.core.fold import State
 from sparkstore.core.records import Kind
 from sparkstore.errors import CorruptData
-from sparkstore.recovery.arrow_fold import fold_tables, rows_that_count
+from sparkstore.recovery.arrow_fold import fold_columns, fold_tables, rows_that_count
 from sparkstore.tables.marks import read_marks
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import FOLD_COLUMNS, ROW, STATE
@@ -64,7 +64,24 @@ def recover(root: Root) -> RecoveredRoot:
             are missing that were durable; or a file cannot be decoded.
     """
     with _readable(root):
-        return _recover(root)
+        return _recover(root, fold_tables)
+
+
+def recover_columns(root: Root) -> tuple[RecoveredRoot, pa.Table]:
+    """The same, with the entries as columns (`arrow_fold.fold_columns`), and not in the state.
+
+    Raises:
+        CorruptData: What `recover` raises it for.
+    """
+    found: list[pa.Table] = []
+
+    def fold(state_rows: pa.Table, rows: pa.Table) -> State:
+        state, entries = fold_columns(state_rows, rows)
+        found.append(entries)
+        return state
+
+    with _readable(root):
+        return _recover(root, fold), found[0]
 
 
 @contextmanager
@@ -80,7 +97,7 @@ def _readable(root: Root) -> Iterator[None]:
         raise CorruptData(f"{message} or a backup") from reason
 
 
-def _recover(root: Root) -> RecoveredRoot:
+def _recover(root: Root, fold: Callable[[pa.Table, pa.Table], State]) -> RecoveredRoot:
     # First of all: another opener of a shared root may commit and mark while this one reads.
     durable = read_marks(root).last_position
     state_rows = read_state(root)
@@ -90,7 +107,7 @@ def _recover(root: Root) -> RecoveredRoot:
     end = _last_position(history)
     _check_reach(root, history_position=end, state_position=state_position, journal=journal)
     # Nobody else keeps the rows: the fold lets go of them as soon as it has the entries.
-    state = fold_tables(state_rows, _rows_after(state_position, meta["epoch"], history, journal))
+    state = fold(state_rows, _rows_after(state_position, meta["epoch"], history, journal))
     pa.default_memory_pool().release_unused()  # some 300 bytes for each record that was read
     # A mark counts a fenced writer's late commit, whose positions may be beyond those that count.
     _check_durable(root, max(state.position, _last_position(journal)), durable)

@@ -71,7 +71,7 @@ def rewrite_after(root: Root, table: str, mark: int) -> list[Path]:
 
 
 def _scratch_name(table: str) -> str:
-    return f"rewriting-{table}-"
+    return f"rewriting-{table.replace('/', '-')}-"
 
 
 def _suspects(table: Path, mark: int) -> list[Path]:

@@ -7,6 +7,7 @@
            control.sock  where a running broker takes bulk operations (`control`)
            journal/ history/ state/    Delta tables
            job_runs/     what the jobs did, a log (`job_runs`); there once a job has run
+           current/      the queues as two plain tables, if somebody asked for them (`current`)
 
 All three tables are created empty by the creator of the root, before `root.json` makes it a root;
 from then on each has one committing engine (ARCHITECTURE: Rule 2).
