@@ -5,6 +5,7 @@
     send x 1, send x 8   persistent messages of 1 KiB, each settled once it is stored; so many
                          connections, each with the broker's credit
     receive              the same messages taken and accepted, 1,000 of credit, one connection
+    0-10 send, receive   the same by AMQP 0-10, one connection: complete once it is stored
     idle                 memory of 1,000 connections of 10 links each, more than of none
 
 Brokers, each a process of its own, started anew for each round, one after the other:
@@ -24,6 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +37,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.benchmarks import amqp_0_10_load
 from tests.benchmarks.amqp_load import attach_idle, message, receive_all, send_all, transfers
 from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median
 from tests.support.system import brokerj, qpid_server
@@ -43,6 +46,7 @@ from tests.support.system.qpid_server import QpidServer
 PROTON_COMMIT = "ea91e27"
 BROKERS = ("ours", "proton", "ours memory", "proton memory", "broker-j memory")
 SIZE = 1_024
+_ADDRESS = re.compile(r"127\.0\.0\.1:[0-9]+")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _NODE = {
     "name": "default",
@@ -57,6 +61,7 @@ class Listening(NamedTuple):
 
     port: int
     pid: int
+    older_port: int = 0
 
 
 class Figure(NamedTuple):
@@ -82,8 +87,9 @@ def serving(name: str) -> Iterator[Listening]:
             else [str(Path(folder).resolve() / "root")]
         )
         command = [sys.executable, "-m", "broker_shim.serve.command", *store]
+        older = ["--amqp-0-10", "127.0.0.1:0"] if name.startswith("ours") else []
         with subprocess.Popen(
-            [*command, "--listen", "127.0.0.1:0", "--queue", "load"],
+            [*command, "--listen", "127.0.0.1:0", "--queue", "load", *older],
             cwd=where,
             env={**os.environ, "PYTHONPATH": where},
             stdout=subprocess.PIPE,
@@ -93,7 +99,8 @@ def serving(name: str) -> Iterator[Listening]:
             assert process.stdout is not None
             ready = process.stdout.readline()
             try:
-                yield Listening(int(ready.split()[1].rpartition(":")[2]), process.pid)
+                ports = [int(each.rpartition(":")[2]) for each in _ADDRESS.findall(ready)]
+                yield Listening(ports[0], process.pid, *ports[1:])
             finally:
                 process.terminate()
                 process.wait(60)
@@ -139,7 +146,21 @@ def measure(broker: Listening, count: int, streams: dict[int, list[bytes]]) -> d
     # What was sent is taken in as many parts as it was sent in.
     with _timed(broker, figures, "receive", count) as took:
         took.append(receive_all(broker.port, "load", count))
+    if broker.older_port:
+        _measure_older(broker, count, figures)
     return figures
+
+
+def _measure_older(broker: Listening, count: int, figures: dict[str, Figure]) -> None:
+    """The same by AMQP 0-10, one connection."""
+    stream = amqp_0_10_load.transfers(count, SIZE, "load")
+    warm = count // 10
+    amqp_0_10_load.send(broker.older_port, stream[: len(stream) // count * warm], warm)
+    amqp_0_10_load.receive(broker.older_port, "load", warm)
+    with _timed(broker, figures, "0-10 send x 1", count) as took:
+        took.append(amqp_0_10_load.send(broker.older_port, stream, count))
+    with _timed(broker, figures, "0-10 receive", count) as took:
+        took.append(amqp_0_10_load.receive(broker.older_port, "load", count))
 
 
 @contextmanager
@@ -207,21 +228,34 @@ def _idle(names: list[str]) -> dict[str, float]:
     return {name: idle_mib(name, 1_000, 10) for name in own}
 
 
+def _ratios(found: dict[tuple[str, str], list[Figure]]) -> dict[str, float]:
+    """AMQP 0-10 beside AMQP 1.0 of the same broker in the same rounds."""
+    rates = {key: median([each.per_second for each in figures]) for key, figures in found.items()}
+    return {
+        f"{phase} of {name} beside its 1.0": round(rate / rates[name, phase[5:]], 2)
+        for (name, phase), rate in sorted(rates.items())
+        if phase.startswith("0-10 ")
+    }
+
+
 def _print(
     found: dict[tuple[str, str], list[Figure]], idle: dict[str, float], *, as_json: bool
 ) -> None:
     synced_ms = median(append_and_sync_ms(BUILD, SIZE))
     print(f"{describe()}; append + fdatasync of 1 KiB {synced_ms:.2f} ms", file=sys.stderr)
-    told = {}
+    told: dict[str, list[float]] = {}
     for (name, phase), figures in sorted(found.items(), key=lambda each: each[0][1]):
         rates = [figure.per_second for figure in figures]
         broker_us = median([figure.broker_us for figure in figures])
         client_us = median([figure.client_us for figure in figures])
         told[f"{phase} {name}"] = [round(median(rates)), round(broker_us, 1)]
-        line = f"{phase:10} {name:16} {median(rates):>9,.0f} a second"
+        line = f"{phase:13} {name:16} {median(rates):>9,.0f} a second"
         spread = f"({min(rates):,.0f} to {max(rates):,.0f})"
         line += f" {spread:22} broker {broker_us:5.1f} µs, client {client_us:4.1f} µs a message"
         print(line, file=sys.stderr)
+    for phase, figures in _ratios(found).items():
+        told[phase] = [figures]
+        print(f"{phase}: {figures:.2f}", file=sys.stderr)
     for name, mib in idle.items():
         told[f"idle {name}"] = [round(mib)]
         print(f"idle       {name:16} {mib:9.0f} MiB for 1,000 x 10 links", file=sys.stderr)
