@@ -112,13 +112,16 @@ def test_the_socket_is_for_our_user_alone(service: Served) -> None:
     assert stat.S_IMODE(service.path.stat().st_mode) == 0o600
 
 
-def test_a_wrong_version_is_told_with_both_versions(service: Served) -> None:
+@pytest.mark.parametrize("version", [1, 3, 7])
+def test_an_older_or_newer_version_is_told_with_both_versions(
+    service: Served, version: int
+) -> None:
     with RawMember(service.path) as member:
-        member.say(wire.HELLO, 7, "m", "i", None, False, None)
+        member.say(wire.HELLO, version, "m", "i", None, False, None)
         error, message = goodbye_of(member)
     assert error == "InvalidRequest"
-    assert "version 7" in message
-    assert "version 2" in message
+    assert f"version {version}" in message
+    assert f"version {wire.VERSION}" in message
 
 
 def test_a_first_frame_that_is_no_hello_is_sent_away(service: Served) -> None:
@@ -327,6 +330,37 @@ def test_a_request_that_is_sent_again_is_decided_once(service: Served, member: R
         assert again.ask(4, enqueue(2)) == []
     assert goodbye_of(member) == ("Unavailable", "the member has connected again")
     assert ids_on(service) == [1, 2]
+
+
+def test_one_that_lies_about_its_last_request_is_heard_no_more_and_no_other_is_harmed(
+    service: Served, member: RawMember
+) -> None:
+    assert member.ask((1 << 63) - 1, enqueue(1)) == []
+    assert member.ask(3, enqueue(2)) == []  # as if it had been decided before
+    assert ids_on(service) == [1]
+    with RawMember(service.path, "other") as other:
+        assert other.hello().last_request == 0
+        assert other.ask(1, enqueue(3)) == []
+    assert ids_on(service) == [1, 3]
+    member.say(wire.DO, 1 << 63, (enqueue(4),))
+    assert goodbye_of(member)[0] == "InvalidRequest"
+
+
+def test_what_a_member_holds_no_other_can_release_or_settle(
+    service: Served, member: RawMember
+) -> None:
+    assert member.ask(2, enqueue(1)) == []
+    assert member.ask(3, Record(Kind.ACQUIRED, 0, "q", 1, HOLDER)) == []
+    with RawMember(service.path, "other") as other:
+        other.hello()
+        number = 0
+        for holder in (HOLDER, f"raw/{HOLDER}", "raw", ""):
+            for kind in (Kind.RELEASED, Kind.DEQUEUED, Kind.ACQUIRED):
+                number += 1
+                (refusal,) = other.ask(number, Record(kind, 0, "q", 1, holder))
+                assert refusal[1] in {"InvalidRequest", "NotAcquired"}, (holder, kind)
+    entry = service.store.recover().entries["q"][1]
+    assert entry.acquired_by == f"raw/{HOLDER}"
 
 
 def test_each_enqueue_brings_the_content_until_one_of_them_was_not_refused(

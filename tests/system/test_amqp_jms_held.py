@@ -1,0 +1,120 @@
+"""Async accept: Qpid JMS hears of a send and of a commit when the disk has them, and not before.
+
+The log's group is written and held before its fdatasync; meanwhile the client's call waits, while
+the broker goes on for others. What the client acknowledges it settles itself in AMQP 1.0 and waits
+for nobody: of that only `tests/unit/broker_shim/listener_1_0/test_told_when_durable.py` tells.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from sparkstore.log import start
+from tests.support.stores.controls import ServedRoot
+from tests.support.stores.stores import TIMEOUT_S
+from tests.support.system import brokerj
+from tests.support.system.clients import connected
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+if reason := brokerj.missing():
+    pytestmark.append(pytest.mark.skip(reason=reason))
+
+STEPS = ("send", "commit")
+
+
+class Gate:
+    """Where a group waits that is written and not synced."""
+
+    def __init__(self) -> None:
+        self._open, self._reached = threading.Event(), threading.Event()
+        self._open.set()
+
+    def write(self, descriptor: int, buffers: list[bytes], offset: int) -> int:
+        """As `sync_write`, in two calls."""
+        written = os.pwritev(descriptor, buffers, offset)
+        if not self._open.is_set():
+            self._reached.set()
+            assert self._open.wait(TIMEOUT_S)
+        os.fdatasync(descriptor)
+        return written
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No sync begins meanwhile."""
+        self._reached.clear()
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._open.set()
+
+    def wait_reached(self) -> None:
+        """Until a group is written and waits."""
+        assert self._reached.wait(TIMEOUT_S)
+
+
+class Lines:
+    """What a client says, line by line."""
+
+    def __init__(self, output: IO[str]) -> None:
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, args=[output], daemon=True).start()
+
+    def _read(self, output: IO[str]) -> None:
+        for line in output:
+            if line.startswith(("ready ", "done ")):  # its libraries may print, too
+                self._lines.put(line.strip())
+        self._lines.put("ended")
+
+    def next(self) -> str:
+        """Wait for one."""
+        return self._lines.get(timeout=brokerj.CLIENT_S)
+
+    @property
+    def is_silent(self) -> bool:
+        """True if there is none that was not read."""
+        return self._lines.empty()
+
+
+def test_a_send_and_a_commit_of_qpid_jms_wait_for_the_fdatasync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokerj.build()
+    gate = Gate()
+    monkeypatch.setattr(start, "sync_write", gate.write)
+    broker = ServedRoot(tmp_path / "root")
+    url = f"amqp://127.0.0.1:{broker.port}"
+    client = subprocess.Popen(
+        brokerj.java("sparkstore.brokerj.system.JmsSteps", broker.port, "held", *STEPS),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        lines = Lines(client.stdout)
+        for step in STEPS:
+            assert lines.next() == f"ready {step}"
+            with gate.held():
+                client.stdin.write("go\n")
+                client.stdin.flush()
+                gate.wait_reached()
+                with connected(url):  # the broker goes on, and answers others
+                    assert lines.is_silent
+                released_ns = time.monotonic_ns()
+            said, what, at_ns = lines.next().split()
+            assert (said, what) == ("done", step)
+            assert int(at_ns) > released_ns
+    assert client.returncode == 0
+    broker.stop()
