@@ -15,6 +15,7 @@ from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
+from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import Completion, OnComplete
@@ -29,6 +30,7 @@ from broker_shim.selectors import InvalidSelector, Selector
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step, held_by
+from broker_shim.service.recovery import shown as shown_entry
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
 from sparkstore.core.queue_names import shown
@@ -320,6 +322,18 @@ class MemberDispatcher:
         if consumer is not None:
             consumer.end(None)
 
+    def _look(self, peer: DispatchPeer, body: wire.Body) -> None:
+        number, name, indexes, count = body
+        broker = self.start()
+        rows, cursor = [], Cursor()
+        cursor.indexes = [*indexes]
+        if name in broker.queues:
+            for _place, message_id in broker.queues[name].browse(cursor, count):
+                entry = broker.calls.entry(name, message_id)
+                if entry is not None:
+                    rows.append((message_id, shown_entry(entry)))
+        peer.say(wire.LOOKED, (number, rows, cursor.indexes))
+
     def _left(self, peer: DispatchPeer) -> None:
         self._alone.discard(peer)
         self._stream.left(peer)
@@ -342,4 +356,5 @@ class MemberDispatcher:
         wire.CREDIT: _credit,
         wire.REFUSE: _refuse,
         wire.CANCEL: _cancel,
+        wire.LOOK: _look,
     }

@@ -22,10 +22,12 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links.kept_link import KeptLink, OnLink
+from broker_shim.members.remote_browse import RemoteCursor
 from broker_shim.members.remote_queue import RemoteQueue
 from broker_shim.members.wiring_rows import Row, apply, forget_others
 from broker_shim.selectors import Selector
 from broker_shim.service import protocol as wire
+from broker_shim.service.dispatcher import MOST_LOOKED
 from broker_shim.store.interface import Entry, MessageHeader, StoredMessage
 from broker_shim.store.remote.requests import Answer
 from broker_shim.store.remote.store import RemoteMessageStore
@@ -33,6 +35,9 @@ from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.records import Kind
 
 _log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S = 0.5
+"""A browser that found nothing looks again then."""
 
 
 class _Subscription:
@@ -95,6 +100,8 @@ class Membership:
         self._by_consumer: dict[Consumer, _Subscription] = {}
         self._by_number: dict[int, _Subscription] = {}
         self._cancelled: dict[int, tuple[RemoteQueue, str]] = {}
+        self._looks: dict[int, tuple[RemoteQueue, RemoteCursor]] = {}
+        self._connection = 0
         self._run, self._position = "", 0
         self._all: list[Row] = []
         self._link_moved: Callable[[str], None] = _nothing
@@ -184,6 +191,14 @@ class Membership:
         subscription = self._by_consumer.get(consumer)
         return subscription is None or subscription.idle_limit == subscription.wanted
 
+    def look(self, queue: RemoteQueue, cursor: RemoteCursor) -> None:
+        """See `Subscriber.look`."""
+        if cursor.connection != self._connection:
+            cursor.begin_anew(self._connection)
+        number = next(self._numbers)
+        self._looks[number] = queue, cursor
+        self._store.say(wire.LOOK, number, queue.name, cursor.indexes, MOST_LOOKED)
+
     def _say_subscription(self, subscription: _Subscription) -> None:
         queue, selector = subscription.queue, subscription.selector
         subscription.received = 0
@@ -212,6 +227,10 @@ class Membership:
         self._store.say(wire.WATCH, self._run, self._position, held)
         for subscription in self._by_number.values():
             self._say_subscription(subscription)
+        self._connection += 1
+        looks, self._looks = [*self._looks.values()], {}
+        for queue, cursor in looks:
+            self.look(queue, cursor)
 
     def _changes(self, body: wire.Body) -> None:
         assert self._broker is not None
@@ -250,6 +269,33 @@ class Membership:
             queue, holder = place
             self._broker.settlement.give_back(message_id, queue.name, holder, failed=False)
 
+    def _looked(self, body: wire.Body) -> None:
+        number, rows, indexes = body
+        place = self._looks.pop(number, None)
+        if place is None:
+            return  # it was asked on a connection that is lost, and again on this one
+        _queue, cursor = place
+        cursor.came([(message_id, _entry(told, None)) for message_id, told in rows], indexes)
+        assert self._broker is not None
+        if rows or cursor.is_resting:
+            self._known(cursor)
+            return
+        on_known = cursor.on_known
+        assert on_known is not None
+        self._known(cursor)
+        cursor.is_resting = True
+        self._broker.later(_LOOK_AGAIN_S, partial(self._rested, cursor, on_known))
+
+    def _known(self, cursor: RemoteCursor) -> None:
+        on_known, cursor.on_known = cursor.on_known, None
+        if on_known is not None:
+            on_known()
+
+    def _rested(self, cursor: RemoteCursor, on_known: Callable[[], None]) -> None:
+        cursor.is_resting = False
+        if cursor.on_known is None:
+            on_known()
+
     def _ended(self, body: wire.Body) -> None:
         number, name, message = body
         self._cancelled.pop(number, None)
@@ -273,10 +319,11 @@ class Membership:
         wire.GRANTS: _grants,
         wire.ENDED: _ended,
         wire.CAUGHT_UP: _caught_up,
+        wire.LOOKED: _looked,
     }
 
 
-def _entry(shown: tuple[Any, ...], holder: str) -> Entry:
+def _entry(shown: tuple[Any, ...], holder: str | None) -> Entry:
     position, at, priority, expires_at, message_bytes, delivery_count, detail = shown
     return Entry(position, at, priority, expires_at, message_bytes, holder, delivery_count, detail)
 

@@ -7,11 +7,13 @@ granted and has not settled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from broker_shim.broker.queues.queue import QueueDispatch, Withdrawn
-from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.broker.queues.selective_cursor import Batch, Consumer
+from broker_shim.members.remote_browse import RemoteCursor
 from broker_shim.selectors import Selector
 from broker_shim.store.interface import Entry
 from sparkstore.core.queue_arguments import QueueArguments
@@ -35,6 +37,9 @@ class Subscriber(Protocol):
     def has_caught_up(self, consumer: Consumer) -> bool:
         """True if the service has nothing for a consumer now, and it has all that was sent."""
 
+    def look(self, queue: RemoteQueue, cursor: RemoteCursor) -> None:
+        """Ask what waits after a browser's place, and tell it by `cursor.on_known`."""
+
 
 class RemoteQueue(QueueDispatch):
     """See above. On the loop's thread only.
@@ -50,6 +55,8 @@ class RemoteQueue(QueueDispatch):
         self.granted: dict[int, Entry] = {}
         self._subscriber = subscriber
         self._there: list[Consumer] = []
+        self._browsed: dict[int, Entry] = {}
+        self._failures: dict[int, int] = {}
 
     def __len__(self) -> int:
         """Messages of it that this member holds."""
@@ -81,10 +88,42 @@ class RemoteQueue(QueueDispatch):
     def arrived(self, message_id: int, priority: int, *, durable: bool = True) -> None:
         """A message was enqueued: the service knows."""
 
-    @property
-    def can_browse(self) -> bool:
-        """False: what waits is known to the service."""
+    def cursor(self) -> RemoteCursor:
+        """Of a browser: what it looks at the service is asked for."""
+        if not self.browsers:
+            self._browsed.clear()
+            self._failures.clear()
+        return RemoteCursor()
+
+    def can_look(self, cursor: Cursor, on_known: Callable[[], None]) -> bool:
+        """See `QueueDispatch.can_look`: asks the service, if it was not asked yet."""
+        assert isinstance(cursor, RemoteCursor)
+        if cursor.take_known():
+            return True
+        is_asked = cursor.on_known is not None
+        cursor.on_known = on_known
+        if not is_asked:
+            self._subscriber.look(self, cursor)
         return False
+
+    def has_browsed(self, cursor: Cursor) -> bool:
+        """True if the service had nothing more for a browser when it was asked."""
+        assert isinstance(cursor, RemoteCursor)
+        return cursor.has_nothing
+
+    def browse(self, cursor: Cursor, count: int) -> Batch:
+        """What the service told a browser of."""
+        assert isinstance(cursor, RemoteCursor)
+        found = cursor.take(count)
+        for message_id, entry in found:
+            self._browsed[message_id] = entry
+            if entry.delivery_count:
+                self._failures[message_id] = entry.delivery_count
+        return [(0, message_id) for message_id, _ in found]
+
+    def entry_of_browsed(self, message_id: int) -> Entry | None:
+        """See `QueueDispatch.entry_of_browsed`."""
+        return self._browsed.pop(message_id, None)
 
     def is_acquired(self, message_id: int) -> bool:
         """True: it is granted in its holder's name."""
@@ -114,7 +153,7 @@ class RemoteQueue(QueueDispatch):
     def delivery_count(self, message_id: int) -> int:
         """Failed deliveries before it was granted."""
         entry = self.granted.get(message_id)
-        return 0 if entry is None else entry.delivery_count
+        return self._failures.get(message_id, 0) if entry is None else entry.delivery_count
 
     def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """A consumer takes its place after the others, those of other members too."""

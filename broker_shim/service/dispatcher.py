@@ -21,7 +21,12 @@ _BODIES: Mapping[int, tuple[type | tuple[type, ...], ...]] = {
     wire.CREDIT: (int, int),
     wire.REFUSE: (int, int),
     wire.CANCEL: (int,),
+    wire.LOOK: (int, str, tuple, int),
 }
+MAX_PRIORITY = 9
+MOST_LOOKED = 1_000
+"""Messages in one LOOKED."""
+
 DISPATCHING = frozenset(_BODIES)
 """Types of the frames that are about a member's consumers, or what it watches."""
 
@@ -77,6 +82,10 @@ def check_frame(kind: int, body: Body) -> None:
     is_right = len(body) == len(shape) and all(
         isinstance(value, each) for value, each in zip(body, shape, strict=True)
     )
+    if kind == wire.LOOK and is_right:
+        places, count = body[2:]
+        is_right = len(places) == MAX_PRIORITY + 1 and 0 < count <= MOST_LOOKED
+        is_right = is_right and all(type(each) is int and each >= 0 for each in places)
     if kind in {wire.SUBSCRIBE, wire.WATCH} and is_right:
         is_right = _are_held(kind, body[-1])
     if not is_right or any(type(value) is int and value < 0 for value in body):

@@ -40,6 +40,7 @@
      24 BRANCHES [read]                               ANSWER [read, true, [[xid, since,
                                                       operations], …]]: those in doubt, the oldest
                                                       first; since is UTC µs
+     25 LOOK     [number, queue, [index, …], count]   LOOKED: what waits after a place, in order
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]
@@ -53,6 +54,9 @@
                                                       acquired for the subscription's holder
     136 ENDED    [subscription, error, message]       no more grants; error: "" after CANCEL
     137 CAUGHT_UP [subscription, limit]               nothing that waits is left for it
+
+    138 LOOKED   [number, [[message_id, entry], …], [index, …]]
+                                                      nothing is acquired; and the place after them
 
     row       [kind, queue, exchange, binding_key, detail], as of a record; for `attached` the link
               is the binding key: it is another member's from now on
@@ -121,7 +125,9 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
 PREPARE, DECIDE, BRANCHES = range(22, 25)
+LOOK = 25
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
+LOOKED = 138
 
 Body = tuple[Any, ...]
 Frame = tuple[int, Body]

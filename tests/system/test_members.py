@@ -152,15 +152,28 @@ def test_a_drain_finds_what_is_there_and_ends_where_nothing_is(pair: Pair) -> No
         assert ids(probe.received) == [*range(5)]
 
 
-def test_a_browser_is_refused_where_nothing_can_be_seen(pair: Pair) -> None:
-    send(pair.first.url, "seen", durable(1))
-    with connected(pair.first.url) as connection:
-        browser = connection.create_receiver("seen", options=Copy())
-        assert browser.receive(timeout=TIMEOUT_S).id == 1
-    refused = pytest.raises(LinkDetached, match="amqp:not-implemented")
-    with connected(pair.second.url) as connection, refused:
-        connection.create_receiver("seen", options=Copy())
-    assert ids(take(pair.second.url, "seen", 1)) == [1]
+def test_a_browser_at_any_member_sees_what_waits_in_order_and_takes_nothing(pair: Pair) -> None:
+    send(pair.first.url, "seen", *(durable(n, priority=n % 2) for n in range(1_200)))
+    order = [*range(1, 1_200, 2), *range(0, 1_200, 2)]
+    with connected(pair.second.url) as connection:
+        browser = connection.create_receiver("seen", credit=2_000, options=Copy())
+        assert [browser.receive(timeout=TIMEOUT_S).id for _ in order] == order
+        send(pair.first.url, "seen", durable(9_999, properties={"colour": "red"}))
+        assert browser.receive(timeout=TIMEOUT_S).id == 9_999
+        options = [Copy(), Selector("colour = 'red'")]
+        choosy = connection.create_receiver("seen", name="choosy", credit=5, options=options)
+        assert choosy.receive(timeout=TIMEOUT_S).id == 9_999
+    assert len(take(pair.first.url, "seen", 1_201)) == 1_201
+    assert is_empty(pair.second.url, "seen")
+
+
+def test_a_browser_at_a_member_that_drains_is_told_of_the_end(pair: Pair) -> None:
+    send(pair.first.url, "looked", *map(durable, range(5)))
+    for _ in range(2):
+        probe = Drain(pair.second.url, "looked", Copy())
+        Container(probe).run()
+        assert ids(probe.received) == [*range(5)]
+    assert ids(take(pair.second.url, "looked", 5)) == [*range(5)]
 
 
 def test_a_message_that_is_released_or_modified_at_a_member_comes_again(pair: Pair) -> None:

@@ -9,7 +9,7 @@ wants before the others are, who take the next message whatever it is.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from broker_shim.broker.queues.last_values import LastValues
@@ -24,6 +24,7 @@ from broker_shim.broker.queues.selective_cursor import (
 )
 from broker_shim.messages.header import CommonHeader
 from broker_shim.selectors import Selector
+from broker_shim.store.interface import Entry
 from sparkstore.core.queue_arguments import QueueArguments
 
 
@@ -241,10 +242,17 @@ class QueueDispatch:
         """True if another member holds it."""
         return message_id in self._elsewhere
 
-    @property
-    def can_browse(self) -> bool:
-        """True if what waits is known here."""
+    def cursor(self) -> Cursor:
+        """Of a browser that begins at the head."""
+        return Cursor()
+
+    def can_look(self, _cursor: Cursor, _on_known: Callable[[], None]) -> bool:
+        """True if what comes after a cursor is known; else `on_known` is called when it is."""
         return True
+
+    def entry_of_browsed(self, _message_id: int) -> Entry | None:
+        """What the service has of a message that was browsed, once; None: the store knows it."""
+        return None
 
     def is_acquired(self, _message_id: int) -> bool:
         """True if what was handed out needs no acquire: the store did it."""

@@ -48,7 +48,6 @@ from broker_shim.listener_1_0.authorization import (
 from broker_shim.listener_1_0.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
-    NOT_IMPLEMENTED,
     RESOURCE_LOCKED,
     Refusal,
 )
@@ -227,9 +226,6 @@ def _unavailable(
 ) -> Refusal | None:
     """Why the queue cannot be had now, as somebody else has it, or be looked at here."""
     name = shown(queue.name)
-    if is_browser and not queue.can_browse:
-        text = "this broker is a member of a store service: browse at the broker beside the service"
-        return Refusal(NOT_IMPLEMENTED, text)
     if connection.broker.claims.is_claimed(queue.name):
         text = f"queue {name} is another session's alone: try again later"
         return Refusal(RESOURCE_LOCKED, text)

@@ -11,7 +11,6 @@ from itertools import count
 
 from broker_shim.broker.header_scan import BatchSize, headers_of
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.broker.storage.header_reader import Found
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.listener_1_0.conditions import queue_deleted
@@ -52,14 +51,14 @@ class BrowsingLink:
         self._link = link
         self._queue = queue
         self._selector = selector
-        self._cursor = Cursor()
+        self._cursor = queue.cursor()
         self._to_send: deque[int] = deque()
         self._size = BatchSize()
         self._holder = f"browser {connection.container}/{link.name}"
         self._line = ContentLine(self._broker.calls.header, self._is_here)
         self._wire = Wire(link)
         self._tags = count(1)
-        self._is_waiting = False
+        self._is_waiting = self._is_looking = False
         self._has_ended = False
 
     @property
@@ -105,7 +104,7 @@ class BrowsingLink:
 
     def look(self) -> None:
         """See `Browser.look`."""
-        while not (self.is_gone or self._is_waiting) and self._may_take():
+        while not (self.is_gone or self._is_waiting or self._is_looking) and self._may_take():
             if self._is_full():
                 return
             if not self._to_send and not self._find():
@@ -127,6 +126,9 @@ class BrowsingLink:
 
     def _find(self) -> bool:
         """Look at one batch; False if that was all for now."""
+        if not self._queue.can_look(self._cursor, self._looked):
+            self._is_looking = True
+            return False
         if self._queue.has_browsed(self._cursor):
             if not self._line and self._wire.large is None:
                 self._end_drain()
@@ -138,6 +140,10 @@ class BrowsingLink:
         elif message_ids:
             self._ask(message_ids)
         return True
+
+    def _looked(self) -> None:
+        self._is_looking = False
+        self.look()
 
     def _ask(self, message_ids: list[int]) -> None:
         """Have these judged; until then nothing is sent."""
@@ -168,7 +174,8 @@ class BrowsingLink:
 
     def _take(self, message_id: int) -> None:
         """Have its content brought; it is sent in its turn."""
-        entry = self._broker.calls.entry(self._queue.name, message_id)
+        entry = self._queue.entry_of_browsed(message_id)
+        entry = entry or self._broker.calls.entry(self._queue.name, message_id)
         if entry is not None:
             message = self._broker.calls.messages.get(message_id)
             self._line.add(OutgoingMessage(message, self._holder, entry, whole=False))

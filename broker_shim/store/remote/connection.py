@@ -63,7 +63,7 @@ class ServiceListener(Protocol):
         """A frame of `PUSHED` came."""
 
 
-PUSHED = frozenset({wire.CHANGES, wire.GRANTS, wire.ENDED, wire.CAUGHT_UP})
+PUSHED = frozenset({wire.CHANGES, wire.GRANTS, wire.ENDED, wire.CAUGHT_UP, wire.LOOKED})
 
 
 class Sending:

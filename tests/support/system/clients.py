@@ -77,16 +77,18 @@ class SecondMode(LinkOption):
 class Drain(MessagingHandler):
     """Takes all there is without accepting, then lets go."""
 
-    def __init__(self, url: str, address: str) -> None:
+    def __init__(self, url: str, address: str, *options: LinkOption) -> None:
         super().__init__(prefetch=0, auto_accept=False)
         self._url = url
         self._address = address
+        self._options = [*options]
         self.received: list[Message] = []
 
     def on_start(self, event: Any) -> None:
         """Connect."""
         self._connection = event.container.connect(self._url, reconnect=False)
-        self._receiver = event.container.create_receiver(self._connection, self._address)
+        create = event.container.create_receiver
+        self._receiver = create(self._connection, self._address, options=self._options)
 
     def on_link_opened(self, event: Any) -> None:
         """Ask for everything there is."""
@@ -124,7 +126,7 @@ class Holder(MessagingHandler):
         self._credit = credit
         self._when_held = when_held
         self._decide = decide
-        self._options = options
+        self._options = [*options]
         self.received: list[Message] = []
 
     def run(self) -> list[Any]:
