@@ -68,6 +68,7 @@ bench-service: setup  ## requests a second of the store service, beside the mach
 
 bench-members: $(SETUP)  ## several brokers on one set of queues beside one alone (COUNT=..., ROUNDS=...)
 	@$(BIN)/python -m tests.benchmarks.bench_members --rounds $(or $(ROUNDS),3) --count $(or $(COUNT),20000)
+	@$(BIN)/python -m tests.benchmarks.bench_member_kills --kills $(or $(KILLS),50) --count $(or $(COUNT),20000)
 
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)

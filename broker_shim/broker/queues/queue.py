@@ -24,7 +24,7 @@ from broker_shim.broker.queues.selective_cursor import (
 )
 from broker_shim.messages.header import CommonHeader
 from broker_shim.selectors import Selector
-from broker_shim.store.interface import Entry
+from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments
 
 

@@ -150,11 +150,11 @@ def run(folder: Path, kills: int, seed: int) -> tuple[int, int]:
         finally:
             service.close()
     assert [member.wrong for member in members] == [[]] * MEMBERS
-    _compare(root, members)
+    compare(root, members)
     return sum(m.told for m in members), sum(m.refused for m in members)
 
 
-def _compare(root: Path, members: list[Member]) -> None:
+def compare(root: Path, members: list[Member]) -> None:
     """What is in Delta is what was told, each message as often as it was told."""
     state = recover(open_root(root)).state
     found: Counter[int] = Counter()
