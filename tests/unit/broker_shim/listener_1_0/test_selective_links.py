@@ -116,21 +116,21 @@ def numbered(count: int, **properties: Sequence[Any]) -> list[proton.Message]:
     ]
 
 
-@pytest.fixture(autouse=True)
-def links_end() -> Iterator[None]:
-    """What consumers hold is given back at the end of each test."""
-    yield
-    while CLIENTS:
-        client = CLIENTS.pop()
-        client.ours.lost()
-        client.run()
-
-
 @pytest.fixture
 def store() -> Iterator[MemoryMessageStore]:
     it = MemoryMessageStore()
     yield it
     it.close()
+
+
+@pytest.fixture(autouse=True)
+def links_end(store: MemoryMessageStore) -> Iterator[None]:
+    """What consumers hold is given back at the end of each test, while its store is still open."""
+    yield
+    while CLIENTS:
+        client = CLIENTS.pop()
+        client.ours.lost()
+        client.run()
 
 
 @pytest.fixture
