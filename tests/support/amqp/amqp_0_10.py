@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -17,13 +16,8 @@ from broker_shim.amqp_0_10.controls import (
     SessionCompleted,
 )
 from broker_shim.amqp_0_10.structs import MessageDeliveryProperties, MessageProperties
-from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly, MethodReader, frames_of
 from broker_shim.framing.frames import PROTOCOL_HEADER, Frame, FrameReader
 from broker_shim.framing.order import FramingLimits
@@ -32,13 +26,12 @@ from broker_shim.framing.sequences import Ranges, contains
 from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.handlers.content import ContentCollector
 from broker_shim.listener_0_10.host import Amqp010Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.security.guard import Guard
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Exchange, MessageStore, Queue
 from broker_shim.store.memory import MemoryMessageStore
+from tests.support.amqp.memory_broker import MemoryBroker
 
-TIMEOUT_S = 20
 INFINITE = 0xFFFFFFFF
 _LONG_S = 10.0
 """What shall be done after a shorter time is done at once."""
@@ -46,7 +39,7 @@ _LONG_S = 10.0
 Found = TypeVar("Found")
 
 
-class Bench010:
+class Bench010(MemoryBroker):
     """A broker over a store, and the listener of AMQP 0-10 on it."""
 
     def __init__(
@@ -55,11 +48,8 @@ class Bench010:
         settings: BrokerSettings = BrokerSettings(),  # noqa: B008  # a value, and frozen
         points: InsertionPoints = InsertionPoints(),  # noqa: B008  # likewise
     ) -> None:
-        self.inbox, self.fatal = Inbox(), list[StoreError]()
-        self.calls = StoreCalls(store or MemoryMessageStore(), self.inbox, self.fatal.append)
-        self._later: list[Callable[[], None]] = []
         self._timers: list[Callable[[], None]] = []
-        self.broker = Broker(self.calls, settings, Metrics(), self._call_later, HEADERS)
+        super().__init__(store or MemoryMessageStore(), settings)
         self.host = Amqp010Host(self.broker, points)
         self.clients: list[Client010] = []
         for name, kind in DEFAULT_EXCHANGES.items():
@@ -69,12 +59,16 @@ class Bench010:
         self.run()
 
     def _call_later(self, delay_s: float, call: Callable[[], None]) -> None:
-        (self._later if delay_s < _LONG_S else self._timers).append(call)
+        if delay_s < _LONG_S:
+            super()._call_later(delay_s, call)
+        else:
+            self._timers.append(call)
 
     def pass_time(self) -> None:
         """All that should be done after a long time is done."""
         timers, self._timers = self._timers, []
-        self._later += timers
+        for call in timers:
+            super()._call_later(0.0, call)
         self.run()
 
     def client(self, guard: Guard | None = None) -> Client010:
@@ -96,13 +90,10 @@ class Bench010:
             self.broker.dispatch()
             for client in self.clients:
                 client.exchange()
-            if self._later:
-                later, self._later = self._later, []
-                for call in later:
-                    call()
+            if self.delayed:
+                self.make_delayed_calls()
             elif self.calls.open_count:
-                assert select.select([self.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
-                self.inbox.drain()
+                self.take_answers()
             elif not self.broker.is_dispatch_due and not any(
                 client.has_more for client in self.clients
             ):
@@ -112,10 +103,6 @@ class Bench010:
         """Bytes go back and forth, and no answer of the store is taken."""
         for client in self.clients:
             client.exchange()
-
-    def close(self) -> None:
-        """Let go of the inbox."""
-        self.inbox.close()
 
 
 class Client010:

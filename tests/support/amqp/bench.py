@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import select
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import proton
 
-from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.interface import MessageHeader, MessageStore, OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.core.entries import Entry
-
-TIMEOUT_S = 20
-
+from tests.support.amqp.memory_broker import MemoryBroker
 
 LIMIT_BYTES = 64 << 10
 
@@ -88,22 +80,12 @@ class EntriesAnew(Mapping[str, Mapping[int, Entry]]):
         return len(self._store.recover().entries)
 
 
-class Bench:
+class Bench(MemoryBroker):
     """A broker and one client, moved step by step."""
 
     def __init__(self, store: MessageStore) -> None:
-        self.inbox, self.fatal = Inbox(), list[StoreError]()
-        self.delayed: list[Callable[[], None]] = []
         entries = EntriesAnew(store) if isinstance(store, RemoteMessageStore) else None
-        self.calls = StoreCalls(store, self.inbox, self.fatal.append, entries=entries)
-        settings = BrokerSettings(buffered_bytes=LIMIT_BYTES)
-        self.broker = Broker(
-            self.calls,
-            settings,
-            Metrics(),
-            lambda _delay_s, call: self.delayed.append(call),
-            HEADERS,
-        )
+        super().__init__(store, BrokerSettings(buffered_bytes=LIMIT_BYTES), entries)
         self.host = Host(self.broker)
         self.on_the_way = b""
         self.ours = self.host.connect(lambda: None)
@@ -112,20 +94,6 @@ class Bench:
         self.theirs.open()
         self.session = self.theirs.session()
         self.session.open()
-
-    def run(self) -> None:
-        """Until the store has answered everything."""
-        self.broker.dispatch()
-        while self.calls.open_count:
-            assert select.select([self.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
-            self.inbox.drain()
-            self.broker.dispatch()
-
-    def run_delayed(self) -> None:
-        delayed, self.delayed[:] = self.delayed[:], []
-        for call in delayed:
-            call()
-        self.run()
 
     def to_broker(self) -> None:
         while self.transport.pending() > 0:

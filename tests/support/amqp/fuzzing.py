@@ -10,9 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import re
-import select
 import time
-from collections.abc import Callable
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -37,13 +35,8 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
     Transfer,
 )
-from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.protocol_1_0.codec.composites import encoded_composite
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation
 from broker_shim.protocol_1_0.codec.frames import (
@@ -57,6 +50,7 @@ from broker_shim.protocol_1_0.codec.frames import (
 from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.store.memory import MemoryMessageStore
 from tests.support.amqp.amqp_1_0 import attach, flow
+from tests.support.amqp.memory_broker import MemoryBroker
 
 MOST_INPUT_S = 2.0
 _INTERESTING = (b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\x7f\xff\xff\xff", b"\0\0\0\0", b"\xff")
@@ -91,15 +85,10 @@ class Fuzzed:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._inbox = Inbox()
-        self._later: list[Callable[[], None]] = []
         self._store = MemoryMessageStore(1 << 20)
-        calls = StoreCalls(self._store, self._inbox, _raise)
         settings = BrokerSettings(max_sessions=4, max_links=8, max_frame_bytes=4096)
-        self._broker = Broker(
-            calls, settings, Metrics(), lambda _s, call: self._later.append(call), HEADERS
-        )
-        self._host = Host(self._broker)
+        self._memory = MemoryBroker(self._store, settings)
+        self._host = Host(self._memory.broker)
         self._faults = Faults()
         self.declared_count = 0
 
@@ -129,12 +118,12 @@ class Fuzzed:
     @property
     def enqueued_count(self) -> int:
         """Messages that came through all of it."""
-        return self._broker.metrics.enqueued
+        return self._memory.broker.metrics.enqueued
 
     def close(self) -> None:
         """Let go of the store and of what its answers come by."""
         self._store.close()
-        self._inbox.close()
+        self._memory.close()
 
     def _feed(self, pieces: list[bytes]) -> None:
         connection = self._host.connect(lambda: None)
@@ -156,15 +145,10 @@ class Fuzzed:
 
     def _turn(self) -> None:
         """Until nothing is under way: what the store completes, and what that leads to."""
-        while True:
-            self._broker.dispatch()
-            put_off, self._later = self._later, []
-            for call in put_off:
-                call()
-            if not (self._broker.calls.open_count or self._later):
-                return
-            select.select([self._inbox], [], [], MOST_INPUT_S)
-            self._inbox.drain()
+        memory = self._memory
+        while memory.broker.is_dispatch_due or memory.delayed or memory.calls.open_count:
+            memory.run_delayed()
+        assert not memory.fatal
 
 
 class Faults(logging.Handler):
@@ -176,10 +160,6 @@ class Faults(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.seen.append(f"{record.getMessage()}: {record.exc_info and record.exc_info[1]!r}")
-
-
-def _raise(error: BaseException) -> None:
-    raise error
 
 
 def _check_frames(written: bytes) -> None:

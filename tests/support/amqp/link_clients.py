@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import select
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,15 +26,9 @@ from broker_shim.amqp_1_0.composites import (
     Target,
 )
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
-from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import StoreError
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.protocol_1_0.codec.composites import read_performative
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
@@ -52,9 +45,8 @@ from broker_shim.store.json.links import JsonLinkStore
 from broker_shim.store.json.store import JsonMessageStore
 from broker_shim.store.links import link_stores_of
 from broker_shim.store.memory import MemoryMessageStore
+from tests.support.amqp.memory_broker import MemoryBroker
 from tests.support.stores.stores import RecordedMessageStore
-
-TIMEOUT_S = 20
 
 _PIECE_BYTES = 30_000
 """Of a message in one frame: what the broker takes, with room for the rest of it."""
@@ -80,35 +72,18 @@ class Place:
         return store, LinkRegistry(*link_stores_of(store))
 
 
-class House:
+class House(MemoryBroker):
     """A broker, moved step by step; opened on the same place again it is a restart."""
 
     def __init__(self, place: Place, settings: BrokerSettings | None = None) -> None:
         self.place = place
         self.store, self.registry = place.open()
-        self.inbox, self.fatal = Inbox(), list[StoreError]()
-        self.delayed: list[tuple[float, Callable[[], None]]] = []
-        self.calls = StoreCalls(self.store, self.inbox, self.fatal.append)
         self._is_answering = True
         self.settings = settings or BrokerSettings()
-        self.broker = Broker(
-            self.calls,
-            self.settings,
-            Metrics(),
-            lambda delay_s, call: self.delayed.append((delay_s, call)),
-            HEADERS,
-        )
+        super().__init__(self.store, self.settings)
         self.host = Host(self.broker, self.registry)
         recover(self.store, self.host)
         self.run()
-
-    def run(self) -> None:
-        """Until the store has answered everything."""
-        self.broker.dispatch()
-        while self.calls.open_count and self._is_answering:
-            assert select.select([self.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
-            self.inbox.drain()
-            self.broker.dispatch()
 
     @contextmanager
     def store_that_does_not_answer(self) -> Iterator[None]:
@@ -133,20 +108,14 @@ class House:
                 post(call, told)
         self.run()
 
-    def run_delayed(self) -> None:
-        """Make the calls that were put off."""
-        delayed, self.delayed[:] = self.delayed[:], []
-        for _delay_s, call in delayed:
-            call()
-        self.run()
-
     def close(self) -> None:
         """Let go of what the system lent; nothing of it moves any more."""
         if isinstance(self.store, RecordedMessageStore):
             self.store.sink.close()  # its thread posts to the inbox until then
-        # What is collected later must not write to a descriptor that is another's by then.
-        self.inbox.post = lambda _call, _argument: None  # type: ignore[method-assign]
-        self.inbox.close()
+        super().close()
+
+    def _is_waiting(self) -> bool:
+        return self._is_answering and super()._is_waiting()
 
     def restarted(self) -> House:
         """As after kill -9: connections end without a word."""

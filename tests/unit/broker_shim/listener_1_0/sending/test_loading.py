@@ -12,7 +12,8 @@ import pytest
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.store.interface import OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
-from tests.support.amqp.bench import TIMEOUT_S, Bench, received
+from tests.support.amqp.bench import Bench, received
+from tests.support.amqp.memory_broker import TIMEOUT_S
 
 
 class Slow(MemoryMessageStore):
@@ -58,7 +59,7 @@ def run_but_loads(bench: Bench, store: Slow) -> None:
     """Until the store has answered everything but the loads that it was asked for."""
     bench.broker.dispatch()
     while bench.delayed or bench.calls.open_count > len(store.loads):
-        for call in [bench.delayed.pop() for _ in bench.delayed[:]]:
+        for _delay_s, call in [bench.delayed.pop() for _ in bench.delayed[:]]:
             call()
         if bench.calls.open_count > len(store.loads):
             assert select.select([bench.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
