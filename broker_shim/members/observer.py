@@ -14,13 +14,12 @@ is passed over (a message that is gone is not put on its queue), or is corrected
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
 
+from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import WIRING_KINDS, apply, row_of
-from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.values import RecordStep
 
 
@@ -29,6 +28,7 @@ class MemberObserver:
 
     def __init__(self, broker: Broker, stream: WiringStream) -> None:
         self._broker, self._stream = broker, stream
+        self._entries = EntryObserver(broker)
 
     def took(self, steps: Sequence[RecordStep]) -> None:
         """Steps are durable, in the order of the store."""
@@ -38,40 +38,4 @@ class MemberObserver:
                 apply(self._broker, row_of(record))
                 self._stream.add(row_of(record), record.member)
             else:
-                act = self._ACTS.get(record.kind)
-                if act is not None:
-                    act(self, record.queue or "", record.message_id or 0, record)
-
-    def _enqueued(self, name: str, message_id: int, _record: Record) -> None:
-        entry = self._broker.calls.entry(name, message_id)
-        queue = self._broker.queues.get(name)
-        if entry is not None and queue is not None and message_id not in queue:
-            durable = entry.position > 0
-            self._broker.arrived(name, message_id, entry.priority, durable=durable)
-
-    def _dequeued(self, name: str, message_id: int, _record: Record) -> None:
-        queue = self._broker.queues.get(name)
-        if queue is None:
-            return
-        if queue.waits(message_id):
-            queue.held_elsewhere(message_id)
-        if queue.is_elsewhere(message_id):
-            queue.removed(message_id)
-
-    def _acquired(self, name: str, message_id: int, _record: Record) -> None:
-        queue = self._broker.queues.get(name)
-        if queue is not None and queue.waits(message_id):
-            queue.held_elsewhere(message_id)
-
-    def _released(self, name: str, message_id: int, record: Record) -> None:
-        queue = self._broker.queues.get(name)
-        if queue is not None and queue.is_elsewhere(message_id):
-            failed = (record.delivery_count or 0) > queue.delivery_count(message_id)
-            self._broker.settlement.released(message_id, queue, failed=failed)
-
-    _ACTS: ClassVar[Mapping[Kind, Callable[[MemberObserver, str, int, Record], None]]] = {
-        Kind.ENQUEUED: _enqueued,
-        Kind.DEQUEUED: _dequeued,
-        Kind.ACQUIRED: _acquired,
-        Kind.RELEASED: _released,
-    }
+                self._entries.took(record)

@@ -5,16 +5,20 @@ Who may connect to the socket may do everything; what changes something is writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.sockets.served_connection import ServedConnection
-from sparkstore.control.audit import Audit, AuditEvent, audit_order
+from sparkstore.control.audit import Audit, AuditEvent, audit_branch, audit_order
+from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.xids import xid_of
 from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
+from sparkstore.operations.branches import BranchAct, BranchOrder, branch_order_of
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.wire import answer_line, error_line, line
 
@@ -56,6 +60,8 @@ class ControlOrders:
             return partial(self._order, wire.order_of(content), broker)
         if "purge" in content:
             return partial(self._purge, wire.text_of(content, "purge"), broker)
+        if "branch" in content:
+            return partial(self._branch, branch_order_of(content), broker)
         return None
 
     def of_connections(self, content: dict[str, Any]) -> Call | None:
@@ -76,6 +82,25 @@ class ControlOrders:
             asker.answer(wire.told_line(told) if error is None else error_line(error))
 
         broker.administration.order(order, told)
+
+    def _branch(self, order: BranchOrder, broker: Broker, asker: Asker) -> None:
+        def done(error: StoreError | None) -> None:
+            audit_branch(self._audit, asker.name, order, error)
+            asker.answer(wire.told_line(order.told()) if error is None else error_line(error))
+
+        observer = EntryObserver(broker)
+
+        def took(steps: Sequence[RecordStep]) -> None:
+            for step in steps:
+                observer.took(step.record)
+
+        if order.act is BranchAct.FORGET:
+            broker.calls.forget_branch(xid_of(order.xid), done)
+        else:
+            commits = order.act is BranchAct.COMMIT
+            broker.calls.decide_branch(
+                xid_of(order.xid), order.by, took, done, commits=commits
+            )
 
     def _purge(self, queue: str, broker: Broker, asker: Asker) -> None:
         def show(so_far: Answer) -> bool:

@@ -38,9 +38,11 @@
      22 PREPARE  [request, transaction, xid]          as END, but for the decision, which
      23 DECIDE   [request, xid, commit]               ends it: bool; any member may say it
      24 BRANCHES [read]                               ANSWER [read, true, [[xid, since,
-                                                      operations], …]]: those in doubt, the oldest
-                                                      first; since is UTC µs
+                                                      operations, member or operator or nil,
+                                                      state], …]]: those in doubt, or decided by an
+                                                      operator, the oldest first; since is UTC µs
      25 LOOK     [number, queue, [index, …], count]   LOOKED: what waits after a place, in order
+     26 FORGET   [request, xid]                       of one that an operator decided
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]
@@ -124,8 +126,7 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
     1, 15
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
-PREPARE, DECIDE, BRANCHES = range(22, 25)
-LOOK = 25
+PREPARE, DECIDE, BRANCHES, LOOK, FORGET = range(22, 27)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 LOOKED = 138
 

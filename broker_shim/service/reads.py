@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
@@ -106,10 +107,7 @@ class ReadWorker:
         if kind == wire.SIZE:
             return iter([(_size_bytes(self._store),)])
         if kind == wire.BRANCHES:
-            told = [
-                (xid_bytes(each.xid), each.since, each.operations)
-                for each in self._store.prepared()
-            ]
+            told = [(xid_bytes(each.xid), *astuple(each)[1:]) for each in self._store.prepared()]
             return iter([(told,)])
         if kind == wire.RECOVER:
             return recovery.recovered(self._store, self.member)

@@ -196,6 +196,9 @@ class MemberRequests:
         del self._open[body[1]]
         return self._decisions.end(opened, commit=body[2], objects=body[3] if body[3:] else ())
 
+    def _forget(self, batch: Batch, body: Body) -> list[RecordStep]:
+        return branches.forget_heuristic(batch.machine, xid_from(body[1]))
+
     def _piece(self, _batch: Batch, body: Body) -> list[RecordStep]:
         return self._decisions.staged.piece(body[1])
 
@@ -212,6 +215,7 @@ class MemberRequests:
         wire.ADD: _add,
         wire.END: _end,
         wire.PIECE: _piece,
+        wire.FORGET: _forget,
     }
     _OF_BRANCHES: ClassVar[Mapping[int, Callable[[MemberRequests, Batch, Body], None]]] = {
         wire.PREPARE: _prepare,
@@ -227,6 +231,7 @@ _BODIES: Mapping[int, tuple[type, ...]] = {
     wire.PIECE: (int, tuple),
     wire.PREPARE: (int, int, bytes),
     wire.DECIDE: (int, bytes, bool),
+    wire.FORGET: (int, bytes),
 }
 _BUILDS = {wire.OPEN, wire.ADD, wire.PIECE}
 REQUESTS = frozenset(_BODIES)

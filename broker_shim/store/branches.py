@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from broker_shim.completion import OnComplete
@@ -67,7 +67,23 @@ class BranchCalls(Protocol):
         """
 
     def prepared(self) -> list[PreparedBranch]:
-        """The branches in doubt, the oldest first; a coordinator asks after a restart."""
+        """The branches in doubt, the oldest first; a coordinator asks after a restart.
+
+        Among them are those that an operator decided, by their `state`, until their coordinator
+        decides the same, or forgets them.
+        """
+
+    def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
+        """Say that the coordinator knows what an operator decided of a branch.
+
+        Completes with:
+            InvalidRequest: No xid; it is in doubt still, or no operator decided it.
+            Unavailable: No room; it is remembered still.
+        """
+
+
+OnSteps = Callable[[Sequence[RecordStep]], None]
+"""Told of steps when they are durable, on the thread that fires completions."""
 
 
 class BranchStore(BranchCalls, Protocol):
@@ -129,6 +145,40 @@ class LocalBranches:
         with self._lock:
             self._check_open()
             return branches.entries_of(self._machine, xid)
+
+    def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.forget_branch`."""
+        machine = self._machine
+        self._decide_branch(
+            on_complete, lambda: branches.forget_heuristic(machine, xid), lambda: None
+        )
+
+    def decide_heuristically(
+        self, xid: Xid, by: str, on_complete: OnComplete, on_steps: OnSteps, *, commits: bool
+    ) -> None:
+        """Decide a branch in doubt in place of its coordinator, which is told so when it decides.
+
+        Args:
+            xid: The branch.
+            by: Name of the operator.
+            on_complete: Called when that is durable; as of `commit_prepared`.
+            on_steps: Told before it of what was done.
+            commits: True to commit it, False to roll it back.
+        """
+        machine = self._machine
+        taken: list[RecordStep] = []
+
+        def decide() -> list[RecordStep]:
+            number = next(self._transactions)
+            taken.extend(branches.decide_heuristically(machine, xid, number, by, commits=commits))
+            return [*taken]
+
+        def told(error: StoreError | None) -> None:
+            if error is None:
+                on_steps(taken)
+            on_complete(error)
+
+        self._decide_branch(told, decide, lambda: branches.forget(machine, xid))
 
     def _decide_branch(
         self,

@@ -1,7 +1,8 @@
-"""The commands of an administrator: queues, exchanges, bindings, connections.
+"""The commands of an administrator: queues, exchanges, bindings, connections, branches.
 
     queue create|alter|delete|purge     exchange create|delete
     binding add|remove                  connections [--close N]
+    transactions [--commit XID | --rollback XID | --forget XID]
 
 The running broker carries them out, over its control socket; where none runs, the command itself
 under the writer's lock. No JVM is started.
@@ -52,6 +53,31 @@ def add(subparsers: Subparsers) -> None:
         "examples:\n  sparkstore connections ROOT\n  sparkstore connections ROOT --close 7",
     )
     parser.add_argument("--close", type=int, metavar="N", help="end this connection")
+    _add_transactions(subparsers)
+
+
+def _add_transactions(subparsers: Subparsers) -> None:
+    parser = command(
+        subparsers,
+        commands.transactions,
+        "branches of distributed transactions that are in doubt, and decide one",
+        "Only its coordinator knows whether a branch is to be committed: decide one if that is\n"
+        "gone for good. The decision is remembered, with your name, until the coordinator decides\n"
+        "the same or forgets the branch; one that decides otherwise is told. An xid is written as\n"
+        "it is shown: FORMAT:GLOBAL:BRANCH, the ids in hexadecimal.\n\n"
+        "examples:\n  sparkstore transactions ROOT\n"
+        "  sparkstore transactions ROOT --rollback 1:6f72646572:71",
+    )
+    decision = parser.add_mutually_exclusive_group()
+    for act, what in (
+        ("commit", "make it true"),
+        ("rollback", "end it without effect"),
+        ("forget", "its coordinator knows what an operator decided"),
+    ):
+        decision.add_argument(f"--{act}", metavar="XID", help=what)
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
+    )
 
 
 def _add_queue(queue: Subparsers) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sparkstore.cli.commands import recovered, tell_unreplayed
 from sparkstore.cli.control import opened_control
 from sparkstore.cli.output import Row, fields, json_lines, table, time_of
+from sparkstore.core.xids import xid_of, xid_text
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 _NAMES = {"alternate_exchange", "dead_letter_queue", "last_value_key"}
 """Arguments whose value is a text, whatever it looks like."""
+_BRANCH_COLUMNS = ("xid", "state", "since", "holder", "operations")
 _COLUMNS = ("connection", "peer", "user", "tls", "container", "links", "connected_at", "open")
 
 
@@ -107,6 +112,55 @@ def connections(arguments: Namespace) -> int:
         row["connected_at"] = time_of(row["connected_at"])
     _print(json_lines(rows) if arguments.json else table(rows, _COLUMNS))
     return 0
+
+
+def transactions(arguments: Namespace) -> int:
+    """Branches in doubt; or decide one."""
+    from sparkstore.operations.branches import BranchAct, BranchOrder
+
+    for act, xid in (
+        (BranchAct.COMMIT, arguments.commit),
+        (BranchAct.ROLL_BACK, arguments.rollback),
+        (BranchAct.FORGET, arguments.forget),
+    ):
+        if xid is not None:
+            order = BranchOrder(act, xid_text(xid_of(xid)), operator())
+            with opened_control(arguments.root, arguments.config) as control:
+                told = control.branch(order)
+            _show(arguments, told)
+            return 0
+    return _show_branches(arguments)
+
+
+def _show_branches(arguments: Namespace) -> int:
+    from sparkstore.core.state_machine.branches import prepared_in
+    from sparkstore.tables.root import open_root
+
+    root = open_root(arguments.root)
+    rows = [
+        {
+            "xid": xid_text(each.xid),
+            "state": each.state,
+            "since": time_of(each.since),
+            "holder": each.holder,
+            "operations": each.operations,
+        }
+        for each in prepared_in(recovered(root))
+    ]
+    _print(json_lines(rows) if arguments.json else table(rows, _BRANCH_COLUMNS))
+    tell_unreplayed(arguments, root)
+    return 0
+
+
+def operator() -> str:
+    """Who gives an order: the user of this process, and who became that user by sudo."""
+    uid = os.getuid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    by_sudo = os.environ.get("SUDO_USER")
+    return f"{by_sudo} (as {name})" if by_sudo else name
 
 
 def _order(arguments: Namespace, order: Order) -> int:

@@ -83,7 +83,7 @@ def _queues(arguments: Namespace, root: Root) -> int:
         return _holders(arguments, root)
     if arguments.limit is not None:
         raise InvalidRequest("--limit is of --holders: every queue is shown")
-    state = _recovered(root)
+    state = recovered(root)
     now_us = time.time_ns() // 1000
     in_memory = None if is_object_uri(arguments.root) else _not_durable(root)
     rows = [
@@ -91,7 +91,7 @@ def _queues(arguments: Namespace, root: Root) -> int:
         for name in sorted({*state.queues, *(in_memory or ())})
     ]
     _show(arguments, rows, _QUEUE_COLUMNS)
-    _tell_unreplayed(arguments, root)
+    tell_unreplayed(arguments, root)
     return 0
 
 
@@ -134,12 +134,12 @@ def _holders(arguments: Namespace, root: Root) -> int:
     if left_out:
         note(f"{left_out} more messages are held than are shown: --limit 0 shows all")
     if served is None:
-        _tell_unreplayed(arguments, root)
+        tell_unreplayed(arguments, root)
     return 0
 
 
 def _held_at_rest(root: Root) -> Iterator[Row]:
-    for name, queue in _recovered(root).queues.items():
+    for name, queue in recovered(root).queues.items():
         for message_id, entry in queue.entries.items():
             if entry.acquired_by is not None:
                 yield {"queue": name, "message_id": message_id, "holders": [entry.acquired_by]}
@@ -172,7 +172,7 @@ def browse(arguments: Namespace) -> int:
 def _browse(arguments: Namespace, root: Root) -> int:
     from sparkstore.core.queue_names import find
 
-    state = _recovered(root)
+    state = recovered(root)
     queue = find(arguments.queue, state.queues)
     if queue not in state.queues:
         message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
@@ -188,7 +188,7 @@ def _browse(arguments: Namespace, root: Root) -> int:
         _show(arguments, rows, _MESSAGE_COLUMNS)
     if limit < len(entries):
         note(f"the first {limit} of {len(entries)} messages are shown: --limit 0 shows all")
-    _tell_unreplayed(arguments, root)
+    tell_unreplayed(arguments, root)
     return 0
 
 
@@ -298,7 +298,7 @@ def version(arguments: Namespace) -> int:
     return 0
 
 
-def _recovered(root: Root) -> State:
+def recovered(root: Root) -> State:
     """The fold of all that Delta has.
 
     Tables are read one after the other while a store or a job may move records between them, and
@@ -336,7 +336,7 @@ def _limit(arguments: Namespace, for_people: int) -> int:
     return 0 if arguments.json else for_people
 
 
-def _tell_unreplayed(arguments: Namespace, root: Root) -> None:
+def tell_unreplayed(arguments: Namespace, root: Root) -> None:
     """That what was shown is not all, for a machine as a last object: no row has its name."""
     found = note_unreplayed(root)
     if found and arguments.json:

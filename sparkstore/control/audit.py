@@ -26,6 +26,7 @@ from typing import Any
 
 from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.operations.administration import Order
+from sparkstore.operations.branches import BranchOrder
 
 AUDIT_FILE = "audit.log"
 """In the root: what commands did while no broker ran, unless their settings name another file."""
@@ -78,6 +79,18 @@ def audit_order(
         arguments=json.dumps(order.arguments) if order.arguments else None,
         force=order.force or None,
         messages=told.get("messages_lost", told.get("messages_rerouted")),
+        error=error,
+    )
+
+
+def audit_branch(audit: Audit, peer: str, order: BranchOrder, error: StoreError | None) -> None:
+    """Write down what an operator ordered of a branch, and why it was refused, if it was."""
+    audit(
+        AuditEvent.ADMINISTRATION,
+        peer=peer,
+        act=order.act,
+        xid=order.xid,
+        by=order.by,
         error=error,
     )
 

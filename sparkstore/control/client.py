@@ -27,6 +27,7 @@ from sparkstore.config import StoreConfig
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
 from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
+from sparkstore.operations.branches import BranchOrder
 from sparkstore.operations.bulk import Answer, MessageDraft, Request
 from sparkstore.tables.root import Root, open_root
 
@@ -66,6 +67,15 @@ class AdminClient(Protocol):
 
         Raises:
             InvalidRequest: The order cannot be carried out; nothing was done.
+            StoreError: It was refused, or nobody knows what came of it: for the reasons of `run`.
+        """
+
+    def branch(self, order: BranchOrder) -> dict[str, Any]:
+        """Decide a branch in doubt in place of its coordinator, or forget that this was done.
+
+        Raises:
+            InvalidRequest: No such branch is in doubt, or an operator decided it; to forget: none
+                did. Nothing was done.
             StoreError: It was refused, or nobody knows what came of it: for the reasons of `run`.
         """
 
@@ -202,6 +212,13 @@ class SocketControl:
     def order(self, order: Order) -> dict[str, Any]:
         """See `AdminClient.order`."""
         told: dict[str, Any] = wire.object_of(self._exchange(wire.order_line(order)), "told")
+        return told
+
+    def branch(self, order: BranchOrder) -> dict[str, Any]:
+        """See `AdminClient.branch`."""
+        act, xid, by = order
+        said = self._exchange(wire.line({"branch": act, "xid": xid, "by": by}))
+        told: dict[str, Any] = wire.object_of(said, "told")
         return told
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:

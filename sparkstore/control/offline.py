@@ -19,17 +19,21 @@ from sparkstore.control.audit import (
     AUDIT_FILE,
     AuditEvent,
     add_audit_file,
+    audit_branch,
     audit_order,
     remove_audit_file,
     this_process,
     write_audit,
 )
 from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.state_machine import branches
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import Queue, RecordStep
+from sparkstore.core.xids import xid_of
 from sparkstore.errors import StoreError
 from sparkstore.log.start import open_log
 from sparkstore.operations.administration import Order, decide, existing
+from sparkstore.operations.branches import BranchAct, BranchOrder
 from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
 from sparkstore.operations.root_at_rest import (
     StateFacts,
@@ -73,6 +77,7 @@ class OfflineControl:
         self._machine = StoreStateMachine(
             opened.state, TerminusDurability.UNSETTLED_STATE, lambda: time.time_ns() // 1000
         )
+        branches.restore(self._machine)
         self._transaction = 0
 
     def run(self, request: Request) -> Answer:
@@ -102,6 +107,30 @@ class OfflineControl:
             raise
         audit_order(write_audit, this_process(), order, decided.told, None)
         return decided.told
+
+    def branch(self, order: BranchOrder) -> dict[str, Any]:
+        """See `AdminClient.branch`."""
+        try:
+            self._branch(order)
+        except StoreError as reason:
+            audit_branch(write_audit, this_process(), order, reason)
+            raise
+        audit_branch(write_audit, this_process(), order, None)
+        return order.told()
+
+    def _branch(self, order: BranchOrder) -> None:
+        machine, xid = self._machine, xid_of(order.xid)
+        if order.act is BranchAct.FORGET:
+            self._append(branches.forget_heuristic(machine, xid))
+            return
+        self._transaction += 1
+        commits = order.act is BranchAct.COMMIT
+        self._append(
+            branches.decide_heuristically(
+                machine, xid, self._transaction, order.by, commits=commits
+            )
+        )
+        branches.forget(machine, xid)
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
         """See `AdminClient.purge`."""

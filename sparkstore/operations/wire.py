@@ -15,6 +15,8 @@ r"""What travels over the control socket: one JSON object a line, UTF-8, no byte
     client → server   {"purge": "a"}
     server → client   {"so_far": {"done": 250, "left": 0, "gone": 0}}           any number of them
     server → client   {"done": 400, "left": 1, "gone": 0}
+    client → server   {"branch": "commit-branch", "xid": "7:ab:cd", "by": "ann"}
+    server → client   {"told": {"act": "commit-branch", "xid": "7:ab:cd", …}}
     client → server   {"connections": true}
     server → client   {"connections": [{"connection": 7, "peer": "…", …}]}
     client → server   {"close": 7}

@@ -109,6 +109,45 @@ def test_a_branch_in_doubt_keeps_what_it_has_until_it_is_decided(
     done(store.destroy, Queue("q"))
 
 
+@pytest.mark.parametrize("commits", [False, True])
+def test_what_an_operator_decided_is_remembered_until_the_coordinator_knows(
+    home: Home, commits: bool
+) -> None:
+    state = "heuristically committed" if commits else "heuristically rolled back"
+    taken, acquired = put(home.store), put(home.store)
+    new = branch_of(home.store, taken, acquired)
+    deciding: Any = getattr(home.store, "served", home.store)
+    told: list[Any] = []
+    refused(home.store.forget_branch, XID, match="in doubt still")  # type: ignore[attr-defined]
+    done(deciding.decide_heuristically, XID, "ann", on_steps=told.extend, commits=commits)
+    assert {step.record.message_id for step in told} >= {taken}
+    store: Any = home.reopen() if home.tier >= KEPT else home.store
+    assert sorted(entries(store)) == ([acquired, new] if commits else [taken, acquired])
+    (found,) = store.prepared()
+    assert (found.xid, found.state, found.holder) == (XID, state, "ann")
+    other = store.rollback_prepared if commits else store.commit_prepared
+    refused(other, XID, match=f"{state} by ann")
+    deciding = getattr(store, "served", store)
+    refused(
+        lambda xid, on_complete: deciding.decide_heuristically(
+            xid, "bob", on_complete, told.extend, commits=commits
+        ),
+        XID,
+        match=f"{state} by ann",
+    )
+    transaction = store.begin()
+    done(store.enqueue, store.message(HEADER), "q", transaction=transaction)
+    refused(store.prepare, transaction, XID, match="already")
+    if commits:
+        done(store.commit_prepared, XID)
+    else:
+        done(store.forget_branch, XID)
+    refused(store.forget_branch, XID, match="nothing is remembered")
+    refused(store.commit_prepared, XID, match="no branch 7:")
+    store = home.reopen() if home.tier >= KEPT else store
+    assert store.prepared() == []
+
+
 def test_content_that_came_in_pieces_is_the_same_after_a_restart_and_the_commit(kept: Home) -> None:
     home = kept
     transaction = home.store.begin()

@@ -74,7 +74,7 @@ NEVER_NULL = {
     "message_history": ["position", "at", "kind", "epoch", "segment"],
     "bindings": [],
     "configuration": [],
-    "transactions": ["state"],
+    "transactions": [],
     "members": [],
     "links": ["attached", "unsettled"],
     "deliveries": [],

@@ -14,7 +14,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.message import Messages
 from broker_shim.messages.residency import Residency
-from broker_shim.store.branches import BranchStore
+from broker_shim.store.branches import BranchStore, LocalBranches, Xid
 from broker_shim.store.interface import (
     Annotations,
     Entry,
@@ -27,8 +27,10 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from sparkstore.core.entries import Entries
+from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.operations.bulk import Dequeue, Enqueue
 
+_NO_BRANCHES = "this broker's store has no branches in doubt: stop it, and run the command again"
 _Finished = tuple[OnComplete, StoreError | None]
 
 
@@ -247,6 +249,36 @@ class StoreCalls:
     ) -> None:
         """See `MessageStore.configure`."""
         self.call(on_done, self._store.configure, category, key, detail)
+
+    def decide_branch(
+        self,
+        xid: Xid,
+        by: str,
+        on_steps: Callable[[Sequence[RecordStep]], None],
+        on_done: OnComplete,
+        *,
+        commits: bool,
+    ) -> None:
+        """See `LocalBranches.decide_heuristically`."""
+        taken: list[RecordStep] = []
+
+        def done(error: StoreError | None) -> None:
+            if error is None:
+                on_steps(taken)
+            on_done(error)
+
+        if isinstance(self._store, LocalBranches):
+            decide = self._store.decide_heuristically
+            self.call(done, decide, xid, by, on_steps=taken.extend, commits=commits)
+        else:
+            self.answer((done, InvalidRequest(_NO_BRANCHES)))
+
+    def forget_branch(self, xid: Xid, on_done: OnComplete) -> None:
+        """See `BranchCalls.forget_branch`."""
+        if isinstance(self._store, LocalBranches):
+            self.call(on_done, self._store.forget_branch, xid)
+        else:
+            self.answer((on_done, InvalidRequest(_NO_BRANCHES)))
 
     def flush(self, on_done: OnComplete) -> None:
         """See `MessageStore.flush`."""

@@ -199,7 +199,8 @@ class Decisions:
             except StoreError:
                 transactions.abort(self._machine, opened.transaction)
                 raise
-            yield branches.prepare(self._machine, opened.transaction, named)
+            member = self._prefix[:-1]
+            yield branches.prepare(self._machine, opened.transaction, named, member)
         except StoreError:
             for message_id in opened.messages:
                 self._machine.dismiss(message_id)

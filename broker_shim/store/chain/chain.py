@@ -250,6 +250,10 @@ class MessageStoreChain(ReadCalls):
         """Refuse, as `prepare` does: a chain has no branch in doubt."""
         self._refuse_decision(xid, on_complete)
 
+    def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
+        """Refuse, as `prepare` does: a chain has no branch in doubt."""
+        self._refuse_decision(xid, on_complete)
+
     def prepared(self) -> list[PreparedBranch]:
         """None: see `prepare`."""
         return []

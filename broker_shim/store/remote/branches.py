@@ -58,22 +58,26 @@ class RemoteBranches:
 
     def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
         """See `BranchCalls.commit_prepared`."""
-        self._decide_branch(xid, on_complete, commit=True)
+        self._ask(wire.DECIDE, xid, on_complete, True)  # noqa: FBT003  # a field of the frame
 
     def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
         """See `BranchCalls.rollback_prepared`."""
-        self._decide_branch(xid, on_complete, commit=False)
+        self._ask(wire.DECIDE, xid, on_complete, False)  # noqa: FBT003  # a field of the frame
 
     def prepared(self) -> list[PreparedBranch]:
         """See `BranchCalls.prepared`."""
         ((told,),) = self._connection.read(wire.BRANCHES)
         return [PreparedBranch(xid_from(xid), *rest) for xid, *rest in told]
 
-    def _decide_branch(self, xid: Xid, on_complete: OnComplete, *, commit: bool) -> None:
+    def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.forget_branch`."""
+        self._ask(wire.FORGET, xid, on_complete)
+
+    def _ask(self, kind: int, xid: Xid, on_complete: OnComplete, *more: bool) -> None:
         check_completion(on_complete)
         try:
             packed = xid_bytes(check_xid(xid))
         except InvalidRequest as refusal:
             self._connection.ask(wire.DO, ((),), on_complete, refusal)
         else:
-            self._connection.ask(wire.DECIDE, (packed, commit), on_complete)
+            self._connection.ask(kind, (packed, *more), on_complete)

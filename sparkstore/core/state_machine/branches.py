@@ -31,12 +31,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sparkstore.core import records
+from sparkstore.core import fold, records
 from sparkstore.core.annotations import annotations_of, given_back
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.records import Kind, MessageHeader, Record
-from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine import heuristics, transactions
 from sparkstore.core.state_machine.arguments import PIECE_BYTES
+from sparkstore.core.state_machine.heuristics import (
+    HeuristicDecision,
+    forgotten,
+    heuristic_of,
+    remembered,
+    told_otherwise,
+)
 from sparkstore.core.state_machine.links import DELIVERY_KINDS
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import (
@@ -49,20 +56,26 @@ from sparkstore.core.state_machine.values import (
 from sparkstore.core.xids import Xid, branch_holder, check_xid, xid_bytes, xid_of, xid_text
 from sparkstore.errors import InvalidRequest
 
+PREPARED = "prepared"
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedBranch:
-    """A branch in doubt.
+    """A branch in doubt, or one that an operator decided and its coordinator does not know of.
 
     Attributes:
         xid: The name that its coordinator gave it.
-        since: When it was prepared, UTC µs.
+        since: When it was prepared, or decided by an operator, UTC µs.
         operations: How many calls wait in it, of those that survive a restart.
+        holder: The member of the store's service that prepared it, or the operator who decided it.
+        state: `PREPARED`, `heuristics.COMMITTED` or `heuristics.ROLLED_BACK`.
     """
 
     xid: Xid
     since: int
     operations: int
+    holder: str | None = None
+    state: str = PREPARED
 
 
 class BranchEntries(NamedTuple):
@@ -77,8 +90,12 @@ class BranchEntries(NamedTuple):
     taken: tuple[tuple[str, int], ...]
 
 
-def prepare(machine: StoreStateMachine, context: TransactionContext, xid: Xid) -> list[RecordStep]:
+def prepare(
+    machine: StoreStateMachine, context: TransactionContext, xid: Xid, member: str | None = None
+) -> list[RecordStep]:
     """The first group; whatever is refused here is aborted, as by `transactions.commit`.
+
+    A member of the store's service has its name kept.
 
     Raises:
         InvalidRequest: It is no xid, or that of a branch in doubt; the transaction is empty, could
@@ -87,7 +104,7 @@ def prepare(machine: StoreStateMachine, context: TransactionContext, xid: Xid) -
     transaction = transactions.own(machine, context)
     transactions.abort(machine, transaction)
     key = xid_text(check_xid(xid))
-    if key in machine.branches:
+    if key in machine.branches or heuristic_of(machine.state, key) is not None:
         message = f"xid {key} is that of a prepared branch already: give another, or decide it"
         raise InvalidRequest(message)
     if not transaction.steps:
@@ -106,7 +123,8 @@ def prepare(machine: StoreStateMachine, context: TransactionContext, xid: Xid) -
     ]
     kept = [step.record for step in decided if step.is_kept]
     operations = [_as_json(record) for record in kept]
-    detail = json.dumps({"operations": operations, "since_us": now_us}, sort_keys=True)
+    told = {"operations": operations, "since_us": now_us, "member": member}
+    detail = json.dumps(told, sort_keys=True)
     record = records.prepared(now_us, xid_bytes(xid), key, detail)
     return [*staged, *held, RecordStep(record, _keeps(machine))]
 
@@ -123,6 +141,8 @@ def commit(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep
     Raises:
         InvalidRequest: It is no xid, or of no branch in doubt.
     """
+    if (known := _settled(machine, xid, heuristics.COMMITTED)) is not None:
+        return known
     key, branch = _branch(machine, xid)
     branch.transaction = number
     in_doubt, machine.in_doubt = machine.in_doubt, {}  # its own messages are free for it
@@ -144,6 +164,8 @@ def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordS
     Raises:
         InvalidRequest: It is no xid, or of no branch in doubt.
     """
+    if (known := _settled(machine, xid, heuristics.ROLLED_BACK)) is not None:
+        return known
     key, branch = _branch(machine, xid)
     now_us = machine.now_us()
     steps: list[RecordStep] = []
@@ -160,10 +182,45 @@ def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordS
     return [*steps, RecordStep(record, _keeps(machine))]
 
 
+def decide_heuristically(
+    machine: StoreStateMachine, xid: Xid, number: int, by: str, *, commits: bool
+) -> list[RecordStep]:
+    """The second group, and that an operator decided it, which is remembered (`heuristics`).
+
+    Raises:
+        InvalidRequest: It is no xid, of no branch in doubt, or was decided so already.
+    """
+    key = xid_text(check_xid(xid))
+    if (known := heuristic_of(machine.state, key)) is not None:
+        raise told_otherwise(key, known)
+    steps = (commit if commits else roll_back)(machine, xid, number)
+    state = heuristics.COMMITTED if commits else heuristics.ROLLED_BACK
+    decision = HeuristicDecision(state, by, machine.now_us())
+    return [*steps, remembered(key, decision, is_kept=_keeps(machine))]
+
+
+def forget_heuristic(machine: StoreStateMachine, xid: Xid) -> list[RecordStep]:
+    """The coordinator knows what an operator decided: nothing is remembered any more.
+
+    Raises:
+        InvalidRequest: It is no xid, in doubt still, or nothing is remembered of it.
+    """
+    key = xid_text(check_xid(xid))
+    if key in machine.branches:
+        message = f"branch {key} is in doubt still: commit it or roll it back"
+        raise InvalidRequest(message)
+    if heuristic_of(machine.state, key) is None:
+        message = f"nothing is remembered of branch {key}: no operator decided it"
+        raise InvalidRequest(message)
+    return [forgotten(machine.now_us(), key, is_kept=_keeps(machine))]
+
+
 def forget(machine: StoreStateMachine, xid: Xid) -> None:
     """The records of a decision were taken: nothing is in doubt or held any more."""
     key = xid_text(xid)
-    ended = machine.branches.pop(key)
+    ended = machine.branches.pop(key, None)
+    if ended is None:  # an operator had decided it
+        return
     for entry in ended.claims:
         if machine.claims.get(entry) is ended:
             del machine.claims[entry]
@@ -175,11 +232,20 @@ def forget(machine: StoreStateMachine, xid: Xid) -> None:
 
 
 def prepared(machine: StoreStateMachine) -> list[PreparedBranch]:
-    """The branches in doubt, in the order in which they were prepared."""
-    found = []
-    for key, detail in machine.state.prepared.items():
+    """See `prepared_in`."""
+    return prepared_in(machine.state)
+
+
+def prepared_in(state: fold.State) -> list[PreparedBranch]:
+    """The branches in doubt, and those that an operator decided, the oldest first."""
+    found = [
+        PreparedBranch(xid_of(key), each.since_us, 0, each.by, each.state)
+        for key, each in heuristics.heuristics(state).items()
+    ]
+    for key, detail in state.prepared.items():
         told = json.loads(detail)
-        found.append(PreparedBranch(xid_of(key), told["since_us"], len(told["operations"])))
+        count, member = len(told["operations"]), told.get("member")
+        found.append(PreparedBranch(xid_of(key), told["since_us"], count, member))
     return sorted(found, key=lambda branch: (branch.since, branch.xid))
 
 
@@ -242,6 +308,21 @@ def _branch(machine: StoreStateMachine, xid: Xid) -> tuple[str, Transaction]:
         message = f"no branch {key} is prepared: it was decided, or never prepared"
         raise InvalidRequest(message)
     return key, branch
+
+
+def _settled(machine: StoreStateMachine, xid: Xid, state: str) -> list[RecordStep] | None:
+    """What is left to do of a branch that an operator decided; None if nobody did.
+
+    Raises:
+        InvalidRequest: It is no xid, or was decided otherwise.
+    """
+    key = xid_text(check_xid(xid))
+    found = heuristic_of(machine.state, key)
+    if found is None:
+        return None
+    if found.state != state:
+        raise told_otherwise(key, found)
+    return [forgotten(machine.now_us(), key, is_kept=_keeps(machine))]
 
 
 def _keeps(machine: StoreStateMachine) -> bool:

@@ -23,6 +23,7 @@ COMMANDS = [
     *(("exchange", each) for each in ("create", "delete")),
     *(("binding", each) for each in ("add", "remove")),
     ("connections",),
+    ("transactions",),
 ]
 
 

@@ -1,0 +1,61 @@
+"""What others did to messages on queues of the broker, as records that are durable.
+
+Others are members of the store's service, and operators who decide prepared branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from sparkstore.core.records import Kind, Record
+
+if TYPE_CHECKING:
+    from broker_shim.broker.virtual_host import Broker
+
+
+class EntryObserver:
+    """Moves messages of the broker's queues. On the loop's thread only."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def took(self, record: Record) -> None:
+        """A record is durable, in the order of the store."""
+        act = self._ACTS.get(record.kind)
+        if act is not None:
+            act(self, record.queue or "", record.message_id or 0, record)
+
+    def _enqueued(self, name: str, message_id: int, _record: Record) -> None:
+        entry = self._broker.calls.entry(name, message_id)
+        queue = self._broker.queues.get(name)
+        if entry is not None and queue is not None and message_id not in queue:
+            durable = entry.position > 0
+            self._broker.arrived(name, message_id, entry.priority, durable=durable)
+
+    def _dequeued(self, name: str, message_id: int, _record: Record) -> None:
+        queue = self._broker.queues.get(name)
+        if queue is None:
+            return
+        if queue.waits(message_id):
+            queue.held_elsewhere(message_id)
+        if queue.is_elsewhere(message_id):
+            queue.removed(message_id)
+
+    def _acquired(self, name: str, message_id: int, _record: Record) -> None:
+        queue = self._broker.queues.get(name)
+        if queue is not None and queue.waits(message_id):
+            queue.held_elsewhere(message_id)
+
+    def _released(self, name: str, message_id: int, record: Record) -> None:
+        queue = self._broker.queues.get(name)
+        if queue is not None and queue.is_elsewhere(message_id):
+            failed = (record.delivery_count or 0) > queue.delivery_count(message_id)
+            self._broker.settlement.released(message_id, queue, failed=failed)
+
+    _ACTS: ClassVar[Mapping[Kind, Callable[[EntryObserver, str, int, Record], None]]] = {
+        Kind.ENQUEUED: _enqueued,
+        Kind.DEQUEUED: _dequeued,
+        Kind.ACQUIRED: _acquired,
+        Kind.RELEASED: _released,
+    }

@@ -1,0 +1,64 @@
+"""Branches that an operator decided, remembered until their coordinator knows. Pure.
+
+X/Open calls such a decision heuristic. A coordinator that decides the same is told that it is done,
+and that is the end of it; one that decides otherwise is told what was done, until it says that it
+forgets the branch. Remembered is a configured object, which all folds keep already.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from sparkstore.core import fold, records
+from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.errors import InvalidRequest
+
+CATEGORY = "sparkstore.heuristic"
+COMMITTED, ROLLED_BACK = "heuristically committed", "heuristically rolled back"
+
+
+class HeuristicDecision(NamedTuple):
+    """What an operator decided of a branch.
+
+    Attributes:
+        state: `COMMITTED` or `ROLLED_BACK`.
+        by: Who decided.
+        since_us: When, UTC µs.
+    """
+
+    state: str
+    by: str
+    since_us: int
+
+
+def heuristics(state: fold.State) -> dict[str, HeuristicDecision]:
+    """What is remembered, by the text of the xid."""
+    return {
+        key: HeuristicDecision(**json.loads(detail))
+        for (category, key), detail in state.configured.items()
+        if category == CATEGORY
+    }
+
+
+def heuristic_of(state: fold.State, key: str) -> HeuristicDecision | None:
+    """What is remembered of a branch."""
+    detail = state.configured.get((CATEGORY, key))
+    return None if detail is None else HeuristicDecision(**json.loads(detail))
+
+
+def told_otherwise(key: str, found: HeuristicDecision) -> InvalidRequest:
+    """What somebody is told who decides a branch otherwise, or a second time."""
+    message = f"branch {key} was {found.state} by {found.by}: its coordinator can only forget it"
+    return InvalidRequest(message)
+
+
+def remembered(key: str, decision: HeuristicDecision, *, is_kept: bool) -> RecordStep:
+    """The step that remembers a decision."""
+    detail = json.dumps(decision._asdict(), sort_keys=True)
+    return RecordStep(records.configured(decision.since_us, CATEGORY, key, detail), is_kept)
+
+
+def forgotten(now_us: int, key: str, *, is_kept: bool) -> RecordStep:
+    """The step that forgets one."""
+    return RecordStep(records.unconfigured(now_us, CATEGORY, key), is_kept)
