@@ -159,7 +159,7 @@ class LocalBranches:
         """Decide a branch in doubt in place of its coordinator, which is told so when it decides.
 
         Args:
-            xid: The branch.
+            xid: The branch that is decided.
             by: Name of the operator.
             on_complete: Called when that is durable; as of `commit_prepared`.
             on_steps: Told before it of what was done.
