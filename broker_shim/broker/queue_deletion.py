@@ -19,6 +19,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import Queue
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.branches import PREPARED
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ class QueueDeletions:
     def refuses(self, name: str, on_done: OnComplete) -> bool:
         """Refuse to destroy a queue that a branch in doubt uses: `on_done` is told; or False."""
         store = self._calls.branches
-        entries = () if store is None else (store.branch_entries(e.xid) for e in store.prepared())
+        found = () if store is None else store.prepared()
+        entries = (store.branch_entries(e.xid) for e in found if store and e.state == PREPARED)
         if any(name in {place[0] for place in (*e.enqueued, *e.taken)} for e in entries):
             text = f"queue {shown(name)} is used by a prepared branch: decide that first"
             on_done(InvalidRequest(text))

@@ -108,6 +108,10 @@ class Branches:
 
         host.calls.call(undone, store.rollback_prepared, xid)
 
+    def forget(self, xid: Xid, on_done: OnComplete) -> None:
+        """The coordinator knows what an operator decided; as of `BranchCalls.forget_branch`."""
+        self._host.calls.call(on_done, self._store().forget_branch, xid)
+
     def _store(self) -> BranchStore:
         store = self._host.calls.branches
         if store is None:

@@ -30,8 +30,11 @@ from broker_shim.listener_0_10.refusals import (
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.security.rules.permissions import Permission
 from broker_shim.store.branches import BranchEntries, Xid
+from sparkstore.core.state_machine.heuristics import COMMITTED, ROLLED_BACK
 from sparkstore.core.xids import check_xid, xid_text
 
+_HEURISTIC = {COMMITTED: DtxXaStatus.XA_HEURCOM, ROLLED_BACK: DtxXaStatus.XA_HEURRB}
+"""What an operator decided, as a coordinator is told."""
 _MOST_OPEN = 1_000
 """Open branches of one user."""
 
@@ -124,7 +127,11 @@ def _prepare(session: Any, command: c.DtxPrepare, command_id: int) -> None:
 def _commit(session: Any, command: c.DtxCommit, command_id: int) -> None:
     xid = _xid(command.xid)
     text = xid_text(xid)
-    if _entries(session, xid) is not None:
+    entries = _entries(session, xid)
+    if entries is not None:
+        if entries.state in _HEURISTIC:
+            _answer(session, command_id, _HEURISTIC[entries.state])
+            return
         if command.one_phase:
             raise illegal_state(f"branch {text} is prepared: commit it without one-phase")
         _decide(session, command_id, session.connection.host.in_doubt.commit, xid)
@@ -146,7 +153,11 @@ def _commit(session: Any, command: c.DtxCommit, command_id: int) -> None:
 
 def _rollback(session: Any, command: c.DtxRollback, command_id: int) -> None:
     xid = _xid(command.xid)
-    if _entries(session, xid) is not None:
+    entries = _entries(session, xid)
+    if entries is not None and entries.state in _HEURISTIC:
+        _answer(session, command_id, _HEURISTIC[entries.state])
+        return
+    if entries is not None:
         _decide(session, command_id, session.connection.host.in_doubt.roll_back, xid)
         return
     branch = _idle(session, xid)
@@ -168,10 +179,14 @@ def _decide(session: Any, command_id: int, decide: Any, xid: Xid) -> None:
     decide(xid, decided)
 
 
-def _forget(session: Any, command: c.DtxForget, _command_id: int) -> None:
-    """No branch is ever decided without its coordinator, so there is none to be forgotten."""
+def _forget(session: Any, command: c.DtxForget, command_id: int) -> None:
+    """The coordinator knows what an operator decided; nothing else is ever to be forgotten."""
     xid = _xid(command.xid)
-    if _entries(session, xid) is None:
+    entries = _entries(session, xid)
+    if entries is not None and entries.state in _HEURISTIC:
+        session.connection.host.in_doubt.forget(xid, session.done(command_id))
+        return
+    if entries is None:
         _of_user(session, xid)
     raise illegal_state(f"branch {xid_text(xid)} was not decided: commit it, or roll it back")
 

@@ -84,10 +84,13 @@ class BranchEntries(NamedTuple):
     Attributes:
         enqueued: (queue, message id, priority, durable) of what a commit puts there.
         taken: (queue, message id) of what a commit takes off, and a rollback gives back.
+        state: As of `PreparedBranch`. Of one that an operator decided only the queues are known,
+            with 0 as the message id.
     """
 
     enqueued: tuple[tuple[str, int, int, bool], ...]
     taken: tuple[tuple[str, int], ...]
+    state: str = PREPARED
 
 
 def prepare(
@@ -195,7 +198,9 @@ def decide_heuristically(
         raise told_otherwise(key, known)
     steps = (commit if commits else roll_back)(machine, xid, number)
     state = heuristics.COMMITTED if commits else heuristics.ROLLED_BACK
-    decision = HeuristicDecision(state, by, machine.now_us())
+    entries = entries_of(machine, xid)
+    puts, takes = ({each[0] for each in some} for some in entries[:2])
+    decision = HeuristicDecision(state, by, machine.now_us(), sorted(puts), sorted(takes))
     return [*steps, remembered(key, decision, is_kept=_keeps(machine))]
 
 
@@ -255,6 +260,10 @@ def entries_of(machine: StoreStateMachine, xid: Xid) -> BranchEntries:
     Raises:
         InvalidRequest: It is no xid, or of no branch in doubt.
     """
+    known = heuristic_of(machine.state, xid_text(check_xid(xid)))
+    if known is not None:
+        puts = tuple((queue, 0, 0, False) for queue in known.puts)
+        return BranchEntries(puts, tuple((queue, 0) for queue in known.takes), known.state)
     _, branch = _branch(machine, xid)
     headers = [
         (planned.queue, planned.message.message_id, planned.message.header)

@@ -23,13 +23,17 @@ class HeuristicDecision(NamedTuple):
 
     Attributes:
         state: `COMMITTED` or `ROLLED_BACK`.
-        by: Who decided.
+        by: Name of the operator who decided.
         since_us: When, UTC µs.
+        puts: Names of the queues that a commit put messages on.
+        takes: Names of the queues that it took messages off.
     """
 
     state: str
     by: str
     since_us: int
+    puts: list[str]
+    takes: list[str]
 
 
 def heuristics(state: fold.State) -> dict[str, HeuristicDecision]:

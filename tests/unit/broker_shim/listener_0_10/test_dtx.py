@@ -25,6 +25,8 @@ from broker_shim.amqp_0_10.commands import (
     TxSelect,
 )
 from broker_shim.amqp_0_10.structs import DtxXid
+from broker_shim.broker.operations.observation import EntryObserver
+from broker_shim.store.branches import Xid
 from tests.support.amqp.amqp_0_10 import Bench010, Client010
 
 XID, OTHER = DtxXid(1, b"global", b"branch"), DtxXid(1, b"global", b"other")
@@ -90,6 +92,30 @@ def test_a_branch_is_seen_when_it_is_committed_and_not_before(
     assert in_doubt(client) == []
     assert client.bodies == [b"old", b"new"]
     assert len(bench.broker.queues["q"]) == 1
+
+
+@pytest.mark.parametrize(("commits", "told"), [(True, 4), (False, 5)])
+def test_a_coordinator_is_told_what_an_operator_decided_until_it_forgets_that(
+    bench: Bench010, client: Client010, commits: bool, told: int
+) -> None:
+    work(client)
+    assert status(client, DtxPrepare(XID)) == OK
+    observer, outcomes = EntryObserver(bench.broker), []
+    bench.calls.decide_branch(
+        Xid(1, b"global", b"branch"),
+        "ann",
+        lambda steps: [observer.took(step.record) for step in steps],  # type: ignore[arg-type]
+        outcomes.append,
+        commits=commits,
+    )
+    bench.run()
+    assert outcomes == [None]
+    assert client.bodies == [b"old", b"new" if commits else b"old"]
+    assert len(bench.broker.queues["q"]) == 1
+    assert in_doubt(client) == [XID]
+    assert [status(client, each(XID)) for each in (DtxCommit, DtxRollback)] == [told, told]
+    client.do(DtxForget(XID))
+    assert in_doubt(client) == []
 
 
 def test_a_prepare_is_answered_when_it_is_durable(bench: Bench010, client: Client010) -> None:
