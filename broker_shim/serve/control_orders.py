@@ -98,9 +98,7 @@ class ControlOrders:
             broker.calls.forget_branch(xid_of(order.xid), done)
         else:
             commits = order.act is BranchAct.COMMIT
-            broker.calls.decide_branch(
-                xid_of(order.xid), order.by, took, done, commits=commits
-            )
+            broker.calls.decide_branch(xid_of(order.xid), order.by, took, done, commits=commits)
 
     def _purge(self, queue: str, broker: Broker, asker: Asker) -> None:
         def show(so_far: Answer) -> bool:
