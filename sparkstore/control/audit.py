@@ -85,14 +85,8 @@ def audit_order(
 
 def audit_branch(audit: Audit, peer: str, order: BranchOrder, error: StoreError | None) -> None:
     """Write down what an operator ordered of a branch, and why it was refused, if it was."""
-    audit(
-        AuditEvent.ADMINISTRATION,
-        peer=peer,
-        act=order.act,
-        xid=order.xid,
-        by=order.by,
-        error=error,
-    )
+    act, xid, by = order
+    audit(AuditEvent.ADMINISTRATION, peer=peer, act=act, xid=xid, by=by, error=error)
 
 
 def this_process() -> str:
