@@ -23,6 +23,8 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
+from sparkstore.core.state_machine.branches import PREPARED
+from sparkstore.core.xids import xid_text
 
 _log = logging.getLogger(__name__)
 
@@ -74,10 +76,11 @@ class Mirror:
             How many calls it was behind.
 
         Raises:
-            InvalidRequest: It follows another store, or is more than `max_distance` calls behind;
-                nothing was done to its messages.
+            InvalidRequest: It follows another store, is more than `max_distance` calls behind, or
+                one of both has a branch in doubt; nothing was done to its messages.
             StoreError: A store failed.
         """
+        self._check_decided()
         self._known = self._known_first()
         ours, theirs = self._first.recover(), self._store.recover()
         self._links = set(theirs.links)
@@ -122,6 +125,16 @@ class Mirror:
     def close(self) -> None:
         """See `ChainMember.close`."""
         self._store.close()
+
+    def _check_decided(self) -> None:
+        """Raises InvalidRequest if a branch is in doubt: no call would tell a mirror of it."""
+        for store, whose in ((self._first, "the first store"), (self._store, self._name)):
+            branches: Any = getattr(store, "prepared", list)()
+            found = [xid_text(each.xid) for each in branches if each.state == PREPARED]
+            if found:
+                message = f"{self._name} cannot follow the first store: {whose} has {len(found)}"
+                message += f" branches in doubt, such as {found[0]}: decide them first"
+                raise InvalidRequest(f"{message} (sparkstore transactions)")
 
     def _known_first(self) -> Mapping[str, Any]:
         """How the first store is called by those that follow it.

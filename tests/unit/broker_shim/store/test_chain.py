@@ -419,3 +419,23 @@ def test_a_chain_refuses_branches_in_doubt_and_nothing_of_one_happened(
     assert chain.prepared() == first.prepared() == []
     assert not first.recover().entries["q"]
     assert member.calls == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_mirror_does_not_follow_while_a_branch_is_in_doubt_and_does_once_it_is_decided(
+    is_first: bool,
+) -> None:
+    first, second = RecordedMessageStore([]), RecordedMessageStore([])
+    mirror, xid = Mirror("mirror", second, first), Xid(1, b"g", b"b")
+    done(first.create, Queue("q"))
+    mirror.catch_up()
+    store = first if is_first else second
+    message, transaction = store.message(HEADER, b"body"), store.begin()
+    done(store.enqueue, message, "q", transaction=transaction)
+    done(store.prepare, transaction, xid)
+    with pytest.raises(InvalidRequest, match="1 branches in doubt, such as 1:67:62: decide them"):
+        mirror.catch_up()
+    assert second.recover().entries["q"] == {}
+    done(store.commit_prepared if is_first else store.rollback_prepared, xid)
+    mirror.catch_up()
+    assert len(second.recover().entries["q"]) == is_first
