@@ -13,6 +13,9 @@ from broker_shim.errors import StoreError
 
 OnComplete = Callable[[StoreError | None], None]
 
+OnEachComplete = Callable[[Sequence[StoreError | None]], None]
+"""Gets what came of each of several calls, in their order."""
+
 _log = logging.getLogger(__name__)
 _new_lock = threading.Lock
 _GUARD = threading.Lock()

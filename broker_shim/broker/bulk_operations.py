@@ -161,7 +161,7 @@ class BulkOperations:
         for message_id in withdrawn.held:
             entry = calls.entry(queue.name, message_id)
             if entry is None:
-                queue.removed(message_id)
+                queue.removed((message_id,))
                 answer = answer.plus(Answer(gone=1))
                 continue
             # Asked of the store: dispatch hears of an arrival only when that has completed.
@@ -192,7 +192,7 @@ class BulkOperations:
             if queue is not None and error is not None:
                 queue.released(message_id, delivery_failed=False)
             elif queue is not None:
-                queue.removed(message_id)
+                queue.removed((message_id,))
             if error is None and target is not None and message_id in put:
                 self._host.arrived(target, message_id, priority, durable=durable)
         self._host.wanted(request.queue)

@@ -192,7 +192,7 @@ class Rejection:
                     give_back = self._host.settlement.give_back
                     give_back(message_id, queue.name, self._holder, failed=True)
                 else:
-                    queue.removed(message_id)
+                    queue.removed((message_id,))
             if error is None:
                 self.is_done()
             on_done(error)

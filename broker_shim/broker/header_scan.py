@@ -74,7 +74,7 @@ class HeaderScan:
         is_over = False
         while not is_over:  # what was found waits for a look at what is before it, if only at gaps
             for message_id, consumer in queue.take_found():
-                consumer.assign(message_id)
+                consumer.assign((message_id,))
             is_over = queue.name in self._asked or not queue.unfinished() or self._ask(queue)
         for consumer in queue.caught_up():
             consumer.caught_up()

@@ -100,7 +100,7 @@ class LastValueQueues:
             queue = self._host.queues.get(name)
             if queue is not None and error is None:
                 self._host.metrics.replaced += 1
-                queue.removed(older)
+                queue.removed((older,))
             elif queue is not None:
                 queue.released(older, delivery_failed=False)
                 self._host.wanted(name)
@@ -146,11 +146,11 @@ class LastValueQueues:
             return
         stale = sorted(queue.last_values.stale)
         queue.last_values.stale.clear()
-        for message_id in queue.withdraw(stale).held:
-            self._drop(queue.name, message_id)
+        self._drop(queue.name, queue.withdraw(stale).held)
 
-    def _drop(self, name: str, message_id: int) -> None:
-        def done(error: StoreError | None) -> None:
-            self._host.metrics.replaced += error is None
+    def _drop(self, name: str, message_ids: Sequence[int]) -> None:
+        def done(_ended: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+            self._host.metrics.replaced += list(outcomes).count(None)
 
-        self._settlement.remove(message_id, name, None, done, OUTCOME)
+        if message_ids:
+            self._settlement.remove(message_ids, name, None, done, OUTCOME)

@@ -8,7 +8,8 @@ would deliver it twice. A broker that stops meanwhile delivers it again: at leas
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from broker_shim.broker.queue_host import QueueHost
@@ -19,6 +20,9 @@ from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavaila
 from broker_shim.store.interface import Annotations
 
 _log = logging.getLogger(__name__)
+
+OnRemoved = Callable[[Sequence[int], Sequence[StoreError | None]], None]
+"""Gets messages, and what came of each of them."""
 
 What = tuple[str | int, ...]
 """What is done, for the log: a format and its values, put together only when it is written."""
@@ -46,27 +50,80 @@ class Settlement:
 
     def remove(
         self,
-        message_id: int,
+        message_ids: Sequence[int],
         queue: str,
         holder: str | None,
-        on_done: OnComplete,
+        on_done: OnRemoved,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take a held message off its queue for good; `on_done(None)` when that is durable.
+        """Take held messages off their queue for good.
 
-        `holder` is None for what only the broker holds.
+        Args:
+            message_ids: The messages, none of them twice.
+            queue: Their queue.
+            holder: Who holds them; None for what only the broker holds.
+            on_done: Called some times, until it was told of each: with messages, and what came of
+                them: None once that is durable.
+            outcome: Why they leave, as in `MessageStore.dequeue`.
         """
+        self._remove(message_ids, queue, holder, on_done, outcome, 0)
 
-        def call(done: OnComplete) -> None:
-            self._host.calls.dequeue(message_id, queue, holder, done, outcome)
+    def _remove(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str | None,
+        on_done: OnRemoved,
+        outcome: Mapping[str, Any] | None,
+        turn: int,
+    ) -> None:
+        """As `remove`, for the `turn`th time again."""
 
-        def done(error: StoreError | None) -> None:
+        def done(outcomes: Sequence[StoreError | None]) -> None:
+            ended = message_ids
+            if any(outcomes):
+                ended, outcomes, again = self._sorted(message_ids, queue, outcomes, turn)
+                if again:
+                    self._again(
+                        partial(self._remove, again, queue, holder, on_done, outcome, turn + 1)
+                    )
             dispatch = self._host.queues.get(queue)
             if dispatch is not None:
-                dispatch.removed(message_id)
-            on_done(error)
+                dispatch.removed(ended)
+            if ended:
+                on_done(ended, outcomes)
 
-        self.insist(call, done, ("dequeue of message %d on %r", message_id, queue))
+        self._host.calls.dequeue_each(message_ids, queue, holder, done, outcome)
+
+    def _sorted(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        outcomes: Sequence[StoreError | None],
+        turn: int,
+    ) -> tuple[list[int], list[StoreError | None], list[int]]:
+        """Those of which it is known what came of them, and that; and those to be tried again."""
+        ended: list[int] = []
+        told: list[StoreError | None] = []
+        again: list[int] = []
+        for message_id, outcome in zip(message_ids, outcomes, strict=True):
+            if isinstance(outcome, Unavailable):
+                again.append(message_id)
+                continue
+            what: What = ("dequeue of message %d on %r", message_id, queue)
+            ended.append(message_id)
+            told.append(_known(outcome, what, turn))
+        return ended, told, again
+
+    def _again(self, call: Callable[[], None]) -> None:
+        """Make a call after a while; until then it counts as waiting."""
+
+        def again() -> None:
+            self.waiting_count -= 1
+            call()
+
+        self.waiting_count += 1
+        self._later(self._host.settings.probe_interval_s, again)
 
     def give_back(
         self,
@@ -99,7 +156,7 @@ class Settlement:
                 if error is None:
                     self.released(message_id, dispatch, failed=failed)
                 else:
-                    dispatch.removed(message_id)
+                    dispatch.removed((message_id,))
             if on_done is not None:
                 on_done(error)
 
@@ -133,12 +190,7 @@ class Settlement:
                 delay_s = self._host.settings.probe_interval_s
                 self._insist_later(delay_s, call, on_done, what, turn + 1)
                 return
-            if isinstance(error, InvalidRequest) and turn:
-                error = None  # an earlier turn was taken after all
-            if isinstance(error, (InvalidRequest, NotAcquired)):
-                text, *values = what
-                _log.warning("%s: %s", str(text) % tuple(values), error)
-            on_done(error)
+            on_done(_known(error, what, turn))
 
         call(done)
 
@@ -156,3 +208,13 @@ class Settlement:
 
         self.waiting_count += 1
         self._later(delay_s, again)
+
+
+def _known(error: StoreError | None, what: What, turn: int) -> StoreError | None:
+    """What came of a call that was made `turn` times before: then a refusal says it was taken."""
+    if isinstance(error, InvalidRequest) and turn:
+        return None
+    if isinstance(error, (InvalidRequest, NotAcquired)):
+        text, *values = what
+        _log.warning("%s: %s", str(text) % tuple(values), error)
+    return error

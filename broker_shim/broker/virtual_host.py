@@ -7,9 +7,9 @@ binding is used when its creation has. So nothing that a client was shown is und
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.administration import Administration
@@ -33,7 +33,7 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.settlement import Settlement
 from broker_shim.broker.storage.loop import Later
 from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.storage.store_puts import Operation, Staged
+from broker_shim.broker.storage.store_puts import STAGED_BYTES, Operation, Staged
 from broker_shim.broker.unfinished_messages import Unfinished
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -42,6 +42,7 @@ from broker_shim.messages.header import CommonHeader, HeaderFactory
 from broker_shim.store.interface import (
     ExchangeBindingKey,
     MessageHeader,
+    NewMessage,
     Queue,
 )
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
@@ -58,6 +59,14 @@ class MakeQueue(Protocol):
 
     def __call__(self, name: str, *, is_kept: bool, arguments: QueueArguments) -> QueueDispatch:
         """A queue, with nothing on it."""
+
+
+class Publication(NamedTuple):
+    """A new message and the queues that it goes to."""
+
+    header: MessageHeader
+    content: bytes
+    queues: Collection[str]
 
 
 class Broker:
@@ -161,6 +170,79 @@ class Broker:
             work += 5 if queue is None or queue.only is None else 5 + queue.only.steps // 16
         return max(0, work)
 
+    def publish_each(
+        self,
+        messages: Sequence[Publication],
+        on_done: Callable[[int, Sequence[StoreError | None]], None],
+    ) -> None:
+        """Put new messages on queues, in their order: each for itself, as by `publish`.
+
+        What needs nothing but an enqueue goes to the store together.
+
+        Args:
+            messages: With their whole content.
+            on_done: Called some times: with where in `messages` those begin that are told of, and
+                what came of each of them.
+        """
+        plain: list[NewMessage] = []
+        for number, (header, content, queues) in enumerate(messages):
+            queue = self._only(queues) if len(content) <= STAGED_BYTES else None
+            if queue is not None:
+                plain.append(NewMessage(header, content, queue))
+                continue
+            self._enqueue(plain, partial(on_done, number - len(plain)))
+            plain = []
+            self.publish(header, content, queues, partial(_told_one, on_done, number))
+        self._enqueue(plain, partial(on_done, len(messages) - len(plain)))
+
+    def _only(self, queues: Collection[str]) -> str | None:
+        """The one queue of these, if every message that is sent there just waits on it."""
+        if len(queues) != 1:
+            return None
+        (name,) = queues
+        queue = self.queues.get(name)
+        is_plain = queue is not None and queue.only is None and queue.last_values is None
+        return name if is_plain else None
+
+    def _enqueue(
+        self,
+        messages: Sequence[NewMessage],
+        on_done: Callable[[Sequence[StoreError | None]], None],
+    ) -> None:
+        if not messages:
+            return
+
+        def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+            self._all_wait(messages, ids, outcomes)
+            on_done(outcomes)
+
+        self.calls.enqueue_new(messages, done)
+
+    def _all_wait(
+        self,
+        messages: Sequence[NewMessage],
+        ids: Sequence[int],
+        outcomes: Sequence[StoreError | None],
+    ) -> None:
+        """New messages are on their queues, but for those that were refused."""
+        at: tuple[str, int, bool] | None = None
+        came: list[int] = []
+        for (header, _body, queue), message_id, error in zip(messages, ids, outcomes, strict=True):
+            if error is not None:
+                continue
+            its = queue, header.priority, header.durable
+            if its != at and at is not None:
+                self._came(came, *at)
+                came = []
+            at = its
+            came.append(message_id)
+        if at is not None:
+            self._came(came, *at)
+
+    def _came(self, message_ids: list[int], queue: str, priority: int, durable: bool) -> None:  # noqa: FBT001
+        self.metrics.enqueued += len(message_ids)
+        self._waits(queue, message_ids, priority, durable=durable)
+
     def publish(
         self,
         header: MessageHeader,
@@ -200,7 +282,7 @@ class Broker:
             if error is None:
                 self.metrics.enqueued += len(names)
                 for name in names:
-                    self._waits(name, message_id, header.priority, durable=header.durable)
+                    self._waits(name, (message_id,), header.priority, durable=header.durable)
             if values:
                 came = [(message_id, value) for value in values]
                 self.last_value_queues.end(values, replaced, came, error)
@@ -337,7 +419,7 @@ class Broker:
         """
         entry = self.calls.entry(queue.name, message_id)
         if entry is None:
-            queue.removed(message_id)
+            queue.removed((message_id,))
         elif entry.acquired_by is not None:
             queue.held_elsewhere(message_id)
         else:
@@ -374,8 +456,7 @@ class Broker:
             try:
                 self.last_value_queues.sweep(queue)
                 self._header_scan.turn(queue)
-                for message_id, consumer in queue.take():
-                    consumer.assign(message_id)
+                queue.dispatch()
                 for browser in queue.browsers:
                     browser.look()
             except Exception:  # noqa: BLE001  # one queue must not end the others
@@ -391,23 +472,33 @@ class Broker:
 
     def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
         """A message that no publish brought is on a queue, durably: it may be dispatched."""
-        self._waits(name, message_id, priority, durable=durable)
+        self._waits(name, (message_id,), priority, durable=durable)
         if name in self.queues:
             self.last_value_queues.arrived(self.queues[name], [message_id])
 
-    def _count_not_durable(self, queue: QueueDispatch) -> None:
+    def _count_not_durable(self, queue: QueueDispatch, count: int) -> None:
         """Some client libraries send so unless they are told otherwise: say it once a queue."""
-        self.metrics.not_durable += 1
+        self.metrics.not_durable += count
         if queue.name not in self._told_of:
             self._told_of.add(queue.name)
             text = "%s gets messages that are not durable: they end with this process, and SQL does"
             text += " not see them. Their sender says durable, or not, in a message's header"
             _log.warning(text, shown(queue.name))
 
-    def _waits(self, name: str, message_id: int, priority: int, *, durable: bool) -> None:
+    def _waits(
+        self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool
+    ) -> None:
         queue = self.queues.get(name)
         if queue is not None:
             if queue.is_kept and not durable:
-                self._count_not_durable(queue)
-            queue.arrived(message_id, priority, durable=durable)
+                self._count_not_durable(queue, len(message_ids))
+            queue.arrived(message_ids, priority, durable=durable)
             self._to_dispatch.add(name)
+
+
+def _told_one(
+    on_done: Callable[[int, Sequence[StoreError | None]], None],
+    number: int,
+    error: StoreError | None,
+) -> None:
+    on_done(number, (error,))

@@ -11,7 +11,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
+from itertools import count, groupby
+from operator import attrgetter
 from typing import Any, cast
 
 from broker_shim.broker.virtual_host import Broker
@@ -327,9 +328,18 @@ class Connection:
             endpoint.on_flow()
 
     def _transfer(self, piece: events.TransferPiece) -> None:
-        endpoint = self._served.get(piece.delivery.link)
+        """Take it with what came after it on the same link, as far as this turn goes."""
+        link, happened, pieces = piece.delivery.link, self._happened, [piece]
+        while happened:
+            after = happened[0]
+            if not (isinstance(after, events.TransferPiece) and after.delivery.link is link):
+                break
+            pieces.append(after)
+            happened.popleft()
+        endpoint = self._served.get(link)
         if endpoint is not None:  # only a receiver's link has such events
-            cast("ReceivingEndpoint", endpoint).on_transfer(piece)
+            count = cast("ReceivingEndpoint", endpoint).on_transfers(pieces)
+            happened.extendleft(reversed(pieces[count:]))
 
     def _aborted(self, event: events.DeliveryAborted) -> None:
         endpoint = self._served.get(event.delivery.link)
@@ -337,10 +347,10 @@ class Connection:
             cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
 
     def _disposition(self, event: events.DispositionReceived) -> None:
-        for delivery in event.deliveries:
-            endpoint = self._served.get(delivery.link)
+        for link, deliveries in groupby(event.deliveries, attrgetter("link")):
+            endpoint = self._served.get(link)
             if endpoint is not None:
-                endpoint.on_disposition(delivery)
+                endpoint.on_dispositions([*deliveries])
 
     def _missed(self, event: events.DispositionMissed) -> None:
         """What cannot count must not be left out in silence: all of the transaction or nothing."""

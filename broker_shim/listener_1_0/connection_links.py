@@ -7,7 +7,7 @@ the endpoint lets go of its queue, and of what it held as that says; what was th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker_shim.amqp_1_0.composites import Coordinator
@@ -39,15 +39,15 @@ class ServedEndpoint(Protocol):
     def on_flow(self) -> None:
         """Credit, a drain, or room to write again."""
 
-    def on_disposition(self, delivery: Delivery) -> None:
-        """The peer told a state of a delivery (`remote_state`), or settled it (`is_settled`)."""
+    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
+        """The peer told a state of deliveries (`remote_state`), or settled them (`is_settled`)."""
 
 
 class ReceivingEndpoint(ServedEndpoint, Protocol):
     """One on which we receive."""
 
-    def on_transfer(self, piece: TransferPiece) -> None:
-        """Bytes of a delivery."""
+    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
+        """Bytes of deliveries, in order; how many pieces were taken in this turn, one or more."""
 
     def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave a delivery up."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.grants import Grants
@@ -63,11 +65,13 @@ class MemberConsumer:
         """See `Consumer.credit`."""
         return 0 if self.is_gone else max(0, self.limit - self._granted)
 
-    def assign(self, message_id: int) -> None:
+    def assign(self, message_ids: Sequence[int]) -> int:
         """See `Consumer.assign`."""
-        self._granted += 1
-        self._under_way += 1
-        self._grants.add(self, message_id)
+        self._granted += len(message_ids)
+        self._under_way += len(message_ids)
+        for message_id in message_ids:
+            self._grants.add(self, message_id)
+        return len(message_ids)
 
     def granted(self) -> None:
         """A message that was handed out to it is acquired, and told of."""

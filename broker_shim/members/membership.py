@@ -259,7 +259,7 @@ class Membership:
             if header is not None:
                 self._store.came_along(StoredMessage(message_id, MessageHeader(*header), content))
             subscription.received += 1
-            subscription.consumer.assign(message_id)
+            subscription.consumer.assign((message_id,))
 
     def _give_back(self, number: int, message_id: int) -> None:
         """It came for a consumer that is gone."""

@@ -7,7 +7,7 @@ granted and has not settled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker_shim.broker.queues.queue import QueueDispatch, Withdrawn
@@ -85,8 +85,8 @@ class RemoteQueue(QueueDispatch):
         """The queue asks for other things from now on."""
         self.arguments = _here(arguments)
 
-    def arrived(self, message_id: int, priority: int, *, durable: bool = True) -> None:
-        """A message was enqueued: the service knows."""
+    def arrived(self, message_ids: Sequence[int], priority: int, *, durable: bool = True) -> None:
+        """Messages were enqueued: the service knows."""
 
     def cursor(self) -> RemoteCursor:
         """Of a browser: what it looks at the service is asked for."""
@@ -134,9 +134,10 @@ class RemoteQueue(QueueDispatch):
         self.redelivered += delivery_failed
         self.granted.pop(message_id, None)
 
-    def removed(self, message_id: int) -> None:
-        """A granted message left the queue, or is not this member's any more."""
-        self.granted.pop(message_id, None)
+    def removed(self, message_ids: Sequence[int]) -> None:
+        """Granted messages left the queue, or are not this member's any more."""
+        for message_id in message_ids:
+            self.granted.pop(message_id, None)
 
     def held_elsewhere(self, message_id: int) -> None:
         """Another member has what this one was granted."""
@@ -170,11 +171,10 @@ class RemoteQueue(QueueDispatch):
         """This consumer must not get this message again."""
         self._subscriber.refuse(message_id, consumer)
 
-    def take(self) -> Iterator[tuple[int, Consumer]]:
+    def dispatch(self) -> None:
         """Ask for what consumers have credit for; what is granted comes later."""
         for consumer in self._there:
             self._subscriber.ask(consumer)
-        return iter(())
 
     def has_caught_up(self, consumer: Consumer) -> bool:
         """True if the service has nothing for this consumer now."""

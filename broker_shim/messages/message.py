@@ -6,7 +6,7 @@ of them; it is immutable, so nobody sees another's changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker_shim.messages.reference import Hold, Interest, Reference
 from broker_shim.messages.residency import LoadedMessage, OnLoaded, Residency
@@ -115,9 +115,9 @@ class Messages:
         """Its last holder let go."""
         self._held.pop(message.message_id, None)
 
-    def forget(self, message_id: int) -> None:
-        """A message left its queue: its content need not be kept for the next who wants it."""
-        self.residency.forget(message_id)
+    def forget(self, message_ids: Iterable[int]) -> None:
+        """Messages left their queue: their content need not be kept for the next who wants it."""
+        self.residency.forget(message_ids)
 
     def holders(self) -> dict[int, list[str]]:
         """Who holds what, by message id, for debugging."""

@@ -1,17 +1,17 @@
 """Who holds a message, and who wants its content in memory: two holds of one shape.
 
-Why a hold ends exactly once: `release` asks the finalizer to let go of what it would call, which
-only the first caller gets; the garbage collector goes by the same finalizer. A finalizer may run on
-any thread, in the middle of anything, so what it calls must only note what is to be done: the
-owner hands in a function that posts.
+Why a hold ends exactly once: `release` takes its owner away, and whoever finds none does nothing;
+it is called on one thread, and what is garbage nobody can call. Garbage is collected on any thread,
+in the middle of anything, so what it calls must only note what is to be done: the owner hands in a
+function that posts.
 """
 
 from __future__ import annotations
 
 import logging
+from sys import is_finalizing
 from types import TracebackType
 from typing import Protocol, Self
-from weakref import finalize
 
 _log = logging.getLogger(__name__)
 
@@ -38,17 +38,25 @@ class Hold:
         holder: Who has it: for people who look for what keeps a message.
     """
 
-    __slots__ = ("__weakref__", "_finalizer", "_owner", "holder", "number")
+    __slots__ = ("_owner", "holder", "number")
 
     def __init__(self, owner: Owner, number: int, holder: str) -> None:
-        self._owner, self.number, self.holder = owner, number, holder
-        self._finalizer = finalize(self, _garbage, owner, number, holder)
-        self._finalizer.atexit = False
+        self._owner: Owner | None = owner
+        self.number, self.holder = number, holder
 
     def release(self) -> None:
         """Let go; again does nothing."""
-        if self._finalizer.detach() is not None:
-            self._owner.released(self)
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.released(self)
+
+    def __del__(self) -> None:
+        """It is garbage, on whatever thread: one that was not released is a fault."""
+        owner = self._owner
+        if owner is not None and not is_finalizing():
+            text = "message %d was held by %r, who never released it: a fault"
+            _log.warning(text, owner.message_id, self.holder)
+            owner.lost(self.number)
 
     def __enter__(self) -> Self:
         """Hold for as long as the block runs."""
@@ -74,9 +82,3 @@ class Interest(Hold):
     """Somebody will soon read the content: it is loaded, and stays in memory until released."""
 
     __slots__ = ()
-
-
-def _garbage(owner: Owner, number: int, holder: str) -> None:
-    text = "message %d was held by %r, who never released it: a fault"
-    _log.warning(text, owner.message_id, holder)
-    owner.lost(number)

@@ -13,7 +13,7 @@ of that part of it which somebody wants.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from broker_shim.errors import StoreError
@@ -104,7 +104,8 @@ class Residency:
         if wanted.content is not None:
             self.wanted_bytes -= wanted.content.byte_count
             self._idle[message_id] = wanted.content
-            self._make_room()
+            if self.byte_count > self._limit_bytes:
+                self._make_room()
 
     def when_here(self, message_id: int, call: OnLoaded) -> None:
         """Call with the content, at once if it is here, or with why it cannot be loaded.
@@ -137,11 +138,12 @@ class Residency:
             return memoryview(content.body)[offset : offset + length]
         return self._source.read(message_id, offset, length)
 
-    def forget(self, message_id: int) -> None:
-        """The message is gone: nobody will ask again. What somebody wants stays as it is."""
-        content = self._idle.pop(message_id, None)
-        if content is not None:
-            self.byte_count -= content.byte_count
+    def forget(self, message_ids: Iterable[int]) -> None:
+        """The messages are gone: nobody will ask again. What somebody wants stays as it is."""
+        for message_id in message_ids:
+            content = self._idle.pop(message_id, None)
+            if content is not None:
+                self.byte_count -= content.byte_count
 
     def _load(self, message_id: int, wanted: _Wanted) -> None:
         waiting = wanted.waiting = []
@@ -162,7 +164,8 @@ class Residency:
             byte_count = content.byte_count
             self.byte_count += byte_count
             self.wanted_bytes += byte_count
-            self._make_room()
+            if self.byte_count > self._limit_bytes:
+                self._make_room()
 
     def _make_room(self) -> None:
         while self._idle and self.byte_count > self._limit_bytes:

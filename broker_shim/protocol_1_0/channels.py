@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from broker_shim.amqp_1_0.composites import Begin, Composite, End, Error
+from broker_shim.amqp_1_0.composites import Begin, Composite, End, Error, Transfer
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
 from broker_shim.protocol_1_0.budget import Budget
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.frames import FrameView
+from broker_shim.protocol_1_0.codec.transfers import WholeDeliveries
 from broker_shim.protocol_1_0.events import Event, SessionBegun, SessionEnded, SessionFailed
 from broker_shim.protocol_1_0.output import Output
 from broker_shim.protocol_1_0.serial import FreeNumbers
@@ -58,17 +60,12 @@ class Channels:
         Raises:
             ProtocolViolation: What it breaks ends the connection; what ends a session was done.
         """
-        if frame.channel >= self._settings.max_sessions:
-            text = f"channel {frame.channel}: {self._settings.max_sessions - 1} is most"
-            raise ProtocolViolation(Condition.FRAMING_ERROR, text)
         if isinstance(performative, Begin):
+            self._check_channel(frame.channel)
             self._begin(frame, performative)
             return
-        session = self._sessions.get(frame.channel)
-        if session is None:
-            text = f"{performative.NAME} on channel {frame.channel}, which is not begun"
-            raise ProtocolViolation(AmqpError.ILLEGAL_STATE, text)
-        try:
+        session = self._session(frame.channel, performative.NAME)
+        with self._containing(session):
             if isinstance(performative, End):
                 del self._sessions[frame.channel]
                 session.received_end()
@@ -76,6 +73,40 @@ class Channels:
             else:
                 session.receive(performative, payload)
             self._unfinished = session if session.is_unfinished else None
+
+    def receive_deliveries(self, came: WholeDeliveries) -> None:
+        """Take frames of a session that bring a whole delivery each, as one by one.
+
+        Raises:
+            ProtocolViolation: What they break ends the connection; what ends a session was done.
+        """
+        session = self._session(came.channel, Transfer.NAME)
+        with self._containing(session):
+            session.receive_deliveries(came.handle, came.deliveries)
+
+    def _session(self, channel: int, frame_name: str) -> Session:
+        """That of a channel.
+
+        Raises:
+            ProtocolViolation: There is none.
+        """
+        session = self._sessions.get(channel)
+        if session is None:
+            self._check_channel(channel)
+            text = f"{frame_name} on channel {channel}, which is not begun"
+            raise ProtocolViolation(AmqpError.ILLEGAL_STATE, text)
+        return session
+
+    def _check_channel(self, channel: int) -> None:
+        if channel >= self._settings.max_sessions:
+            text = f"channel {channel}: {self._settings.max_sessions - 1} is most"
+            raise ProtocolViolation(Condition.FRAMING_ERROR, text)
+
+    @contextmanager
+    def _containing(self, session: Session) -> Iterator[None]:
+        """End the session if it is broken in this block."""
+        try:
+            yield
         except ProtocolViolation as violation:
             if violation.scope is Scope.CONNECTION:
                 raise

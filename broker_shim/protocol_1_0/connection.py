@@ -64,6 +64,7 @@ class ServerConnection:
     def __init__(self, settings: Settings, mechanisms: Mechanisms, *, now_s: float) -> None:
         self._settings = settings
         self._events: list[Event] = []
+        self._tell = self._events.append
         self._output = Output()
         self._decoder = FrameDecoder(settings.max_frame_bytes)
         self._greeting = Greeting(
@@ -147,7 +148,8 @@ class ServerConnection:
 
     def events(self) -> list[Event]:
         """Hand out what happened since the last call, oldest first."""
-        events, self._events = self._events, []
+        events = self._events.copy()
+        self._events.clear()
         return events
 
     def data_to_send(self, *, now_s: float) -> list[bytes | memoryview]:
@@ -209,13 +211,18 @@ class ServerConnection:
         while not self._greeting.is_done:
             if not self._greeting.advance():
                 return
-        next_frame, budget = self._decoder.next_frame, self._budget
-        self._channels.go_on()
-        while (
-            budget.work_left > 0
-            and self._state is not ConnectionState.END
-            and (frame := next_frame()) is not None
-        ):
+        decoder, budget, channels = self._decoder, self._budget, self._channels
+        channels.go_on()
+        while budget.work_left > 0 and self._state is not ConnectionState.END:
+            if self._state is ConnectionState.OPENED:
+                deliveries = decoder.next_deliveries(1 + budget.work_left // _WORK[Transfer])
+                if deliveries is not None:
+                    budget.work_left -= _WORK[Transfer] * len(deliveries.deliveries)
+                    channels.receive_deliveries(deliveries)
+                    continue
+            frame = decoder.next_frame()
+            if frame is None:
+                return
             self._receive(frame)
 
     def _receive(self, frame: FrameView) -> None:
@@ -258,9 +265,6 @@ class ServerConnection:
 
     def _received_close(self, close: Close) -> None:
         self._tell(ConnectionClosed(close.error))
-
-    def _tell(self, event: Event) -> None:
-        self._events.append(event)
 
     def _fail(self, error: Error) -> None:
         """The peer broke the protocol: tell it, as far as it can be told, and be over."""

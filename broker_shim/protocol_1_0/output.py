@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker_shim.amqp_1_0.composites import Composite, Open, Transfer
 from broker_shim.amqp_1_0.definitions import MIN_MAX_FRAME_SIZE
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
@@ -53,14 +55,18 @@ class Output:
     def transfer(self, channel: int, transfer: Transfer, pieces: list[bytes | memoryview]) -> None:
         """Add a transfer with its payload, which fits (`payload_room`)."""
         size = sum(map(len, pieces))
-        self.write(transfer_frame(channel, transfer, size))
-        self._chunks.extend(pieces)
+        head = transfer_frame(channel, transfer, size)
+        self.write_all((head, *pieces), len(head) + size)
+
+    def write_all(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
+        """Add pieces of `size` bytes in all that are a frame together."""
+        self._chunks += pieces
         self.byte_count += size
         self.made_bytes += size
 
     def payload_room(self, transfer: Transfer, wanted: int) -> int:
         """Return how many bytes of payload a frame of this transfer holds, at most `wanted`."""
-        if wanted + _MOST_TRANSFER_BYTES <= self.max_frame_bytes:
+        if wanted + MOST_TRANSFER_BYTES <= self.max_frame_bytes:
             return wanted
         return min(wanted, self.max_frame_bytes - len(transfer_frame(0, transfer, 0)))
 
@@ -70,5 +76,5 @@ class Output:
         return taken
 
 
-_MOST_TRANSFER_BYTES = 384
+MOST_TRANSFER_BYTES = 384
 """A transfer's head is never longer: a tag has 32 bytes at most, a state 256 (`sender`)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from broker_shim.amqp_1_0.definitions import ConnectionError as ConnectionCondit
 from broker_shim.protocol_1_0.budget import Budget
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.sizes import decoded_bytes, kept_state
+from broker_shim.protocol_1_0.codec.transfers import WholeDelivery
 from broker_shim.protocol_1_0.links import unsettled_maps
 from broker_shim.protocol_1_0.links.events import (
     DispositionMissed,
@@ -171,6 +172,26 @@ class Session:
             self._budget.take(byte_count)
             self._state_bytes[performative.handle] = byte_count
         _RECEIVE[type(performative)](self, performative, payload)
+
+    def receive_deliveries(self, handle: int, deliveries: Sequence[WholeDelivery]) -> None:
+        """Take deliveries of one link, each of which came whole in one frame.
+
+        What nothing is wrong with is taken together; the rest as the frames that they came in.
+
+        Raises:
+            ProtocolViolation: What they break ends the session or the connection.
+        """
+        if self._is_discarding or self._state is EndpointState.END_SENT:
+            return
+        at = 0
+        while at < len(deliveries):
+            link = self._links.get(handle)
+            if isinstance(link, ReceiverLink) and not (link.is_gone or link in self._failed):
+                at += link.received_deliveries(deliveries[at:] if at else deliveries)
+            if at < len(deliveries):
+                delivery_id, tag, settled, payload = deliveries[at]
+                self._transfer(Transfer(handle, delivery_id, tag, 0, settled), payload)
+                at += 1
 
     def received_end(self) -> None:
         """Take the peer's end; the session is over if we had ended it before.

@@ -35,8 +35,12 @@ class IncomingWindow:
         if not self.left:
             text = f"a transfer beyond the session's window of {self.size}"
             raise ProtocolViolation(SessionError.WINDOW_VIOLATION, text, Scope.SESSION)
-        self.left -= 1
-        self.next_id = (self.next_id + 1) % WRAP
+        self.take_many(1)
+
+    def take_many(self, count: int) -> None:
+        """So many came, `left` at most."""
+        self.left -= count
+        self.next_id = (self.next_id + count) % WRAP
 
     def told(self, next_id: int) -> None:
         """The peer told of which transfer frame it sends next.

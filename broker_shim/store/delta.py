@@ -59,7 +59,7 @@ class Batch:
         """
         steps = [*steps]
         kept = [step.record for step in steps if step.is_kept]
-        self._packed += [*map(self._log.pack, kept)]
+        self._packed.append(self._log.pack(kept))
         self._records += kept
         self.machine.apply(steps, self._position)
         self._position += len(kept)
@@ -70,7 +70,7 @@ class Batch:
         """`take` of a single enqueue: the hottest call."""
         record, is_kept, _message = step
         if is_kept:
-            self._packed.append(self._log.pack(record))
+            self._packed.append(self._log.pack((record,)))
             self._records.append(record)
         self.machine.apply_enqueued(step, self._position)
         self._position += is_kept

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.reads import OnLoaded
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
+from sparkstore.core.state_machine.batches import NewMessage
 from sparkstore.core.state_machine.values import (
     Exchange,
     Queue,
@@ -39,7 +40,9 @@ __all__ = [
     "LinkKey",
     "MessageHeader",
     "MessageStore",
+    "NewMessage",
     "OnComplete",
+    "OnEachComplete",
     "OnLoaded",
     "Queue",
     "Recovered",
@@ -261,6 +264,24 @@ class MessageStore(LinkCalls, Protocol):
             Unavailable: No room; nothing was done.
         """
 
+    def enqueue_new(
+        self, messages: Sequence[NewMessage], on_complete: OnEachComplete
+    ) -> Sequence[int]:
+        """`message` and `enqueue` of many, in their order: each for itself, told together.
+
+        A refusal is of one message, as of its calls one by one, and the others are on their queues.
+
+        Args:
+            messages: One at least; each with the header and the body for `message`, and its queue.
+            on_complete: Called once, when all entries are durable, with what came of each.
+
+        Returns:
+            The id of each message; of one that is refused it says nothing.
+
+        Raises:
+            InvalidRequest: They are no sequence of such messages, or there is none.
+        """
+
     def dequeue(
         self,
         message_id: int,
@@ -285,6 +306,20 @@ class MessageStore(LinkCalls, Protocol):
             NotAcquired: Another holder, or another transaction, has it.
         """
 
+    def dequeue_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str | None,
+        on_complete: OnEachComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`dequeue` of many of one queue, in their order: each for itself, told together.
+
+        Raises:
+            InvalidRequest: They are no sequence, or there is none.
+        """
+
     def acquire(
         self,
         message_id: int,
@@ -300,6 +335,15 @@ class MessageStore(LinkCalls, Protocol):
         Completes with:
             InvalidRequest: Unknown queue; the message is not on it.
             NotAcquired: Somebody has acquired it, this holder or another.
+        """
+
+    def acquire_each(
+        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
+    ) -> None:
+        """`acquire` of many of one queue, in their order: each for itself, told together.
+
+        Raises:
+            InvalidRequest: They are no sequence, or there is none.
         """
 
     def release(

@@ -239,19 +239,24 @@ def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> No
 
 
 def _dequeued(state: State, _position: int, record: Record, _epoch: int) -> None:
-    entries, message_id = _entries(state, record)
-    entries.remove(message_id)
+    message_id = record.message_id
+    assert record.queue is not None
+    assert message_id is not None
+    state.queues[record.queue].entries.remove(message_id)
     state.messages.remove(message_id)
 
 
 def _acquired(state: State, _position: int, record: Record, _epoch: int) -> None:
-    entries, message_id = _entries(state, record)
-    entries.hold(message_id, record.holder)
+    assert record.queue is not None
+    assert record.message_id is not None
+    state.queues[record.queue].entries.hold(record.message_id, record.holder)
 
 
 def _released(state: State, _position: int, record: Record, _epoch: int) -> None:
-    entries, message_id = _entries(state, record)
-    entries.give_back(message_id, record.delivery_count or 0, record.detail)
+    assert record.queue is not None
+    assert record.message_id is not None
+    entries = state.queues[record.queue].entries
+    entries.give_back(record.message_id, record.delivery_count or 0, record.detail)
 
 
 def _attached(state: State, position: int, record: Record, _epoch: int) -> None:
@@ -283,13 +288,6 @@ def _delivery(state: State, record: Record) -> tuple[LinkState, bytes]:
     assert record.holder is not None
     assert record.binding_key is not None
     return state.links[record.holder], bytes.fromhex(record.binding_key)
-
-
-def _entries(state: State, record: Record) -> tuple[Entries, int]:
-    """Of the record's queue, and which of them it is about."""
-    assert record.queue is not None
-    assert record.message_id is not None
-    return state.queues[record.queue].entries, record.message_id
 
 
 def _binding_key(record: Record) -> ExchangeBindingKey:

@@ -30,7 +30,10 @@ class RecentContent:
         """Keep the content that these records bring, at least until `committed`."""
         for record in records:
             if record.kind is Kind.ENQUEUED:
-                self._enqueued(record)
+                if record.body is None:
+                    self._enqueued_staged(record)
+                elif record.message is not None:
+                    self._uncommitted[record.message_id or 0] = (record.message, record.body)
             elif record.kind is Kind.CONTENT:
                 self._stage(record.message_id or 0, record.body_offset or 0, record.body or b"")
 
@@ -55,16 +58,15 @@ class RecentContent:
                     self._cached.move_to_end(message_id)
         return content
 
-    def _enqueued(self, record: Record) -> None:
-        header, message_id, body = record.message, record.message_id or 0, record.body
-        assert header is not None
-        if body is None and _brings_message(record):
-            pieces = self._staged.pop(message_id, {})
-            body = b"".join(pieces[offset] for offset in sorted(pieces))
-            self._staged_bytes -= len(body)
-            if len(body) != header.body_bytes:
-                return  # some pieces were dropped: Delta has them, or will have
-        if body is not None:
+    def _enqueued_staged(self, record: Record) -> None:
+        """Keep the content that came in pieces; an entry of a message that is here brings none."""
+        header, message_id = record.message, record.message_id or 0
+        if header is None or not _brings_message(record):
+            return
+        pieces = self._staged.pop(message_id, {})
+        body = b"".join(pieces[offset] for offset in sorted(pieces))
+        self._staged_bytes -= len(body)
+        if len(body) == header.body_bytes:  # else some were dropped: Delta has or will have them
             self._uncommitted[message_id] = (header, body)
 
     def _stage(self, message_id: int, body_offset: int, piece: bytes) -> None:

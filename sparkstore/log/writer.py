@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
@@ -118,18 +118,16 @@ class Log:
             StoreError: The log has stopped, and this is why.
         """
         self.check()
-        pack = self.pack
-        packed = pack(records[0]) if len(records) == 1 else b"".join(map(pack, records))
-        return self.append_packed(records, packed, on_complete)
+        return self.append_packed(records, self.pack(records), on_complete)
 
-    def pack(self, record: Record) -> bytes:
-        """Encode a record as `append_packed` takes it; under the caller's lock, as `append`.
+    def pack(self, records: Iterable[Record]) -> bytes:
+        """Encode records as `append_packed` takes them; under the caller's lock, as `append`.
 
         Raises:
-            InvalidRequest: The record cannot be written, for the reasons of `append`.
+            InvalidRequest: One cannot be written, for the reasons of `append`.
         """
         try:
-            return self._pack(record)
+            return b"".join(map(self._pack, records))
         except (OverflowError, ValueError) as reason:
             message = f"a record cannot be written: {reason}"
             raise InvalidRequest(message) from reason

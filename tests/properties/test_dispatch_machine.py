@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -20,9 +21,10 @@ class Taker:
     credit: int = 0
     taken: list[int] = field(default_factory=list)
 
-    def assign(self, message_id: int) -> None:
-        self.credit -= 1
-        self.taken.append(message_id)
+    def assign(self, message_ids: Sequence[int]) -> int:
+        self.credit -= len(message_ids)
+        self.taken += message_ids
+        return len(message_ids)
 
     def caught_up(self) -> None:
         """Nothing waits for it."""
@@ -53,14 +55,13 @@ class DispatchMachine(RuleBasedStateMachine):
             if each not in self.places:
                 self.arrivals += 1
                 self.places[each] = (-priority, self.arrivals)
-                self.queue.arrived(each, priority)
+                self.queue.arrived([each], priority)
 
     @rule(target=held, count=st.integers(1, 5))
     def take(self, count: int) -> list[int]:
         expected = self.waiting()[:count]
         self.taker.credit, self.taker.taken = count, []
-        for message_id, consumer in self.queue.take():
-            consumer.assign(message_id)
+        self.queue.dispatch()
         assert self.taker.taken == expected
         self.taker.credit = 0
         self.held_ids |= set(expected)
@@ -85,7 +86,7 @@ class DispatchMachine(RuleBasedStateMachine):
     @rule(message_ids=consumes(held))
     def remove(self, message_ids: list[int]) -> None:
         for message_id in reversed(message_ids):
-            self.queue.removed(message_id)
+            self.queue.removed((message_id,))
             self.held_ids.discard(message_id)
             del self.places[message_id]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -28,9 +29,10 @@ class Taker:
     credit: int = 2
     held: list[int] = field(default_factory=list)
 
-    def assign(self, message_id: int) -> None:
-        self.credit -= 1
-        self.held.append(message_id)
+    def assign(self, message_ids: Sequence[int]) -> int:
+        self.credit -= len(message_ids)
+        self.held += message_ids
+        return len(message_ids)
 
     def caught_up(self) -> None:
         """Nothing waits for it."""
@@ -63,7 +65,7 @@ class LookingMachine(RuleBasedStateMachine):
             properties = (("kind", "odd" if message_id % 2 else "even"),)
             header = MessageHeader(priority=priority, group_id=group, properties=properties)
             self.headers[message_id] = header
-            self.queue.arrived(message_id, priority)
+            self.queue.arrived([message_id], priority)
             self.waiting.add(message_id)
 
     @rule(who=CONSUMERS, credit=st.integers(1, 5))
@@ -91,11 +93,9 @@ class LookingMachine(RuleBasedStateMachine):
     @rule()
     def hand_out(self) -> None:
         for message_id, consumer in self.queue.take_found():
-            consumer.assign(message_id)
-            self.waiting.remove(message_id)
-        for message_id, consumer in self.queue.take():
-            consumer.assign(message_id)
-            self.waiting.remove(message_id)
+            consumer.assign((message_id,))
+        self.queue.dispatch()
+        self.waiting -= {each for taker in self.takers for each in taker.held}
 
     @rule(count=st.integers(1, 9))
     def serve(self, count: int) -> None:
@@ -134,7 +134,7 @@ class LookingMachine(RuleBasedStateMachine):
             self.queue.released(message_id, delivery_failed=False)
             self.waiting.add(message_id)
         else:
-            self.queue.removed(message_id)
+            self.queue.removed((message_id,))
 
     @rule()
     def nobody_misses_anything(self) -> None:

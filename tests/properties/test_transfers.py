@@ -1,18 +1,14 @@
-"""A transfer is read the same the short way and the general way, whole, cut or damaged."""
+"""Transfers are read the same together and frame by frame, whole, cut or damaged."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.composites import Transfer
-from broker_shim.protocol_1_0.codec.composites import encoded_composite
-from broker_shim.protocol_1_0.codec.decoder import KNOWN, MAX_DEPTH, UNREADABLE, Reader
-from broker_shim.protocol_1_0.codec.errors import DecodeError
-from broker_shim.protocol_1_0.codec.frames import transfer_frame
-from broker_shim.protocol_1_0.codec.transfers import quick_reader
+from broker_shim.protocol_1_0.codec.composites import read_performative
+from broker_shim.protocol_1_0.codec.frames import FrameDecoder, transfer_frame
+from broker_shim.protocol_1_0.codec.transfers import whole_deliveries
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 300), st.integers(0, 2**32 - 1))
 FLAGS = st.sampled_from([None, False, True])
@@ -29,44 +25,56 @@ TRANSFERS = st.builds(
     st.booleans(),
     st.booleans(),
 )
-HEADER_BYTES, DESCRIPTOR_BYTES = 8, 3
+FRAMES = st.lists(st.tuples(TRANSFERS, st.binary(max_size=4), st.integers(0, 1)), max_size=4)
+LARGEST = 1 << 9
 
 
-def general() -> Reader:
-    """The reader of the table, found behind the quick one."""
-    quick: Any = KNOWN[Transfer.CODE]
-    assert quick.__code__ is quick_reader(quick).__code__
-    (behind,) = quick.__closure__
-    reader: Reader = behind.cell_contents
-    return reader
+def check(encoded: bytes, most: int) -> int:
+    """See that what is read together is what frames read one by one say; how many there were."""
+    found = whole_deliveries(encoded, 0, LARGEST, most)
+    if found is None:
+        return 0
+    assert len(found.deliveries) <= most
+    decoder = FrameDecoder(LARGEST)
+    decoder.feed(encoded)
+    for delivery_id, tag, settled, payload in found.deliveries:
+        frame = decoder.next_frame()
+        assert frame is not None
+        transfer, at = read_performative(frame.encoded, frame.start, frame.end)
+        assert transfer == Transfer(found.handle, delivery_id, tag, 0, settled)
+        assert (frame.kind, frame.channel) == (0, found.channel)
+        assert frame.encoded[at : frame.end] == payload
+        assert frame.end <= found.end
+    return len(found.deliveries)
 
 
-GENERAL = general()
+def encoded_frames(frames: list[tuple[Transfer, bytes, int]]) -> bytes:
+    return b"".join(
+        transfer_frame(channel, transfer, len(payload)) + payload
+        for transfer, payload, channel in frames
+    )
 
 
-def outcome(reader: Reader, encoded: bytes) -> object:
-    try:
-        value, end = reader(encoded, DESCRIPTOR_BYTES, MAX_DEPTH)
-    except (DecodeError, *UNREADABLE) as reason:
-        return type(reason), str(reason)
-    return value, end
+@given(FRAMES, st.integers(1, 5))
+def test_what_is_read_together_is_what_the_frames_say(
+    frames: list[tuple[Transfer, bytes, int]], most: int
+) -> None:
+    check(encoded_frames(frames), most)
 
 
-@given(TRANSFERS, st.binary(max_size=3))
-def test_as_the_table_writes_it(transfer: Transfer, more: bytes) -> None:
-    encoded = encoded_composite(transfer) + more
-    assert outcome(KNOWN[Transfer.CODE], encoded) == outcome(GENERAL, encoded)
+@given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=32), st.booleans())))
+def test_whole_deliveries_of_a_link_are_read_together(
+    said: list[tuple[int, bytes, bool]],
+) -> None:
+    frames = [(Transfer(3, number, tag, 0, settled), b"x", 1) for number, tag, settled in said]
+    assert check(encoded_frames(frames), len(frames) + 1) == len(frames)
 
 
-@given(TRANSFERS, st.integers(0, 1 << 16))
-def test_as_it_is_written_the_short_way(transfer: Transfer, size: int) -> None:
-    encoded = transfer_frame(0, transfer, size)[HEADER_BYTES:]
-    assert outcome(KNOWN[Transfer.CODE], encoded) == outcome(GENERAL, encoded)
-
-
-@given(TRANSFERS, st.integers(0, 60), st.integers(0, 255), st.integers(0, 60))
-def test_damaged_and_cut(transfer: Transfer, place: int, byte: int, length: int) -> None:
-    encoded = bytearray(encoded_composite(transfer))
+@given(FRAMES, st.integers(0, 200), st.integers(0, 255), st.integers(0, 200))
+def test_damaged_and_cut(
+    frames: list[tuple[Transfer, bytes, int]], place: int, byte: int, length: int
+) -> None:
+    encoded = bytearray(encoded_frames(frames) or b"x")
     encoded[place % len(encoded)] = byte
     for damaged in (bytes(encoded), bytes(encoded[: length % (len(encoded) + 1)])):
-        assert outcome(KNOWN[Transfer.CODE], damaged) == outcome(GENERAL, damaged)
+        check(damaged, 5)

@@ -69,7 +69,7 @@ class Acquisition:
                 delay_s = host.settings.probe_interval_s
                 host.settlement.give_back(message_id, name, holder, failed=False, delay_s=delay_s)
             elif error is not None and is_there:  # another broker on this store has it
-                dispatch.removed(message_id)
+                dispatch.removed((message_id,))
             on_done(error)
 
         host.calls.acquire(message_id, name, holder, acquired)

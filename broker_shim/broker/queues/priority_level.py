@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import lt
 
 _SLOTS = 1024
 _LEAST_SLOTS = 64
@@ -41,44 +42,35 @@ class PriorityLevel:
         self.waiting_count = 0
         self.end = 0
 
-    def append(self, message_id: int) -> None:
-        """It waits after all others."""
-        chunk = self._chunks[-1] if self._chunks else None
-        if chunk is None or chunk.is_full_for(message_id):
-            new = Chunk(self.end, message_id)
-            self._is_rising = chunk is None or (self._is_rising and message_id > chunk.highest)
-            self._chunks.append(new)
-            chunk = new
-        elif message_id < chunk.lowest and len(self._chunks) > 1:
-            self._is_rising = False
-        chunk.append(message_id)
-        self.waiting_count += 1
-        self.end += 1
-
-    def next(self, index: int) -> tuple[int, int] | None:
-        """(index, message id) of the first that waits from an index on; something does wait."""
-        chunks = self._chunks
-        while not chunks[self._head].waiting_count:
-            self._head += 1
-        start = self._head
-        if index > chunks[start].start:
-            start = max(start, self._position(index))
-        for chunk in islice(chunks, start, None):
-            if chunk.waiting_count:
-                offset = chunk.next(max(0, index - chunk.start))
-                if offset is not None:
-                    return chunk.start + offset, chunk.ids[offset]
-        return None
+    def extend(self, message_ids: Sequence[int]) -> None:
+        """These wait after all others, in this order."""
+        at = 0
+        while at < len(message_ids):
+            message_id = message_ids[at]
+            chunk = self._chunks[-1] if self._chunks else None
+            if chunk is None or chunk.is_full_for(message_id):
+                new = Chunk(self.end, message_id)
+                self._is_rising = chunk is None or (self._is_rising and message_id > chunk.highest)
+                self._chunks.append(new)
+                chunk = new
+            elif message_id < chunk.lowest and len(self._chunks) > 1:
+                self._is_rising = False
+            count = chunk.extend(message_ids[at : at + _SLOTS])
+            self.waiting_count += count
+            self.end += count
+            at += count
 
     def look(self, index: int, count: int) -> list[tuple[int, int]]:
         """(index, message id) of those that wait from an index on, `count` at most."""
         found: list[tuple[int, int]] = []
         if index >= self.end or not self.waiting_count:
             return found
+        while not self._chunks[self._head].waiting_count:
+            self._head += 1
         start = max(self._head, self._position(index))
         for chunk in islice(self._chunks, start, None):
             if chunk.waiting_count:
-                found += islice(chunk.waiting(max(0, index - chunk.start)), count - len(found))
+                found += chunk.waiting(max(0, index - chunk.start), count - len(found))
             if len(found) == count:
                 break
         return found
@@ -100,28 +92,39 @@ class PriorityLevel:
         offset = index - chunk.start
         return offset < len(chunk.ids) and chunk.ids[offset] == message_id
 
-    def hold(self, index: int) -> None:
+    def hold(self, indexes: Iterable[int]) -> None:
         """What waits here waits no more."""
-        chunk = self._chunks[self._position(index)]
-        chunk.turn(index - chunk.start, waits=False)
-        self.waiting_count -= 1
+        chunk, start, end = None, 0, 0
+        for index in indexes:
+            if chunk is None or not start <= index < end:
+                chunk = self._chunks[self._position(index)]
+                start, end = chunk.start, chunk.start + len(chunk.ids)
+            chunk.ids[index - start] = -chunk.ids[index - start]
+            chunk.waiting_count -= 1
+            chunk.held_count += 1
+            self.waiting_count -= 1
 
     def put_back(self, index: int) -> None:
         """What was held waits again."""
         position = self._position(index)
         chunk = self._chunks[position]
-        chunk.turn(index - chunk.start, waits=True)
+        chunk.waits_again(index - chunk.start)
         self.waiting_count += 1
         self._head = min(self._head, position)
 
-    def drop(self, index: int) -> None:
-        """What was held is gone; so is its chunk, if it was the last in it."""
-        position = self._position(index)
-        chunk = self._chunks[position]
-        chunk.held_count -= 1
-        if not chunk.held_count and not chunk.waiting_count:
-            del self._chunks[position]
-            self._head -= position < self._head
+    def drop(self, indexes: Iterable[int]) -> None:
+        """What was held is gone; so is a chunk, if it was the last in it."""
+        chunk, start, end = None, 0, 0
+        for index in indexes:
+            if chunk is None or not start <= index < end:
+                chunk = self._chunks[self._position(index)]
+                start, end = chunk.start, chunk.start + len(chunk.ids)
+            chunk.held_count -= 1
+            if not chunk.held_count and not chunk.waiting_count:
+                position = self._position(index)
+                del self._chunks[position]
+                self._head -= position < self._head
+                chunk = None
 
     def _position(self, index: int) -> int:
         """Of the chunk that an index is in, or would be; -1 before the first."""
@@ -183,32 +186,35 @@ class Chunk:
         size = len(self.ids)
         return size >= _SLOTS or (size >= _LEAST_SLOTS and message_id <= self.highest)
 
-    def append(self, message_id: int) -> None:
-        """One more slot, that waits."""
-        if message_id > self.highest:
-            self.highest = message_id
+    def extend(self, message_ids: Sequence[int]) -> int:
+        """More slots, that wait: as many as rise and fit, or one that does not rise; how many."""
+        first = message_ids[0]
+        if first > self.highest:
+            some = message_ids[: _SLOTS - len(self.ids)]
+            if not all(map(lt, some, islice(some, 1, None))):
+                some = some[:1]
+            self.highest = some[-1]
         else:
+            some = message_ids[:1]
             self._is_rising = False
-            self.lowest = min(self.lowest, message_id)
-        self.ids.append(message_id)
-        self.waiting_count += 1
+            self.lowest = min(self.lowest, first)
+        self.ids.extend(some)
+        self.waiting_count += len(some)
+        return len(some)
 
-    def next(self, offset: int) -> int | None:
-        """The first slot that waits from an offset on; some slot here does."""
+    def waiting(self, offset: int, count: int) -> list[tuple[int, int]]:
+        """(index, message id) of the slots that wait from an offset on, `count` at most."""
         ids, first = self.ids, self._first
-        while ids[first] < 0:
+        while ids[first] < 0:  # some slot waits
             first += 1
         self._first = first
-        if offset <= first:
-            return first
-        return next((at for at in range(offset, len(ids)) if ids[at] > 0), None)
-
-    def waiting(self, offset: int) -> Iterator[tuple[int, int]]:
-        """(index, message id) of the slots that wait from an offset on."""
-        first = max(offset, self._first)
-        for index, message_id in enumerate(self.ids[first:], self.start + first):
-            if message_id > 0:
-                yield index, message_id
+        at, found = max(offset, first), list[tuple[int, int]]()
+        while at < len(ids) and len(found) < count:
+            some = ids[at : at + count - len(found)]
+            start = self.start + at
+            found += [(i, message_id) for i, message_id in enumerate(some, start) if message_id > 0]
+            at += len(some)
+        return found
 
     def find(self, message_id: int) -> int | None:
         """The offset where a message waits; None if it does not."""
@@ -222,15 +228,13 @@ class Chunk:
         except ValueError:
             return None
 
-    def turn(self, offset: int, *, waits: bool) -> None:
-        """A slot is held from now on, or waits again."""
-        assert (self.ids[offset] < 0) is waits
+    def waits_again(self, offset: int) -> None:
+        """A slot that was held waits."""
+        assert self.ids[offset] < 0
         self.ids[offset] = -self.ids[offset]
-        change = 1 if waits else -1
-        self.waiting_count += change
-        self.held_count -= change
-        if waits:
-            self._first = min(self._first, offset)
+        self.waiting_count += 1
+        self.held_count -= 1
+        self._first = min(self._first, offset)
 
 
 def _start(chunk: Chunk) -> int:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from broker_shim.broker.queues.last_values import LastValues
@@ -26,6 +28,9 @@ from broker_shim.messages.header import CommonHeader
 from broker_shim.selectors import Selector
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments
+
+_MOST_DEALT = 256
+"""Messages that are looked at in one go, however much credit there is."""
 
 
 class Browser(Protocol):
@@ -158,21 +163,24 @@ class QueueDispatch:
 
     def recovered(self, entries: Iterable[tuple[int, int, int]]) -> None:
         """Take what survived: (message id, priority, delivery count) in queue order, once."""
-        for message_id, priority, delivery_count in entries:
-            self._index.append(message_id, priority)
-            if delivery_count:
-                self._delivery_counts[message_id] = delivery_count
+        for priority, some in groupby(entries, itemgetter(1)):
+            message_ids: list[int] = []
+            for message_id, _priority, delivery_count in some:
+                message_ids.append(message_id)
+                if delivery_count:
+                    self._delivery_counts[message_id] = delivery_count
+            self._index.extend(message_ids, priority)
 
     @property
     def not_durable(self) -> int:
         """Messages on the queue that end with the broker, and that SQL does not see."""
         return len(self._not_durable) if self.is_kept else len(self)
 
-    def arrived(self, message_id: int, priority: int, *, durable: bool = True) -> None:
-        """A message was enqueued."""
-        self._index.append(message_id, priority)
+    def arrived(self, message_ids: Sequence[int], priority: int, *, durable: bool = True) -> None:
+        """Messages were enqueued, in this order."""
+        self._index.extend(message_ids, priority)
         if not durable:
-            self._not_durable.add(message_id)
+            self._not_durable.update(message_ids)
 
     def keeps(self, message_id: int) -> bool:
         """True unless a message came that is not durable."""
@@ -206,16 +214,21 @@ class QueueDispatch:
                 gone += 1
         return Withdrawn(held, left, gone)
 
-    def removed(self, message_id: int) -> None:
-        """A held message left the queue."""
-        self._index.drop(self._held.pop(message_id))
-        self._elsewhere.discard(message_id)
-        self._not_durable.discard(message_id)
-        self._ended(message_id)
-        self._delivery_counts.pop(message_id, None)
-        self._refused_by.pop(message_id, None)
-        if self.last_values is not None:
-            self.last_values.ended(message_id)
+    def removed(self, message_ids: Sequence[int]) -> None:
+        """Held messages left the queue."""
+        pop = self._held.pop
+        self._index.drop([pop(message_id) for message_id in message_ids])
+        for noted in (self._not_durable, self._elsewhere):
+            noted.difference_update(message_ids)
+        for counted in (self._delivery_counts, self._refused_by):
+            if counted:
+                for message_id in message_ids:
+                    counted.pop(message_id, None)
+        if self._groups is not None or self.last_values is not None:
+            for message_id in message_ids:
+                self._ended(message_id)
+                if self.last_values is not None:
+                    self.last_values.ended(message_id)
 
     def held_elsewhere(self, message_id: int) -> None:
         """Another member holds a message, which waited here or was handed out in vain.
@@ -306,23 +319,60 @@ class QueueDispatch:
         """This consumer must not get this message again (modified, undeliverable-here)."""
         self._refused_by.setdefault(message_id, set()).add(consumer)
 
-    def take(self) -> Iterator[tuple[int, Consumer]]:
-        """Hand out messages, each to a consumer with credit that takes any, and hold them.
+    def dispatch(self) -> None:
+        """Hand out messages to consumers with credit that take any, one each in turn.
 
-        The caller must `assign` each before it asks for the next. What every
-        consumer with credit has refused stays where it is.
+        Each gets its share at once (`Consumer.assign`); what it does not take then waits again.
+        What every consumer with credit has refused stays where it is.
         """
-        place = 0
-        while self._consumers and (found := self._index.next(place)) is not None:
-            place, message_id = found
-            consumer = self._next_consumer(message_id)
-            if consumer is not None:
-                self._hold(place, message_id)
-                yield message_id, consumer
-            elif any(each.credit > 0 for each in self._consumers):
-                place += 1
-            else:
-                return
+        while shares := self._deal():
+            for consumer, share in shares.items():
+                count = consumer.assign([message_id for _place, message_id in share])
+                for place, message_id in share[count:]:
+                    del self._held[message_id]
+                    self._index.put_back(place)
+
+    def _deal(self) -> dict[Consumer, list[tuple[int, int]]]:
+        """Hold what is to be handed out now: (place, message id) by consumer."""
+        measuring = self._measuring  # those get one at a time: its bytes decide about the next
+        left = {
+            each: 1 if each in measuring else each.credit
+            for each in self._consumers
+            if each.credit > 0
+        }
+        shares: dict[Consumer, list[tuple[int, int]]] = {}
+        turns, looking, last = deque(left), Cursor(), None
+        while turns and (found := self._index.look(looking, min(sum(left.values()), _MOST_DEALT))):
+            for place, message_id in found:
+                consumer = self._next_of(turns, message_id)
+                if consumer is None:
+                    continue
+                last = consumer
+                shares.setdefault(consumer, []).append((place, message_id))
+                left[consumer] -= 1
+                if not left[consumer]:
+                    turns.remove(consumer)
+                    if not turns:
+                        break
+        if last is not None:  # it is the others' turn next
+            self._consumers.rotate(-1 - self._consumers.index(last))
+        for share in shares.values():
+            self._index.hold([place for place, _id in share])
+            self._held.update([(message_id, place) for place, message_id in share])
+        return shares
+
+    def _next_of(self, turns: deque[Consumer], message_id: int) -> Consumer | None:
+        """Whose turn it is to get a message, of those that have not refused it."""
+        refusers = self._refused_by.get(message_id, ())
+        for _ in range(len(turns)):
+            consumer = turns[0]
+            turns.rotate(-1)
+            if consumer in refusers:
+                continue
+            if not self._measuring or self._is_taken(consumer, message_id):
+                return consumer
+            turns.remove(consumer)  # it waits for bytes: nothing overtakes this message
+        return None
 
     def to_look_at(self, count: int) -> list[tuple[SelectiveCursor, Batch]]:
         """What consumers with credit look at next, `count` messages in all; end it by `judge`."""
@@ -350,7 +400,7 @@ class QueueDispatch:
         return rest
 
     def take_found(self) -> Iterator[tuple[int, Consumer]]:
-        """Hand out what was found, one each in turn, and hold it; as `take`."""
+        """Hand out what was found, one each in turn, and hold it: `assign` it to its consumer."""
         is_going_on = True
         while is_going_on:
             is_going_on = False
@@ -400,7 +450,7 @@ class QueueDispatch:
         return self._index.is_past(cursor)
 
     def _hold(self, place: int, message_id: int) -> None:
-        self._index.hold(place)
+        self._index.hold((place,))
         self._held[message_id] = place
 
     def _ended(self, message_id: int) -> None:
@@ -410,17 +460,6 @@ class QueueDispatch:
     def _look_anew(self) -> None:
         for cursor in self._cursors:
             cursor.restart()
-
-    def _next_consumer(self, message_id: int) -> Consumer | None:
-        refusers = self._refused_by.get(message_id, ())
-        for _ in range(len(self._consumers)):
-            consumer = self._consumers[0]
-            self._consumers.rotate(-1)
-            if consumer.credit <= 0 or consumer in refusers:
-                continue
-            if not self._measuring or self._is_taken(consumer, message_id):
-                return consumer
-        return None
 
     def _is_taken(self, consumer: Consumer, message_id: int) -> bool:
         measuring = self._measuring.get(consumer)

@@ -7,6 +7,8 @@ place          (9 - priority) << 48 | index: rises in the order of the queue, ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker_shim.broker.queues.priority_level import PriorityLevel
 
 MAX_PRIORITY = 9
@@ -39,21 +41,9 @@ class QueueIndex:
         """Messages that wait."""
         return sum(level.waiting_count for level in self._levels)
 
-    def append(self, message_id: int, priority: int) -> None:
-        """A message waits after all others of its priority."""
-        self._levels[MAX_PRIORITY - max(0, min(priority, MAX_PRIORITY))].append(message_id)
-
-    def next(self, place: int = 0) -> tuple[int, int] | None:
-        """(place, message id) of the first that waits at a place or after it."""
-        number, index = place >> _INDEX_BITS, place & _INDEX
-        for level in self._levels[number:] if number else self._levels:
-            if level.waiting_count:
-                found = level.next(index)
-                if found is not None:
-                    return number << _INDEX_BITS | found[0], found[1]
-            number += 1
-            index = 0
-        return None
+    def extend(self, message_ids: Sequence[int], priority: int) -> None:
+        """Messages wait after all others of their priority, in this order."""
+        self._levels[MAX_PRIORITY - max(0, min(priority, MAX_PRIORITY))].extend(message_ids)
 
     def look(self, cursor: Cursor, count: int, before: int | None = None) -> list[tuple[int, int]]:
         """(place, message id) of those that wait after a cursor, in order; it moves past them.
@@ -95,17 +85,29 @@ class QueueIndex:
         """True if this message waits at this place."""
         return self._level(place).waits(place & _INDEX, message_id)
 
-    def hold(self, place: int) -> None:
+    def hold(self, places: Sequence[int]) -> None:
         """What waits here waits no more; end that by `put_back` or `drop`."""
-        self._level(place).hold(place & _INDEX)
+        for number, indexes in _by_level(places):
+            self._levels[number].hold(indexes)
 
     def put_back(self, place: int) -> None:
         """What was held waits again."""
         self._level(place).put_back(place & _INDEX)
 
-    def drop(self, place: int) -> None:
+    def drop(self, places: Sequence[int]) -> None:
         """What was held is gone."""
-        self._level(place).drop(place & _INDEX)
+        for number, indexes in _by_level(places):
+            self._levels[number].drop(indexes)
 
     def _level(self, place: int) -> PriorityLevel:
         return self._levels[place >> _INDEX_BITS]
+
+
+def _by_level(places: Sequence[int]) -> list[tuple[int, list[int]]]:
+    numbers = {place >> _INDEX_BITS for place in places}
+    if len(numbers) == 1:  # most often
+        return [(numbers.pop(), [place & _INDEX for place in places])]
+    return [
+        (number, [place & _INDEX for place in places if place >> _INDEX_BITS == number])
+        for number in numbers
+    ]

@@ -8,7 +8,7 @@ thing that sends it back to the head of the queue is a message group that became
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
@@ -49,8 +49,14 @@ class Consumer(Protocol):
     def credit(self) -> int:
         """How many more messages it takes now."""
 
-    def assign(self, message_id: int) -> None:
-        """This message is held for you: lower your credit, acquire it, deliver it."""
+    def assign(self, message_ids: Sequence[int]) -> int:
+        """These messages, `credit` at most, are held for you: take and deliver them, in this order.
+
+        Lower your credit by as many as you take.
+
+        Returns:
+            How many: the first ones, one at least.
+        """
 
     def caught_up(self) -> None:
         """All that waits now was looked at for you, and nothing is left that you want."""

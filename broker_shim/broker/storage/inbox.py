@@ -28,7 +28,7 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self._calls: deque[tuple[Call, Any]] = deque()
+        self._calls: deque[tuple[Call, Any, int]] = deque()
         self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_awake = False
 
@@ -36,9 +36,12 @@ class Inbox:
         """What the loop waits on."""
         return self._descriptor
 
-    def post(self, call: Call, argument: object) -> None:
-        """Have `call(argument)` made on the loop's thread, in the order of the posts."""
-        self._calls.append((call, argument))
+    def post(self, call: Call, argument: object, weight: int = 1) -> None:
+        """Have `call(argument)` made on the loop's thread, in the order of the posts.
+
+        `weight` is how many answers it brings, as far as a turn goes.
+        """
+        self._calls.append((call, argument, weight))
         if not self._is_awake:
             self._is_awake = True
             os.eventfd_write(self._descriptor, 1)
@@ -48,9 +51,11 @@ class Inbox:
         with suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
         self._is_awake = False
-        count = min(len(self._calls), MOST_CALLS)
-        for _ in range(count):
-            call, argument = self._calls.popleft()
+        there, count, weight = len(self._calls), 0, 0
+        while count < there and weight < MOST_CALLS:
+            call, argument, its_weight = self._calls.popleft()
+            count += 1
+            weight += its_weight
             try:
                 call(argument)
             except Exception:  # noqa: BLE001  # a fault in one answer must not lose the others

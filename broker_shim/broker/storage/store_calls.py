@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from broker_shim.broker.storage.contents import StoreContents
 from broker_shim.broker.storage.header_reader import Found, HeaderReader, OnRead
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.store_puts import Operation, Puts
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.message import Messages
 from broker_shim.messages.residency import Residency
@@ -22,6 +23,7 @@ from broker_shim.store.interface import (
     ExchangeBindingKey,
     MessageHeader,
     MessageStore,
+    NewMessage,
     Queue,
     StoredMessage,
     TransactionContext,
@@ -31,6 +33,8 @@ from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.operations.bulk import Dequeue, Enqueue
 
 _NO_BRANCHES = "this broker's store has no branches in doubt: stop it, and run the command again"
+Outcomes = Sequence[StoreError | None]
+
 _Finished = tuple[OnComplete, StoreError | None]
 
 
@@ -74,10 +78,13 @@ class StoreCalls:
         residency = Residency(content_bytes, StoreContents(store, inbox, self))
         self.messages = Messages(residency, lambda call: inbox.post(_make, call))
 
+    def entries(self, queue: str) -> Mapping[int, Entry]:
+        """What the store has of the messages on a queue now, by their ids."""
+        return self._entries.get(queue, {})
+
     def entry(self, queue: str, message_id: int) -> Entry | None:
         """What the store has of a message on a queue; None if it is not there."""
-        entries = self._entries.get(queue)
-        return None if entries is None else entries.get(message_id)
+        return self.entries(queue).get(message_id)
 
     def bytes_and_oldest(self, queue: str) -> tuple[int, int | None]:
         """Bytes of what is on a queue, and when the first of it came: UTC µs, None if it is empty.
@@ -190,6 +197,40 @@ class StoreCalls:
         header = message.header._replace(expires_at=put.header.expires_at)
         return message._replace(header=header)
 
+    def enqueue_new(
+        self, messages: Sequence[NewMessage], on_done: Callable[[Sequence[int], Outcomes], None]
+    ) -> None:
+        """See `MessageStore.enqueue_new`; `on_done` gets the ids, too."""
+        ids: Sequence[int] = ()
+
+        def done(outcomes: Outcomes) -> None:
+            on_done(ids, outcomes)
+
+        def enqueue(on_complete: OnEachComplete) -> None:
+            nonlocal ids
+            ids = self._store.enqueue_new(messages, on_complete)
+
+        self._call_each(done, len(messages), enqueue)
+
+    def acquire_each(
+        self, message_ids: Sequence[int], queue: str, holder: str, on_done: OnEachComplete
+    ) -> None:
+        """See `MessageStore.acquire_each`."""
+        acquire = partial(self._store.acquire_each, message_ids, queue, holder)
+        self._call_each(on_done, len(message_ids), acquire)
+
+    def dequeue_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str | None,
+        on_done: OnEachComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `MessageStore.dequeue_each`."""
+        dequeue = partial(self._store.dequeue_each, message_ids, queue, holder, outcome=outcome)
+        self._call_each(on_done, len(message_ids), dequeue)
+
     def acquire(self, message_id: int, queue: str, holder: str, on_done: OnComplete) -> None:
         """See `MessageStore.acquire`."""
         self.call(on_done, self._store.acquire, message_id, queue, holder)
@@ -300,6 +341,24 @@ class StoreCalls:
             method(*args, on_complete=self.completion(on_done), **named)
         except StoreError as error:  # Closed is the only one that is raised
             self._inbox.post(self._finished, (on_done, error))
+
+    def _call_each(self, on_done: OnEachComplete, count: int, call: Callable[..., object]) -> None:
+        """Call a method of the store for a batch of so many, with a completion."""
+        self.open_count += 1
+        post, finished = self._inbox.post, self._finished_each
+        try:
+            call(on_complete=lambda outcomes: post(finished, (on_done, outcomes), count))
+        except StoreError as error:  # Closed is the only one that is raised
+            post(finished, (on_done, [error] * count), count)
+
+    def _finished_each(self, answer: tuple[OnEachComplete, Outcomes]) -> None:
+        on_done, outcomes = answer
+        self.open_count -= 1
+        ends = [each for each in outcomes if isinstance(each, ENDED)] if any(outcomes) else ()
+        if not ends:
+            on_done(outcomes)
+        elif isinstance(ends[0], FATAL):
+            self.on_fatal(ends[0])
 
     def completion(self, on_done: OnComplete) -> OnComplete:
         """What the store is given: it has `on_done` called on the loop's thread; count it."""

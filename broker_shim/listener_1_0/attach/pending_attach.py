@@ -50,7 +50,7 @@ class _Pending:
     def on_flow(self) -> None:
         """Read again when it starts."""
 
-    def on_disposition(self, delivery: Delivery) -> None:
+    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
         """It has no deliveries."""
 
 

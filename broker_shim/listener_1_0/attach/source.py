@@ -7,6 +7,7 @@ and does not take the link from a consumer. Closing it ends the terminus: so Qpi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -303,7 +304,7 @@ class TerminusLookup:
         if not self._link.is_gone and self._link.is_draining:
             self._link.drained()
 
-    def on_disposition(self, delivery: Delivery) -> None:
+    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
         """It has no deliveries."""
 
 

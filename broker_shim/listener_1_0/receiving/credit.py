@@ -8,6 +8,9 @@ what was already allowed may still be refused.
 
 from __future__ import annotations
 
+_MOST_DOUBLINGS = 32
+"""From 1 to more than anybody has."""
+
 
 class CreditWindow:
     """Credit of one link."""
@@ -27,11 +30,11 @@ class CreditWindow:
         """A message came in; it counts until `done` or `failed`."""
         self._outstanding += 1
 
-    def done(self) -> None:
-        """A message was stored."""
-        self._outstanding -= 1
+    def done(self, count: int = 1) -> None:
+        """So many messages were stored."""
+        self._outstanding -= count
         if self._window < self._full:
-            self._window = min(self._full, self._window * 2)
+            self._window = min(self._full, self._window << min(count, _MOST_DOUBLINGS))
 
     def refused(self) -> None:
         """A message was refused for a fault of its own."""

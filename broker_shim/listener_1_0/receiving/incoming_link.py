@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.broker.address import Node
 from broker_shim.broker.settings import DurableMessages
+from broker_shim.broker.storage.store_puts import STAGED_BYTES
+from broker_shim.broker.virtual_host import Publication
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.listener_1_0.authorization import may
@@ -18,10 +21,15 @@ from broker_shim.listener_1_0.conditions import (
     refusal_of,
 )
 from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
 from broker_shim.listener_1_0.receiving.credit import CreditWindow
-from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, IncomingMessage, Publish
-from broker_shim.listener_1_0.receiving.link_route import Route
+from broker_shim.listener_1_0.receiving.incoming_message import (
+    IncomingMessage,
+    LargeContent,
+    Publish,
+)
+from broker_shim.listener_1_0.receiving.link_route import Route, Routed
 from broker_shim.listener_1_0.receiving.received_deliveries import STORED, ReceivedDeliveries
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction, within
 from broker_shim.protocol_1_0.codec.errors import DecodeError
@@ -30,6 +38,7 @@ from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.resumption import is_outcome
 from broker_shim.security.rules.permissions import Permission
+from broker_shim.store.interface import MessageHeader
 from broker_shim.transactions.refusals import TransactionRefused
 
 NOT_KEPT = "this broker keeps messages in memory only, so it takes none that is durable"
@@ -62,6 +71,10 @@ class IncomingLink:
         self._begin = partial(IncomingMessage, self._broker, node, connection.now_us, may_write)
         self._receiving: IncomingMessage | None = None
         self._partial: bytes | None = None
+        self._deliveries: list[Delivery] = []  # that came whole, and are not handed over yet
+        self._whole: list[Publication] = []
+        self._most_header_bytes = self._broker.settings.max_header_bytes
+        self._most_whole_bytes = min(STAGED_BYTES, self._most_header_bytes)
         self._window = CreditWindow(self._broker.settings.credit)
         durable = self._broker.settings.durable_messages
         self._takes_no_durable = durable is DurableMessages.REJECTED
@@ -87,10 +100,12 @@ class IncomingLink:
         if not self.is_gone and self._link.is_answered:
             self._go_on()
 
-    def on_disposition(self, delivery: Delivery) -> None:
-        """A change of state of one that we have read and will answer, or did."""
-        if self._answering is not None and delivery.is_settled and self._answering.holds(delivery):
-            self._answering.settled(delivery)
+    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
+        """A change of state of some that we have read and will answer, or did."""
+        if self._answering is not None:
+            for delivery in deliveries:
+                if delivery.is_settled and self._answering.holds(delivery):
+                    self._answering.settled(delivery)
 
     def on_aborted(self, delivery: Delivery) -> None:
         """The peer gave up what it was sending."""
@@ -99,10 +114,31 @@ class IncomingLink:
         self._end_receiving()
         self._go_on()
 
-    def on_transfer(self, piece: TransferPiece) -> None:
-        """Bytes of a delivery."""
-        if self._is_refused:
-            return
+    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
+        """Bytes of deliveries. What came whole goes to the store together.
+
+        Returns:
+            How many were taken in: the turn was over then.
+        """
+        turn, count = self._connection.turn, 0
+        for piece in pieces:
+            if self._is_refused:
+                count = len(pieces)
+                break
+            count += 1
+            is_whole = piece.is_last and self._receiving is None
+            if is_whole and len(piece.payload) <= self._most_whole_bytes:
+                if self._answering is None or not self._is_known(piece, self._answering):
+                    self._take(piece.delivery, piece.payload)
+            else:
+                self._on_piece(piece)
+            if not turn.goes_on():
+                break
+        self._hand_over()
+        return count
+
+    def _on_piece(self, piece: TransferPiece) -> None:
+        """Bytes of a delivery that comes in several frames, or is large."""
         receiving = self._receiving
         if receiving is None:
             if self._answering is not None and self._is_known(piece, self._answering):
@@ -122,10 +158,7 @@ class IncomingLink:
             self._count(receiving.held_bytes)
             return
         self._end_receiving()
-        if not self._broker.is_stopping:
-            self._window.used()
-            self._broker.metrics.received += 1
-            self._publish(piece.delivery, receiving)
+        self._take(piece.delivery, receiving)
 
     def _is_known(self, piece: TransferPiece, answering: ReceivedDeliveries) -> bool:
         """Whether it was stored before: then it is read past, and answered at its end."""
@@ -186,30 +219,114 @@ class IncomingLink:
             self._hold_back(is_full=self._receiving.is_full)
             self._connection.has_output()
 
-    def _publish(self, delivery: Delivery, receiving: IncomingMessage) -> None:
+    def _take(self, delivery: Delivery, came: bytes | IncomingMessage) -> None:
+        """All of a message came."""
+        if self._broker.is_stopping:
+            return
+        self._window.used()
+        self._broker.metrics.received += 1
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
         except TransactionRefused as refusal:
             self._end_link(refusal_of(refusal))
             return
         try:
-            header, enqueue = receiving.finish()
+            header, content = self._parse(came) if isinstance(came, bytes) else came.finish()
         except DecodeError as reason:
             self._refuse(delivery, _undecodable(reason), transaction)
             return
         if header.durable and self._takes_no_durable:
             self._refuse_durable(delivery, transaction)
             return
-        routed = self._route.of(header, enqueue)
+        routed = self._route.of(header)
         if isinstance(routed, Refusal):
             self._refuse(delivery, routed, transaction)
             return
-        queues, enqueue = routed
-        self._connection.turn.spend(self._broker.work_of(header, queues))
+        self._give(delivery, transaction, header, content, routed)
+
+    def _parse(self, encoded: bytes) -> tuple[MessageHeader, bytes]:
+        now_us, most = self._connection.now_us(), self._most_header_bytes
+        return parse(encoded, now_us=now_us, most_header_bytes=most)
+
+    def _give(
+        self,
+        delivery: Delivery,
+        transaction: LocalTransaction | None,
+        header: MessageHeader,
+        content: bytes | LargeContent,
+        routed: Routed,
+    ) -> None:
+        """Have the store take a message: with the others that come now, or by itself."""
+        work = self._broker.work_of(header, routed.queues)
+        if work:
+            self._connection.turn.spend(work)
+        is_noted = self._answering is not None and not delivery.is_settled
+        is_alone = transaction is not None or is_noted or routed.is_new
+        if isinstance(content, bytes) and not is_alone:
+            self._whole.append(Publication(header, content, routed.queues))
+            self._deliveries.append(delivery)
+            return
+        self._hand_over()  # what came before goes before
+        put = partial(self._put, header, content, routed)
         if transaction is None:
-            self._store(delivery, queues, enqueue)
+            self._store(delivery, put)
         else:
-            self._publish_within(transaction, delivery, receiving.held_bytes, queues, enqueue)
+            held_bytes = len(content) if isinstance(content, bytes) else 0
+            self._put_within(transaction, delivery, held_bytes, put)
+
+    def _put(
+        self,
+        header: MessageHeader,
+        content: bytes | LargeContent,
+        routed: Routed,
+        on_done: OnComplete,
+        publish: Publish,
+    ) -> None:
+        """Put a message on queues, all or none, when they and all of it are there."""
+
+        def there(error: StoreError | None) -> None:
+            if error is not None:
+                on_done(error)
+            elif isinstance(content, LargeContent):
+                content.enqueue(routed.queues, on_done, publish)
+            else:
+                publish(header, content, routed.queues, on_done)
+
+        if routed.is_new:
+            (name,) = routed.queues
+            self._broker.ensure_queue(name, there)
+        else:
+            there(None)
+
+    def _hand_over(self) -> None:
+        """Give what came whole to the store; the next attach waits for what it says."""
+        if not self._whole:
+            return
+        deliveries, whole = self._deliveries, self._whole
+        self._deliveries, self._whole = [], []
+        left, all_told = len(deliveries), self._resumable.awaited(_nothing)
+
+        def stored(first: int, outcomes: Sequence[StoreError | None]) -> None:
+            nonlocal left
+            left -= len(outcomes)
+            try:
+                self._all_stored(deliveries[first : first + len(outcomes)], outcomes)
+            finally:
+                if not left:
+                    all_told(None)
+
+        self._broker.publish_each(whole, stored)
+
+    def _all_stored(
+        self, deliveries: Sequence[Delivery], outcomes: Sequence[StoreError | None]
+    ) -> None:
+        if not any(outcomes) and self._answering is None and not self.is_gone:
+            self._window.done(len(deliveries))
+            self._link.dispose(deliveries, ACCEPTED)
+            self._go_on()
+            return
+        for delivery, error in zip(deliveries, outcomes, strict=True):
+            self._stored(delivery, None, error)
 
     def _refuse_durable(self, delivery: Delivery, transaction: LocalTransaction | None) -> None:
         """AMQP 1.0 section 3.2.1: rejected, or the link ends where that cannot be told."""
@@ -221,7 +338,7 @@ class IncomingLink:
             transaction.spoil(f"a message was refused: {NOT_KEPT}")
         self._end_link(refusal)
 
-    def _store(self, delivery: Delivery, queues: set[str], enqueue: Enqueue) -> None:
+    def _store(self, delivery: Delivery, put: Callable[[OnComplete, Publish], None]) -> None:
         stored: OnComplete = partial(self._stored, delivery, None)
         publish: Publish = self._broker.publish
         if self._answering is not None and not delivery.is_settled:
@@ -230,15 +347,14 @@ class IncomingLink:
                 publish = partial(self._broker.publish, along=(note,))
         elif not delivery.is_settled:
             stored = self._resumable.awaited(stored)
-        enqueue(queues, stored, publish)
+        put(stored, publish)
 
-    def _publish_within(
+    def _put_within(
         self,
         transaction: LocalTransaction,
         delivery: Delivery,
         content_bytes: int,
-        queues: set[str],
-        enqueue: Enqueue,
+        put: Callable[[OnComplete, Publish], None],
     ) -> None:
         """Its outcome is told at once, and is what it will be when the transaction is committed."""
         try:
@@ -251,7 +367,7 @@ class IncomingLink:
             self._stored(delivery, transaction, error)
             posting.ended(error)
 
-        enqueue(queues, taken, posting.publish)
+        put(taken, posting.publish)
 
     def _stored(
         self,
@@ -332,6 +448,10 @@ class IncomingLink:
             if self._answering is not None:
                 self._answering.granted(credit + more)
             self._link.flow(credit + more)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """Nobody else waits."""
 
 
 def _undecodable(reason: DecodeError) -> Refusal:

@@ -43,10 +43,6 @@ class Publish(Protocol):
         """Put a message on queues, all or none."""
 
 
-Enqueue = Callable[[set[str], OnComplete, Publish], None]
-"""enqueue(queues, on_done, publish): put the message on these queues, all or none."""
-
-
 class IncomingMessage:
     """Collects one message from its first frame to its last. On the loop's thread only.
 
@@ -75,7 +71,7 @@ class IncomingMessage:
         self._most_header_bytes = broker.settings.max_header_bytes
         self._came: bytes | bytearray = b""
         self._has_begun = False  # its body, within the bytes that a header may have
-        self._large: _Large | None = None
+        self._large: LargeContent | None = None
         self._is_whole = False  # decided: it will not be staged
         self.byte_count = 0
 
@@ -113,19 +109,17 @@ class IncomingMessage:
         """How much of it is in memory: all of it, or none if it goes to the store as it comes."""
         return 0 if self._large is not None else self.byte_count
 
-    def finish(self) -> tuple[MessageHeader, Enqueue]:
-        """All of it came: its header, and what puts it on queues.
+    def finish(self) -> tuple[MessageHeader, bytes | LargeContent]:
+        """All of it came: its header, and its content.
 
         Raises:
             DecodeError: It is not an AMQP 1.0 message.
         """
         if self._large is not None:
-            return self._large.header(self._now_us()), self._large.enqueue
+            return self._large.finished(self._now_us()), self._large
         encoded, self._came = bytes(self._came), b""
-        header, body = parse(
-            encoded, now_us=self._now_us(), most_header_bytes=self._most_header_bytes
-        )
-        return header, lambda queues, done, publish: publish(header, body, queues, done)
+        most = self._most_header_bytes
+        return parse(encoded, now_us=self._now_us(), most_header_bytes=most)
 
     def _stage_if_large(self, on_room: Callable[[], None]) -> None:
         """Decide, once, by what came first."""
@@ -147,13 +141,13 @@ class IncomingMessage:
         if node is not self._node and not self._may_write(node):
             return
         staged = self._broker.calls.puts.stage(header)
-        self._large = _Large(self._broker, staged, content, prefix[: content.start], on_room)
+        self._large = LargeContent(self._broker, staged, content, prefix[: content.start], on_room)
         self._came = b""
         self._large.add(prefix[content.start :])
 
 
-class _Large:
-    """A message whose content goes to the store as it comes."""
+class LargeContent:
+    """Content that goes to the store as it comes."""
 
     def __init__(
         self,
@@ -173,6 +167,7 @@ class _Large:
             self._text = getincrementaldecoder("utf-8")()
 
     def add(self, piece: bytes) -> None:
+        """The next bytes after the lead."""
         missing = self._shape.length - self.content.byte_count
         content, tail = piece[:missing], piece[missing:]
         if content:
@@ -183,7 +178,12 @@ class _Large:
             message = f"more than {MOST_TAIL_BYTES} bytes after content of {self._shape.length}"
             raise DecodeError(message)
 
-    def header(self, now_us: int) -> MessageHeader:
+    def finished(self, now_us: int) -> MessageHeader:
+        """All of it came: the header of its message.
+
+        Raises:
+            DecodeError: It is not an AMQP 1.0 message.
+        """
         if self.content.byte_count < self._shape.length:
             message = f"content of {self._shape.length} bytes ends at {self.content.byte_count}"
             raise DecodeError(message)
@@ -197,6 +197,7 @@ class _Large:
         return self._header
 
     def enqueue(self, queues: set[str], on_done: OnComplete, publish: Publish) -> None:
+        """Have its message put on queues, all or none, when all of it is durable."""
         header = self._header
         assert header is not None
 

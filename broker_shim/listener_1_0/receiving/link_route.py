@@ -6,9 +6,10 @@ says in its `to` where it goes, and fares there as an attach to that address wou
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from broker_shim.broker.address import AnonymousNode, MalformedNode, Node, QueueNode, described
-from broker_shim.completion import OnComplete
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import InvalidRequest
 from broker_shim.listener_1_0.authorization import refusal_of_act
 from broker_shim.listener_1_0.conditions import (
     INVALID_FIELD,
@@ -17,12 +18,23 @@ from broker_shim.listener_1_0.conditions import (
     Refusal,
 )
 from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.receiving.incoming_message import Enqueue, Publish
 from broker_shim.security.rules.permissions import Permission
 from broker_shim.store.interface import MessageHeader
 
 _OF_ROUTING = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, INVALID_FIELD})
 """What an attach to a message's `to` would be refused by."""
+
+
+class Routed(NamedTuple):
+    """Where a message goes: all of these queues, or none.
+
+    Attributes:
+        queues: By name.
+        is_new: There is one, and it is to be made first.
+    """
+
+    queues: set[str]
+    is_new: bool = False
 
 
 class Route:
@@ -31,14 +43,18 @@ class Route:
     def __init__(self, connection: Connection, node: Node) -> None:
         self._connection, self._broker = connection, connection.broker
         self._node = node
+        self._own = node if isinstance(node, QueueNode) else None
+        self._own_route = Routed(set() if self._own is None else {self._own.queue})
         self._is_refusal_told = False
 
     def is_of_relay(self, refusal: Refusal) -> bool:
         """Whether a relay refused a message because of where it was to go."""
         return isinstance(self._node, AnonymousNode) and refusal.condition in _OF_ROUTING
 
-    def of(self, header: MessageHeader, enqueue: Enqueue) -> tuple[set[str], Enqueue] | Refusal:
-        """The queues that a message goes to, and what puts it there; or why it cannot go."""
+    def of(self, header: MessageHeader) -> Routed | Refusal:
+        """The queues that a message goes to; or why it cannot go."""
+        if self._own is not None and self._own.queue in self._broker.queues:
+            return self._own_route  # most often
         node = self._broker.destinations.said_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
             denial = self._denied(Permission.WRITE, node, header)
@@ -46,16 +62,14 @@ class Route:
                 return denial
         queues = self._broker.queues_for(self._node, header)
         if queues:
-            return queues, enqueue
+            return Routed(queues)
         if isinstance(self._node, AnonymousNode) and isinstance(node, QueueNode):
-            return self._created_for(node, header, enqueue)
+            return self._created_for(node, header)
         self._broker.metrics.unroutable += 1
         condition = INVALID_FIELD if isinstance(node, MalformedNode) else NOT_FOUND
         return Refusal(condition, f"no queue for this message: {described(node)}")
 
-    def _created_for(
-        self, node: QueueNode, header: MessageHeader, enqueue: Enqueue
-    ) -> tuple[set[str], Enqueue] | Refusal:
+    def _created_for(self, node: QueueNode, header: MessageHeader) -> Routed | Refusal:
         """The queue that an attach to the message's `to` would create; or what it is refused by.
 
         Such an attach and such a message fare alike (Anonymous Terminus 2.2.2).
@@ -68,17 +82,7 @@ class Route:
         except InvalidRequest as reason:
             self._broker.metrics.unroutable += 1
             return Refusal(NOT_FOUND, str(reason))
-
-        def create_and_enqueue(queues: set[str], on_done: OnComplete, publish: Publish) -> None:
-            def created(error: StoreError | None) -> None:
-                if error is None:
-                    enqueue(queues, on_done, publish)
-                else:
-                    on_done(error)
-
-            self._broker.ensure_queue(node.queue, created)
-
-        return {node.queue}, create_and_enqueue
+        return Routed({node.queue}, is_new=True)
 
     def _denied(self, act: Permission, node: Node, header: MessageHeader) -> Refusal | None:
         told = self._is_refusal_told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 
@@ -91,8 +91,12 @@ class BrowsingLink:
             self._write()
             self.look()
 
-    def on_disposition(self, delivery: Delivery) -> None:
+    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
         """What the peer decides changes nothing; of a copy that is being sent it wants no more."""
+        for delivery in deliveries:
+            self._decided(delivery)
+
+    def _decided(self, delivery: Delivery) -> None:
         if self._wire.is_sending(delivery):
             taken = self._wire.large
             assert taken is not None
@@ -178,7 +182,7 @@ class BrowsingLink:
         entry = entry or self._broker.calls.entry(self._queue.name, message_id)
         if entry is not None:
             message = self._broker.calls.messages.get(message_id)
-            self._line.add(OutgoingMessage(message, self._holder, entry, whole=False))
+            self._line.add((OutgoingMessage(message, self._holder, entry, whole=False),))
 
     def _is_here(
         self, taken: OutgoingMessage, header: MessageHeader | None, error: StoreError | None

@@ -15,7 +15,7 @@ one of: a call of the store, the line for content, the large delivery.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.store.interface import MessageHeader
+from broker_shim.store.interface import Entry, MessageHeader
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Dispatch:
         self._broker, self._queue, self._holder = connection.broker, owner.queue, owner.holder
         self._acquisitions = acquisitions
         self._is_settled = is_settled
-        self._line = ContentLine(self._broker.calls.header, self._is_here)
+        self._line = ContentLine(self._broker.calls.header, self._is_here, self._went)
         self._wire = Wire(link)
         self._resumed: set[int] = set()
         self._returning = 0
@@ -133,24 +133,35 @@ class Dispatch:
         """Whether nothing more may be assigned now."""
         return self._returning > 0 or self._byte_count > _MOST_BYTES
 
-    def assign(self, message_id: int) -> None:
-        """The queue holds this message for the link: bring it there."""
-        taken = self._taken(message_id)
+    def assign(self, message_ids: Sequence[int]) -> int:
+        """The queue holds these messages for the link: bring them there.
+
+        Returns:
+            How many are brought, the first ones: no more than may be under way.
+        """
+        entry_of, name = self._broker.calls.entries(self._queue.name).get, self._queue.name
+        batch: list[OutgoingMessage] = []
+        for message_id in message_ids:
+            batch.append(self._taken(message_id, entry_of(message_id)))
+            if self._byte_count > _MOST_BYTES:
+                break
         if self._is_settled:
-            self._line.add(taken)
-        elif self._queue.is_acquired(message_id):
-            self._acquired(taken, None)
+            self._line.add(batch)
+        elif self._queue.is_acquired(message_ids[0]):
+            self._acquired(batch, [None] * len(batch))
         else:
-            done = partial(self._acquired, taken)
-            self._broker.calls.acquire(message_id, self._queue.name, self._holder, done)
+            ids = message_ids[: len(batch)]
+            done = partial(self._acquired, batch)
+            self._broker.calls.acquire_each(ids, name, self._holder, done)
+        return len(batch)
 
     def resume(self, message_id: int) -> None:
         """The link holds this message from an earlier attachment: send it again."""
         self._resumed.add(message_id)
-        self._line.add(self._taken(message_id))
-
-    def _taken(self, message_id: int) -> OutgoingMessage:
         entry = self._broker.calls.entry(self._queue.name, message_id)
+        self._line.add((self._taken(message_id, entry),))
+
+    def _taken(self, message_id: int, entry: Entry | None) -> OutgoingMessage:
         message = self._broker.calls.messages.get(message_id)
         taken = OutgoingMessage(message, self._holder, entry, whole=self._is_settled)
         self.count += 1
@@ -189,6 +200,11 @@ class Dispatch:
             self._owner.wait_for_room()
         self._connection.has_output()
 
+    @property
+    def is_sending(self) -> bool:
+        """True while a delivery is begun and not sent whole."""
+        return self._wire.large is not None
+
     def decided(self, delivery: Delivery) -> bool:
         """The peer decided about a delivery; True if it was not sent whole, and is broken off."""
         if not self._wire.is_sending(delivery):
@@ -202,13 +218,19 @@ class Dispatch:
         self._broker.later(0.0, self._line.go)
         return self._wire.break_off()
 
-    def _acquired(self, taken: OutgoingMessage, error: StoreError | None) -> None:
-        if error is not None:
-            self._failed(taken, error)
-        elif self._owner.is_gone or self._broker.is_stopping:
-            self._put_back(taken)
-        else:
-            self._line.add(taken)
+    def _acquired(
+        self, batch: Sequence[OutgoingMessage], outcomes: Sequence[StoreError | None]
+    ) -> None:
+        is_over = self._owner.is_gone or self._broker.is_stopping
+        if not is_over and not any(outcomes):
+            self._line.add(batch)
+        for taken, error in zip(batch, outcomes, strict=True) if is_over or any(outcomes) else ():
+            if error is not None:
+                self._failed(taken, error)
+            elif is_over:
+                self._put_back(taken)
+            else:
+                self._line.add((taken,))
         self._owner.refresh()
 
     def _is_here(
@@ -220,21 +242,24 @@ class Dispatch:
             self._failed(taken, error)
         elif self._owner.is_gone or self._broker.is_stopping:
             self._put_back(taken)
-        elif self._has_expired(taken):
+        elif taken.expires_at is not None and self._has_expired(taken):
             self._broker.metrics.expired += 1
             self._put_back(taken)  # from the queue it goes as the queue says
-        elif not self._wire.takes(taken, header):
+        elif self._link.remote.max_message_size and not self._wire.takes(taken, header):
             self._owner.refuse(taken.message_id)
             self._put_back(taken)
         elif self._is_settled:
             done = partial(self._dequeued, taken, header)
             calls, name = self._broker.calls, self._queue.name
             calls.dequeue(taken.message_id, name, self._holder, done)
-            return
-        elif not self._has_credit(taken) or self._overtakes(taken):
+        elif not self._may_go(taken):
             self._take_back(taken)
         else:
-            self._deliver_or_not(taken, header)
+            self._deliver(taken, header)
+
+    def _went(self) -> None:
+        """Something was sent, or went back."""
+        self._connection.has_output()
         self._owner.refresh()
 
     def _has_expired(self, taken: OutgoingMessage) -> bool:
@@ -243,12 +268,11 @@ class Dispatch:
             return False
         return taken.expires_at <= self._connection.now_us()
 
-    def _has_credit(self, taken: OutgoingMessage) -> bool:
-        is_resumed = taken.message_id in self._resumed
-        return bool(self._link.resume_credit if is_resumed else self._link.credit)
-
-    def _overtakes(self, taken: OutgoingMessage) -> bool:
-        return self._returning > 0 and taken.message_id not in self._resumed
+    def _may_go(self, taken: OutgoingMessage) -> bool:
+        """Whether there is credit for it, and nothing goes back that it would overtake."""
+        if self._resumed and taken.message_id in self._resumed:
+            return self._link.resume_credit > 0
+        return self._link.credit > 0 and not self._returning
 
     def _dequeued(
         self, taken: OutgoingMessage, header: MessageHeader, error: StoreError | None
@@ -257,36 +281,34 @@ class Dispatch:
         if error is not None:
             self._failed(taken, error)
         else:
-            self._queue.removed(taken.message_id)
+            self._queue.removed((taken.message_id,))
             if not self._owner.is_gone:  # a stop waits for it: nobody else would get it
-                self._deliver_or_not(taken, header)
+                self._deliver(taken, header)
             else:
                 self._done(taken)
-        self._owner.refresh()
-
-    def _deliver_or_not(self, taken: OutgoingMessage, header: MessageHeader) -> None:
-        try:
-            self._deliver(taken, header)
-        except StoreError as error:
-            self._failed(taken, error)
-        except Exception as error:  # noqa: BLE001  # one message must not stop the others
-            self._left_held(taken, error)
+        self._went()
 
     def _deliver(self, taken: OutgoingMessage, header: MessageHeader) -> None:
-        tag = taken.message_id.to_bytes(8, "big")
-        failures, now_us = self._queue.delivery_count(taken.message_id), self._connection.now_us()
-        # What is off its queue already cannot be given back: it waits if there is no credit.
-        waits = self._is_settled
-        delivery = self._wire.begin(
-            tag,
-            taken,
-            header,
-            failures=failures,
-            now_us=now_us,
-            is_first=taken.detail is None,
-            waits=waits,
-            state=self._acquisitions.state,
-        )
+        """Send it, or not if it cannot be read: one message must not stop the others."""
+        message_id = taken.message_id
+        try:
+            delivery = self._wire.begin(
+                message_id.to_bytes(8, "big"),
+                taken,
+                header,
+                failures=self._queue.delivery_count(message_id),
+                now_us=self._connection.now_us(),
+                is_first=taken.detail is None,
+                # What is off its queue already cannot be given back: it waits for credit.
+                waits=self._is_settled,
+                state=self._acquisitions.state,
+            )
+        except StoreError as error:
+            self._failed(taken, error)
+            return
+        except Exception as error:  # noqa: BLE001  # one message must not stop the others
+            self._left_held(taken, error)
+            return
         self._resumed.discard(taken.message_id)
         self._owner.sent(delivery, taken)
         if taken.is_large:

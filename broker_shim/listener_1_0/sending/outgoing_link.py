@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -193,18 +193,18 @@ class OutgoingLink:
         self._acquisitions.begin(transaction)
         return True
 
-    def assign(self, message_id: int) -> None:
+    def assign(self, message_ids: Sequence[int]) -> int:
         """See `Consumer.assign`."""
-        self.credit -= 1
-        self._dispatch.assign(message_id)
-        if self._dispatch.is_full:
-            self.credit = 0
+        count = self._dispatch.assign(message_ids)
+        self.credit = 0 if self._dispatch.is_full else self.credit - count
+        return count
 
     def refresh(self) -> None:
         """Take more well before all that is under way has come; a drain may be over."""
-        is_due = self._dispatch.count <= _BATCH // 2 or self._link.is_draining
-        if is_due and not self._is_refresh_due:
-            self._is_refresh_due = True  # once, for all that comes in this turn
+        if self._is_refresh_due:
+            return  # once, for all that comes in this turn
+        if self._dispatch.count <= _BATCH // 2 or self._link.is_draining:
+            self._is_refresh_due = True
             self._broker.before_dispatch(self._refresh)
 
     def _refresh(self) -> None:
@@ -219,19 +219,32 @@ class OutgoingLink:
             self._unsettled[delivery] = taken
             if isinstance(delivery.state, TransactionalState):
                 self._acquisitions.sent(delivery)
-        self._connection.has_output()
 
     def drop(self, delivery: Delivery) -> None:
         """A delivery was broken off: nothing is to be decided about it any more."""
         self._unsettled.pop(delivery, None)
-        self._acquisitions.forget(delivery)
+        self._acquisitions.forget((delivery,))
 
-    def on_disposition(self, delivery: Delivery) -> None:
+    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
         """The peer decided, or settled without a decision, which releases."""
-        taken = self._unsettled.get(delivery)
-        if taken is None:
-            self._retirements.told(delivery)
-            return
+        accepted: dict[Delivery, OutgoingMessage] = {}
+        unsettled, is_sending = self._unsettled, self._dispatch.is_sending
+        for delivery in deliveries:
+            taken = unsettled.get(delivery)
+            if taken is None:
+                self._retirements.told(delivery)
+            elif isinstance(delivery.remote_state, Accepted) and not is_sending:
+                accepted[delivery] = taken
+            else:
+                self._decide(delivery, taken)
+        if accepted:
+            self._acquisitions.forget(accepted)
+            self._accept([*accepted], [taken.message_id for taken in accepted.values()])
+            for delivery, taken in accepted.items():  # last, as in `_decide`
+                del unsettled[delivery]
+                taken.release()
+
+    def _decide(self, delivery: Delivery, taken: OutgoingMessage) -> None:
         if isinstance(delivery.remote_state, TransactionalState):
             self._decided_within(delivery, taken)
             return
@@ -241,7 +254,7 @@ class OutgoingLink:
         if decide is not None:
             if self._dispatch.decided(delivery):
                 decide = OutgoingLink._broken_off
-            self._acquisitions.forget(delivery)
+            self._acquisitions.forget((delivery,))
             decide(self, delivery, taken.message_id)
             # Last: were it not known, a decision that failed would hold the message for ever.
             del self._unsettled[delivery]
@@ -253,14 +266,30 @@ class OutgoingLink:
 
     def _accepted(self, delivery: Delivery, message_id: int) -> None:
         """It is the receiver's now."""
+        self._accept([delivery], [message_id])
 
-        def done(error: StoreError | None) -> None:
-            self._broker.metrics.accepted += error is None
-            self._broker.calls.messages.forget(message_id)
-            self._confirm_durable(delivery, ACCEPTED, error)
+    def _accept(self, deliveries: Sequence[Delivery], message_ids: Sequence[int]) -> None:
+        """They are the receiver's now; it is told so, and the next attach waits for that."""
+        left, all_told = len(deliveries), self._links.tracked(self.terminus, _nothing)
+        of_message = dict(zip(message_ids, deliveries, strict=True))
 
-        tracked, remove = self._links.tracked, self._broker.settlement.remove
-        remove(message_id, self.queue.name, self.holder, tracked(self.terminus, done))
+        def done(ended: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+            nonlocal left
+            left -= len(ended)
+            try:
+                self._broker.calls.messages.forget(ended)
+                durable = [
+                    of_message[each]
+                    for each, error in zip(ended, outcomes, strict=True)
+                    if error is None
+                ]
+                self._broker.metrics.accepted += len(durable)
+                self.confirm(durable, ACCEPTED)
+            finally:
+                if not left:
+                    all_told(None)
+
+        self._broker.settlement.remove(message_ids, self.queue.name, self.holder, done)
 
     def _rejected(self, delivery: Delivery, message_id: int) -> None:
         """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""
@@ -302,7 +331,7 @@ class OutgoingLink:
         (`Links.tracked`).
         """
         if error is None:
-            self.confirm(delivery, state)
+            self.confirm((delivery,), state)
 
     def leave(self) -> None:
         """Detach, for the peer to attach again."""
@@ -341,7 +370,7 @@ class OutgoingLink:
 
         def given_back(error: StoreError | None) -> None:
             if error is None:
-                self.confirm(delivery, _FAILED)
+                self.confirm((delivery,), _FAILED)
             on_done(error)
 
         self._dispatch.decided(delivery)  # what was not sent whole is broken off
@@ -378,10 +407,10 @@ class OutgoingLink:
         assert self._resumption is not None
         self._resumption.send_later(Held(message_id, self.queue.name), delay_s)
 
-    def confirm(self, delivery: Delivery, state: object) -> None:
-        """Settle a delivery with the outcome that the peer chose, now that it is durable."""
+    def confirm(self, deliveries: Sequence[Delivery], state: object) -> None:
+        """Settle deliveries with the outcome that the peer chose, now that it is durable."""
         if not self.is_gone:
-            delivery.dispose(state)
+            self._link.dispose(deliveries, state)
             self._connection.has_output()
             if self._resumption is not None:
                 self._resumption.end_if_worked_off()
@@ -394,6 +423,10 @@ class OutgoingLink:
             self._link.drained()
             self.credit = 0
             self._connection.has_output()
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """Nobody else waits."""
 
 
 _DECISIONS: Mapping[type, Callable[[OutgoingLink, Delivery, int], None]] = {

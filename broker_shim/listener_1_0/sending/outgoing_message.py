@@ -8,14 +8,14 @@ is room for at the peer.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import CorruptData, StoreError
-from broker_shim.listener_1_0.messages.headers import Amqp10Session
+from broker_shim.listener_1_0.messages.message import framing
 from broker_shim.messages.header import FramingHeader
 from broker_shim.messages.message import Message
 from broker_shim.messages.residency import LoadedMessage
@@ -83,14 +83,20 @@ class ContentLine:
     line holds up the others, as a consumer gets messages in the order of the queue.
     """
 
-    def __init__(self, header_of: Callable[[int], MessageHeader], then: Then) -> None:
+    def __init__(
+        self,
+        header_of: Callable[[int], MessageHeader],
+        then: Then,
+        after: Callable[[], None] = lambda: None,
+    ) -> None:
         """Begin.
 
         Args:
             header_of: Tells the header of a large message by its id; raises StoreError.
             then: Called for each.
+            after: Called when `then` was called for all whose content is here.
         """
-        self._header_of, self._then = header_of, then
+        self._header_of, self._then, self._after = header_of, then, after
         self._line: deque[OutgoingMessage] = deque()
         self._came: dict[int, LoadedMessage | StoreError] = {}
         self._is_held = False
@@ -100,15 +106,18 @@ class ContentLine:
         """How many wait."""
         return len(self._line)
 
-    def add(self, taken: OutgoingMessage) -> None:
-        """Wait for this one, after all that came before."""
-        self._line.append(taken)
-        self._ask(taken)
+    def add(self, batch: Sequence[OutgoingMessage]) -> None:
+        """Wait for these, after all that came before."""
+        self._line.extend(batch)
+        for taken in batch:
+            self._ask(taken)
+        self._go()
 
     def again(self, taken: OutgoingMessage) -> None:
         """Ask for the content of the one that came last once more, before all the others."""
         self._line.appendleft(taken)
         self._ask(taken)
+        self._go()
 
     def hold(self) -> None:
         """Call nothing until `go`: one message is being sent in pieces."""
@@ -127,9 +136,10 @@ class ContentLine:
         return line
 
     def _ask(self, taken: OutgoingMessage) -> None:
-        if taken.is_large:
-            self._go()
-        else:
+        content = None if taken.is_large else taken.message.content_now()
+        if content is not None:
+            self._came[taken.message_id] = content
+        elif not taken.is_large:
             taken.message.when_here(partial(self._is_here, taken))
 
     def _is_here(self, taken: OutgoingMessage, result: LoadedMessage | StoreError) -> None:
@@ -140,16 +150,19 @@ class ContentLine:
     def _go(self) -> None:
         if self._is_going:
             return  # what `then` led to: the loop below goes on
-        self._is_going = True
+        self._is_going, has_called = True, False
         try:
             while self._line and not self._is_held:
                 first = self._line[0]
                 if not first.is_large and first.message_id not in self._came:
-                    return
+                    break
                 self._line.popleft()
+                has_called = True
                 self._call(first)
         finally:
             self._is_going = False
+            if has_called:
+                self._after()
 
     def _call(self, taken: OutgoingMessage) -> None:
         result = self._large_header(taken) if taken.is_large else self._came.pop(taken.message_id)
@@ -249,7 +262,9 @@ class Wire:
         """
         if taken.expires_at != header.expires_at:
             header = header._replace(expires_at=taken.expires_at)
-        around = Amqp10Session(failures, now_us, is_first, taken.detail).framing(header)
+        around = framing(
+            header, delivery_count=failures, now_us=now_us, is_first=is_first, detail=taken.detail
+        )
         settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
         if taken.is_large:
             first = self._start(tag, (around.lead,), state, settled=settled, more=True, waits=waits)

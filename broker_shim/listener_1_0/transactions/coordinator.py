@@ -8,6 +8,7 @@ one, when the store did not answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import (
@@ -92,15 +93,19 @@ class CoordinatorLink:
     def on_flow(self) -> None:
         """The peer told how it stands: nothing to do here."""
 
-    def on_disposition(self, delivery: Delivery) -> None:
+    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
         """A command is answered once."""
 
     def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
         """The peer gave a command up."""
         self._pieces.clear()
 
-    def on_transfer(self, piece: TransferPiece) -> None:
-        """Bytes of a command."""
+    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
+        """Bytes of commands: one at a time, as it may change what the next one means."""
+        self._on_transfer(pieces[0])
+        return 1
+
+    def _on_transfer(self, piece: TransferPiece) -> None:
         self._pieces.append(piece.payload)
         if not piece.is_last:
             return

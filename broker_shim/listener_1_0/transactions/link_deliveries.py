@@ -20,7 +20,7 @@ connection the transactions end first (`ConnectionLinks`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker_shim.amqp_1_0.composites import Accepted, Rejected, Released, TransactionalState
@@ -57,8 +57,8 @@ class TransactionalLink(Protocol):
     def refuse(self, message_id: int) -> None:
         """It must not get a message again."""
 
-    def confirm(self, delivery: Delivery, state: object) -> None:
-        """Settle a delivery with the outcome that the peer chose, now that it is durable."""
+    def confirm(self, deliveries: Sequence[Delivery], state: object) -> None:
+        """Settle deliveries with the outcome that the peer chose, now that it is durable."""
 
     def unsettle(self, delivery: Delivery, taken: OutgoingMessage) -> None:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
@@ -117,10 +117,10 @@ class Retirements:
         metrics = self._broker.metrics
         if isinstance(retirement.outcome, Accepted):
             metrics.accepted += 1
-            self._broker.calls.messages.forget(retirement.taken.message_id)
+            self._broker.calls.messages.forget((retirement.taken.message_id,))
         metrics.rejected += isinstance(retirement.outcome, Rejected)
         if not retirement.is_settled:
-            self._owner.confirm(retirement.delivery, type(retirement.outcome)())
+            self._owner.confirm((retirement.delivery,), type(retirement.outcome)())
 
     def taken_back(self, retirement: Retirement, on_done: OnComplete) -> None:
         """It is rolled back: the client decides again; or cannot, and the message is given back.
@@ -175,9 +175,11 @@ class Acquisitions:
         self._within[delivery] = self._transaction
         self._transaction.acquire(self)
 
-    def forget(self, delivery: Delivery) -> None:
-        """It was decided about in no transaction: nothing is to be undone."""
-        self._within.pop(delivery, None)
+    def forget(self, deliveries: Iterable[Delivery]) -> None:
+        """They were decided about in no transaction: nothing is to be undone."""
+        if self._within:
+            for delivery in deliveries:
+                self._within.pop(delivery, None)
 
     def gone(self) -> None:
         """The link ended."""

@@ -385,7 +385,7 @@ class LocalTransaction:
             if retirement.is_undeliverable:
                 retirement.link.refuse(message_id)
             if retirement.removes:
-                queue.removed(message_id)
+                queue.removed((message_id,))
                 if retirement.rejection is not None:
                     retirement.rejection.is_done()
             else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from broker_shim.amqp_1_0.composites import COMPOSITES, PROVIDERS, Composite, Transfer
+from broker_shim.amqp_1_0.composites import COMPOSITES, PROVIDERS, Composite
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.amqp_1_0.primitives import ENCODINGS
 from broker_shim.protocol_1_0.codec.decoder import (
@@ -36,7 +36,6 @@ from broker_shim.protocol_1_0.codec.encoder import (
     written,
 )
 from broker_shim.protocol_1_0.codec.errors import DecodeError, InvalidCommand
-from broker_shim.protocol_1_0.codec.transfers import quick_reader
 from broker_shim.protocol_1_0.codec.values import Array
 
 _BY_NAME = {each.NAME: each for each in COMPOSITES.values()}
@@ -254,4 +253,3 @@ for _cls in COMPOSITES.values():
     _whole = _reader(_cls, _LAYOUTS[_cls].defaults, is_whole=True)
     KNOWN[_cls.CODE] = KNOWN[_cls.DESCRIPTOR] = _whole
     BY_CLASS[_cls] = _written
-KNOWN[Transfer.CODE] = KNOWN[Transfer.DESCRIPTOR] = quick_reader(KNOWN[Transfer.CODE])

@@ -18,6 +18,7 @@ from broker_shim.amqp_1_0.composites import Composite, Transfer
 from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
 from broker_shim.protocol_1_0.codec.composites import encoded_composite
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation
+from broker_shim.protocol_1_0.codec.transfers import WholeDeliveries, whole_deliveries
 
 AMQP_FRAME = 0
 SASL_FRAME = 1
@@ -137,6 +138,16 @@ class FrameDecoder:
         self._at = at + size
         return FrameView(kind, channel, encoded, at + 4 * doff, at + size)
 
+    def next_deliveries(self, most: int) -> WholeDeliveries | None:
+        """The next frames, if they are of one link and bring a whole delivery each.
+
+        None if the next frame is anything else, or is not whole: see `next_frame`.
+        """
+        found = whole_deliveries(self._encoded, self._at, self.max_frame_bytes, most)
+        if found is not None:
+            self._at = found.end
+        return found
+
     def _wait_for(self, size: int) -> None:
         """Gather until so many bytes are there."""
         if self._gathered:
@@ -167,15 +178,38 @@ def transfer_frame(channel: int, transfer: Transfer, payload_bytes: int) -> byte
         body = encoded_composite(transfer)
         head = _HEADER.pack(HEADER_BYTES + len(body) + payload_bytes, 2, AMQP_FRAME, channel)
         return head + body
+    return plain_transfer(
+        channel,
+        transfer.handle,
+        delivery_id,
+        tag,
+        payload_bytes,
+        settled=transfer.settled is True,
+        more=transfer.more,
+        message_format=transfer.message_format or 0,
+    )
+
+
+def plain_transfer(
+    channel: int,
+    handle: int,
+    delivery_id: int,
+    tag: bytes,
+    payload_bytes: int,
+    *,
+    settled: bool,
+    more: bool = False,
+    message_format: int = 0,
+) -> bytes:
+    """`transfer_frame` of one that says its first six fields; a tag of 32 bytes at most."""
     size = _TRANSFER_BYTES + len(tag)
     head = _TRANSFER_START.pack(
         *(size + payload_bytes, 2, AMQP_FRAME, channel),
         *(0, 0x53, Transfer.CODE, 0xC0, size - 13, 6),
-        *(0x70, transfer.handle, 0x70, delivery_id, 0xA0, len(tag)),
+        *(0x70, handle, 0x70, delivery_id, 0xA0, len(tag)),
     )
-    settled = 0x41 if transfer.settled else 0x42
-    more = 0x41 if transfer.more else 0x42
-    return head + tag + _TRANSFER_END.pack(0x70, transfer.message_format or 0, settled, more)
+    said = (0x41 if settled else 0x42, 0x41 if more else 0x42)
+    return head + tag + _TRANSFER_END.pack(0x70, message_format, *said)
 
 
 def _says_more(transfer: Transfer) -> bool:

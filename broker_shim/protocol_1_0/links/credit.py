@@ -5,7 +5,7 @@ A delivery counts from its first frame on, on both sides; one that was aborted c
 
 from __future__ import annotations
 
-from broker_shim.protocol_1_0.serial import distance, plus
+from broker_shim.protocol_1_0.serial import WRAP, distance, plus
 
 
 class SenderCredit:
@@ -13,6 +13,7 @@ class SenderCredit:
 
     Attributes:
         delivery_count: Deliveries whose first frame was sent, as told to the peer.
+        left: First frames of deliveries that may go.
         waiting: Deliveries taken from the caller whose first frame was not sent yet.
         is_draining: True while the peer wants the credit used or given back.
     """
@@ -21,17 +22,12 @@ class SenderCredit:
         self.delivery_count = 0
         self.waiting = 0
         self.is_draining = False
-        self._left = 0
+        self.left = 0
 
     @property
     def available(self) -> int:
         """How many deliveries the caller may still start."""
-        return max(0, self._left - self.waiting)
-
-    @property
-    def is_left(self) -> bool:
-        """True if the first frame of a delivery may go."""
-        return self._left > 0
+        return max(0, self.left - self.waiting)
 
     def told(self, delivery_count: int | None, credit: int, *, drain: bool) -> None:
         """Take what the peer gave: `credit` deliveries, counted from its `delivery_count`.
@@ -39,20 +35,20 @@ class SenderCredit:
         Credit is a limit (count + credit): what went meanwhile is taken off, never below zero.
         """
         seen = 0 if delivery_count is None else delivery_count
-        self._left = max(0, credit - max(0, distance(seen, self.delivery_count)))
+        self.left = max(0, credit - max(0, distance(seen, self.delivery_count)))
         self.is_draining = drain
 
     def sent(self) -> None:
         """Use one: the first frame of a waiting delivery went."""
         self.waiting -= 1
-        self.delivery_count = plus(self.delivery_count, 1)
-        self._left -= 1
+        self.delivery_count = (self.delivery_count + 1) % WRAP
+        self.left -= 1
 
     def drained(self) -> None:
         """Give up what is left, as if it had been sent; deliveries that wait keep theirs."""
         unused = self.available
         self.delivery_count = plus(self.delivery_count, unused)
-        self._left -= unused
+        self.left -= unused
         self.is_draining = False
 
 
@@ -83,12 +79,17 @@ class ReceiverCredit:
         if distance(self._most, limit) > 0:
             self._most = limit
 
-    def take(self) -> bool:
-        """Use one: a delivery began. Return False if it should not have."""
-        if distance(self.delivery_count, self._most) <= 0:
+    @property
+    def most(self) -> int:
+        """How many deliveries the peer may begin, as far as it may know."""
+        return max(0, distance(self.delivery_count, self._most))
+
+    def take(self, count: int = 1) -> bool:
+        """Use some: so many deliveries began. Return False if they should not have."""
+        if count > self.most:
             return False
-        self.left = max(0, self.left - 1)
-        self.delivery_count = plus(self.delivery_count, 1)
+        self.left = max(0, self.left - count)
+        self.delivery_count = plus(self.delivery_count, count)
         self.is_draining = self.is_draining and self.left > 0
         return True
 

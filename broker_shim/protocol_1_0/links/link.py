@@ -7,7 +7,7 @@ a link a sender's or a receiver's is in `sender` and `receiver`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,8 +47,10 @@ class LinkSession(Protocol):
     def emit(self, performative: Composite) -> None:
         """Write a frame without payload, after the dispositions that wait."""
 
-    def dispose(self, delivery: Delivery, state: Any, *, settled: bool) -> None:
-        """Tell the peer a state of a delivery."""
+    def dispose(
+        self, link: Link, deliveries: Iterable[Delivery], state: Any, *, settled: bool
+    ) -> None:
+        """Tell the peer a state of a link's deliveries."""
 
     def forget_link(self, link: Link) -> None:
         """Forget the deliveries of a link that ended; the link itself keeps them."""
@@ -98,14 +100,14 @@ class Delivery:
         Raises:
             InvalidCommand: The state cannot be encoded.
         """
-        self.link.port.dispose(self, state, settled=settled)
+        self.link.port.dispose(self.link, (self,), state, settled=settled)
 
     def answer(self, state: Any) -> None:
         """Tell what came of a delivery that we receive, and settle it unless its mode is second.
 
         In rcv-settle-mode second the sender settles first, and we when we hear of that.
         """
-        self.link.port.dispose(self, state, settled=not self.is_second)
+        self.link.port.dispose(self.link, (self,), state, settled=not self.is_second)
 
 
 @dataclass(slots=True)  # not frozen: one for every message, and that costs 1 µs
@@ -251,6 +253,15 @@ class Link:
             self.refuse(error)
         else:
             self.detach(closed=True, error=error)
+
+    def dispose(self, deliveries: Sequence[Delivery], state: Any) -> None:
+        """Tell one state of many deliveries of this link, each as `Delivery.answer` does."""
+        if self.rcv_settle_mode == ReceiverSettleMode.FIRST or not self.is_receiver:
+            self.port.dispose(self, deliveries, state, settled=True)
+            return
+        for is_second in (False, True):
+            some = [each for each in deliveries if each.is_second is is_second]
+            self.port.dispose(self, some, state, settled=not is_second)
 
     def received_detach(self) -> None:
         """Take the peer's detach; the link is over if we had detached before.

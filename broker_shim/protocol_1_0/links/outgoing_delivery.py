@@ -46,7 +46,7 @@ class Outgoing:
     @property
     def waits_for_credit(self) -> bool:
         """True if nothing of the delivery went, and its first frame may not go yet."""
-        return not (self.delivery.delivery_id is not None or self.is_free or self.credit.is_left)
+        return not (self.delivery.delivery_id is not None or self.is_free or self.credit.left > 0)
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Add payload, which is not copied: it must not change until it was written."""

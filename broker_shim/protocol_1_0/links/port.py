@@ -8,19 +8,21 @@ names, is known here and not by one link.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Begin, Composite, Flow, TransactionalState
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
+from broker_shim.protocol_1_0.codec.frames import plain_transfer
+from broker_shim.protocol_1_0.links.credit import SenderCredit
 from broker_shim.protocol_1_0.links.link import Delivery, DeliveryAborted, Link, TransferPiece
 from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
 from broker_shim.protocol_1_0.links.settlement import DispositionBatch, ranges
 from broker_shim.protocol_1_0.links.unsettled import Unsettled
-from broker_shim.protocol_1_0.output import Output
-from broker_shim.protocol_1_0.serial import FreeNumbers, distance, plus
+from broker_shim.protocol_1_0.output import MOST_TRANSFER_BYTES, Output
+from broker_shim.protocol_1_0.serial import WRAP, FreeNumbers, distance, plus
 from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
 
@@ -54,6 +56,7 @@ class SessionPort:
         handles: The numbers that our ends of links take, and give back when they end.
         is_answered: True once our begin was written, which goes before all else on the channel.
         is_open: True until either side ended the session, or the connection is over.
+        last_incoming_id: Of the deliveries that came; None before the first.
         waiting_bytes: Payload that was handed over and waits for the session's window, or credit.
     """
 
@@ -79,7 +82,7 @@ class SessionPort:
         self._batch = DispositionBatch()
         self._left: list[tuple[int, int]] = []
         self._next_delivery_id = 0
-        self._last_incoming_id: int | None = None
+        self.last_incoming_id: int | None = None
         self._sent = Unsettled()
         self._received = Unsettled()
 
@@ -127,10 +130,37 @@ class SessionPort:
             self.channel,
         )
 
+    def send_whole(
+        self, delivery: Delivery, credit: SenderCredit, pieces: Sequence[bytes | memoryview]
+    ) -> bool:
+        """Send a delivery that fits one frame and has nothing to wait for, as most; else False.
+
+        Args:
+            delivery: Whole, with no state to tell; its `byte_count` is that of the pieces.
+            credit: Of its link; charged with it.
+            pieces: Payload; not copied.
+        """
+        size, output = delivery.byte_count, self._output
+        if self._waiting or not (self.outgoing.left and credit.left > 0):
+            return False
+        if size + MOST_TRANSFER_BYTES > output.max_frame_bytes:
+            return False
+        delivery_id = delivery.delivery_id = self._next_delivery_id
+        self._next_delivery_id = (delivery_id + 1) % WRAP
+        if not delivery.is_settled:
+            self._sent.extend((delivery,))
+        credit.sent()
+        self.outgoing.take()
+        tag, settled = delivery.tag, delivery.is_settled
+        head = plain_transfer(
+            self.channel, delivery.link.handle, delivery_id, tag, size, settled=settled
+        )
+        output.write_all((head, *pieces), len(head) + size)
+        delivery.ends_at = output.made_bytes
+        return True
+
     def enqueue(self, outgoing: Outgoing) -> None:
         """Send a piece of a delivery as soon as the session's window has room."""
-        if not self._waiting and self._may_send(outgoing) and self._send_frame(outgoing):
-            return  # most often: nothing waits, and it fits one frame
         self._waiting.append(outgoing)
         self.waiting_bytes += outgoing.size
         self.pump()
@@ -168,7 +198,14 @@ class SessionPort:
         """
         self.pass_over(delivery_id)
         delivery.delivery_id = delivery_id
-        self._received.add(delivery_id, delivery)
+        self._received.extend((delivery,))
+
+    def began_incoming(self, deliveries: Sequence[Delivery]) -> None:
+        """Remember deliveries that came whole, whose ids are next, and that the window has room."""
+        if deliveries:
+            self.incoming.take_many(len(deliveries))
+            self.last_incoming_id = deliveries[-1].delivery_id
+            self._received.extend([each for each in deliveries if not each.is_settled])
 
     def pass_over(self, delivery_id: int) -> None:
         """Remember of a delivery whose first frame came nothing but its id.
@@ -176,23 +213,26 @@ class SessionPort:
         Raises:
             ProtocolViolation: Its id is not after the last one (2.6.12).
         """
-        last = self._last_incoming_id
+        last = self.last_incoming_id
         if last is not None and distance(last, delivery_id) <= 0:
             text = f"delivery-id {delivery_id} after {last}"
             raise ProtocolViolation(AmqpError.INVALID_FIELD, text, Scope.SESSION)
-        self._last_incoming_id = delivery_id
+        self.last_incoming_id = delivery_id
 
-    def dispose(self, delivery: Delivery, state: Any, *, settled: bool) -> None:
-        """Tell the peer a state of a delivery, and settle it or not: see `Delivery.dispose`."""
-        if delivery.is_settled or delivery.link.is_gone or not self.is_open:
+    def dispose(
+        self, link: Link, deliveries: Iterable[Delivery], state: Any, *, settled: bool
+    ) -> None:
+        """Tell the peer a state of a link's deliveries, and settle them or not: see `Delivery`."""
+        if link.is_gone:
             return
-        if delivery.delivery_id is not None:
-            self._batch.add(
-                delivery.delivery_id, state, is_incoming=delivery.is_incoming, is_settled=settled
-            )
-        delivery.state = state
+        left = [each for each in deliveries if not each.is_settled]
+        ids = [each.delivery_id for each in left if each.delivery_id is not None]
+        if ids:
+            self._batch.add(ids, state, is_incoming=link.is_receiver, is_settled=settled)
+        for delivery in left:
+            delivery.state = state
         if settled:
-            self.forget(delivery)
+            self._forget(link, left, ids)
 
     def disposed(
         self, first: int, last: int, state: Any, *, ours: bool, settled: bool, most: int = UNLIMITED
@@ -206,32 +246,42 @@ class SessionPort:
         known = self._sent if ours else self._received
         found, rest = known.between(first, last, most)
         changed = [each for each in found if settled or each.remote_state != state]
-        for delivery in changed:
-            if state is not None:
+        if state is not None:
+            for delivery in changed:
                 delivery.remote_state = state
-            if settled:
-                self.forget(delivery)
+        if settled:
+            for delivery in changed:
+                delivery.is_settled = True
+                del delivery.link.unsettled[delivery.tag]
+            known.discard([each.delivery_id for each in changed if each.delivery_id is not None])
         return Disposed(changed, len(found), rest)
 
     def forget(self, delivery: Delivery) -> None:
         """Forget a delivery: it is settled here."""
-        delivery.is_settled = True
-        delivery.link.unsettled.pop(delivery.tag, None)
-        if delivery.delivery_id is not None:
-            known = self._received if delivery.is_incoming else self._sent
-            known.discard(delivery.delivery_id)
+        ids = () if delivery.delivery_id is None else (delivery.delivery_id,)
+        self._forget(delivery.link, (delivery,), ids)
+
+    def _forget(self, link: Link, deliveries: Iterable[Delivery], ids: Iterable[int]) -> None:
+        unsettled = link.unsettled
+        for delivery in deliveries:
+            delivery.is_settled = True
+            unsettled.pop(delivery.tag, None)
+        (self._received if link.is_receiver else self._sent).discard(ids)
 
     def forget_link(self, link: Link) -> None:
         """Forget the deliveries of a link that ended; the link keeps them (`unsettled`)."""
         self._keep(each for each in self._waiting if each.delivery.link is not link)
-        left: list[int] = []
-        for delivery in link.unsettled.values():
-            if delivery.delivery_id is not None:
-                known = self._received if delivery.is_incoming else self._sent
-                known.discard(delivery.delivery_id)
-                is_decided = isinstance(delivery.remote_state, TransactionalState)
-                if not (delivery.is_incoming or is_decided):
-                    left.append(delivery.delivery_id)
+        begun = {
+            each.delivery_id: each
+            for each in link.unsettled.values()
+            if each.delivery_id is not None
+        }
+        (self._received if link.is_receiver else self._sent).discard(begun)
+        left = [
+            delivery_id
+            for delivery_id, each in begun.items()
+            if not (link.is_receiver or isinstance(each.remote_state, TransactionalState))
+        ]
         if left:
             self._left += ranges(left)
             del self._left[:-_MOST_LEFT]
@@ -271,7 +321,7 @@ class SessionPort:
             delivery.delivery_id = self._next_delivery_id
             self._next_delivery_id = plus(self._next_delivery_id, 1)
             if not delivery.is_settled:
-                self._sent.add(delivery.delivery_id, delivery)
+                self._sent.extend((delivery,))
             if not outgoing.is_free:
                 outgoing.credit.sent()
             outgoing.is_settled |= delivery.is_settled  # while it waited here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import Attach, Flow, Target, Transfer
@@ -14,11 +15,13 @@ from broker_shim.amqp_1_0.definitions import (
 )
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.sizes import kept_state
+from broker_shim.protocol_1_0.codec.transfers import WholeDelivery
 from broker_shim.protocol_1_0.links.credit import ReceiverCredit
 from broker_shim.protocol_1_0.links.link import Delivery, DeliveryAborted, Link, TransferPiece
 from broker_shim.protocol_1_0.links.port import SessionPort
 from broker_shim.protocol_1_0.links.resumption import is_outcome
 from broker_shim.protocol_1_0.links.unsettled_maps import MAX_TAG_BYTES
+from broker_shim.protocol_1_0.serial import WRAP
 from broker_shim.protocol_1_0.transitions import EndpointState, EndpointStep
 
 
@@ -117,6 +120,42 @@ class ReceiverLink(Link):
             self._check_continued(delivery, transfer)
         if delivery is not None:
             self._take(delivery, transfer, payload)
+
+    def received_deliveries(self, came: Sequence[WholeDelivery]) -> int:
+        """Take deliveries that came whole, as far as no rule of `received_transfer` is broken.
+
+        Returns:
+            How many were taken; the next, if there is one, is for `received_transfer`.
+        """
+        mode, port, unsettled = self.snd_settle_mode, self.port, self.unsettled
+        most = min(len(came), port.incoming.left, self._credit.most)
+        if self._state is not EndpointState.ACTIVE or self._current is not None:
+            return 0
+        if self._is_passed_over or self.is_incomplete or self.earlier:
+            return 0
+        is_second, most_bytes = self.rcv_settle_mode != _FIRST, self._max_message_bytes or _ANY_SIZE
+        only = None if mode is SenderSettleMode.MIXED else mode == SenderSettleMode.SETTLED
+        last, tell = port.last_incoming_id, port.tell
+        taken: list[Delivery] = []
+        for delivery_id, tag, settled, payload in came[:most]:
+            size = len(payload)
+            if (
+                tag in unsettled
+                or len(tag) > MAX_TAG_BYTES
+                or size > most_bytes
+                or (only is not None and settled is not only)
+                or not (last is None or 0 < (delivery_id - last) % WRAP < _HALF)
+            ):
+                break
+            last = delivery_id
+            delivery = Delivery(self, tag, 0, delivery_id, size, settled, is_second=is_second)
+            if not settled:
+                unsettled[tag] = delivery
+            taken.append(delivery)
+            tell(TransferPiece(delivery, payload, is_last=True))
+        port.began_incoming(taken)
+        self._credit.take(len(taken))
+        return len(taken)
 
     def _take(self, delivery: Delivery, transfer: Transfer, payload: bytes) -> None:
         if transfer.state is not None:
@@ -219,6 +258,9 @@ class ReceiverLink(Link):
             self._ask_for_count()
         self.port.forget(delivery)
         self.port.tell(DeliveryAborted(delivery))
+
+
+_FIRST, _ANY_SIZE, _HALF = ReceiverSettleMode.FIRST, 1 << 62, WRAP >> 1
 
 
 def _may_be_resumed(target: Any) -> bool:

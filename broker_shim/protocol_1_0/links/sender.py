@@ -90,7 +90,13 @@ class SenderLink(Link):
             raise InvalidCommand("only resumed deliveries may go, or this one is to be resumed")
         self._check_credit(waits=waits)
         delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
-        self._start(delivery, pieces, more=more)
+        self._check_size(delivery, pieces)
+        self._credit.waiting += 1
+        if not settled:
+            self.unsettled[delivery.tag] = delivery
+        is_plain = not (more or message_format) and state is None
+        if not (is_plain and self.port.send_whole(delivery, self._credit, pieces)):
+            self._start(delivery, pieces, more=more)
         return delivery
 
     def resume(
@@ -130,6 +136,11 @@ class SenderLink(Link):
         self._check_credit(waits=waits or is_free)
         delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
         delivery.is_resumed = True
+        self._check_size(delivery, pieces)
+        if not is_free:
+            self._credit.waiting += 1
+        if not settled:
+            self.unsettled[delivery.tag] = delivery
         self._start(delivery, pieces, more=more, is_free=is_free)
         del self.earlier[delivery.tag]
         return delivery
@@ -201,11 +212,6 @@ class SenderLink(Link):
         more: bool,
         is_free: bool = False,
     ) -> None:
-        self._check_size(delivery, pieces)
-        if not is_free:
-            self._credit.waiting += 1
-        if not delivery.is_settled:
-            self.unsettled[delivery.tag] = delivery
         self._current, self._current_is_settled = delivery, delivery.is_settled
         self._send(delivery, pieces, is_first=True, is_last=not more, is_free=is_free)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from broker_shim.amqp_1_0.composites import Disposition
 from broker_shim.protocol_1_0.codec.encoder import NULL, write
-from broker_shim.protocol_1_0.serial import distance
+from broker_shim.protocol_1_0.serial import WRAP
 
 
 class DispositionBatch:
@@ -21,8 +21,10 @@ class DispositionBatch:
         self._encoded = NULL
         self._said: dict[tuple[bool, bool, bytes], tuple[object, list[int]]] = {}
 
-    def add(self, delivery_id: int, state: object, *, is_incoming: bool, is_settled: bool) -> None:
-        """Say `state` of one delivery, and whether it is settled.
+    def add(
+        self, delivery_ids: list[int], state: object, *, is_incoming: bool, is_settled: bool
+    ) -> None:
+        """Say `state` of deliveries, one at least, and whether they are settled.
 
         Raises:
             InvalidCommand: The state cannot be encoded.
@@ -30,7 +32,7 @@ class DispositionBatch:
         if state is not self._state:  # most often it is the one `Accepted` of the caller
             self._state, self._encoded = state, write(state)
         key = (is_incoming, is_settled, self._encoded)
-        self._said.setdefault(key, (state, []))[1].append(delivery_id)
+        self._said.setdefault(key, (state, []))[1].extend(delivery_ids)
 
     def take(self) -> list[Disposition]:
         """Hand out dispositions of all of them, in ranges, and start over."""
@@ -50,11 +52,16 @@ class DispositionBatch:
 
 def ranges(ids: list[int]) -> list[tuple[int, int]]:
     """Return consecutive delivery ids as (first, last), in order; ids wrap around at 2³²."""
-    base = ids[0]
+    base = (ids[0] - _HALF) % WRAP
+    offsets = sorted([(each - base) % WRAP for each in ids])
     found: list[tuple[int, int]] = []
-    for delivery_id in sorted(ids, key=lambda each: distance(base, each)):
-        if found and distance(found[-1][1], delivery_id) == 1:
-            found[-1] = (found[-1][0], delivery_id)
-        else:
-            found.append((delivery_id, delivery_id))
-    return found
+    first = last = offsets[0]
+    for offset in offsets[1:]:
+        if offset != last + 1:
+            found.append(((base + first) % WRAP, (base + last) % WRAP))
+            first = offset
+        last = offset
+    return [*found, ((base + first) % WRAP, (base + last) % WRAP)]
+
+
+_HALF = WRAP >> 1

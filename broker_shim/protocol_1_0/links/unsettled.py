@@ -8,6 +8,7 @@ out of the row when somebody comes by, or when it is half of it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.serial import WRAP, distance
@@ -28,16 +29,21 @@ class Unsettled:
         """Return how many deliveries there are."""
         return len(self._known)
 
-    def add(self, delivery_id: int, delivery: Delivery) -> None:
-        """Add a delivery; its id comes after those of all before it."""
-        self._last = last = self._last + (delivery_id - self._last + _HALF) % WRAP - _HALF
-        self._row.append(last)
-        self._known[delivery_id] = delivery
+    def extend(self, deliveries: Iterable[Delivery]) -> None:
+        """Add deliveries; the id of each comes after those of all before it."""
+        last, append, known = self._last, self._row.append, self._known
+        for delivery in deliveries:
+            delivery_id = delivery.delivery_id
+            assert delivery_id is not None
+            last += (delivery_id - last + _HALF) % WRAP - _HALF
+            append(last)
+            known[delivery_id] = delivery
+        self._last = last
 
-    def discard(self, delivery_id: int) -> None:
-        """Drop a delivery, if it is there: it is settled, or its link is gone."""
-        if self._known.pop(delivery_id, None) is None:
-            return
+    def discard(self, delivery_ids: Iterable[int]) -> None:
+        """Drop deliveries, as far as they are there: they are settled, or their link is gone."""
+        for delivery_id in delivery_ids:
+            self._known.pop(delivery_id, None)
         if len(self._row) > 2 * len(self._known) + _LEAST_ROW:
             self._row = [each for each in self._row if each % WRAP in self._known]
 

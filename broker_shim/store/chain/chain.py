@@ -39,6 +39,7 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
+from broker_shim.store.one_by_one import OneByOne
 from broker_shim.store.reads import ReadCalls
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.log.completions import fire_once
@@ -46,7 +47,7 @@ from sparkstore.log.completions import fire_once
 _log = logging.getLogger(__name__)
 
 
-class MessageStoreChain(ReadCalls):
+class MessageStoreChain(ReadCalls, OneByOne):
     """See `MessageStore` for every call; reads and what `recover` tells are the first store's."""
 
     def __init__(

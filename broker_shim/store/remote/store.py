@@ -32,6 +32,7 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
+from broker_shim.store.one_by_one import OneByOne
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import records as made
 from broker_shim.store.remote.branches import RemoteBranches
@@ -48,7 +49,7 @@ RETRY_S = 60.0
 """How long a request waits for a service that is gone."""
 
 
-class RemoteMessageStore(RemoteBranches, ReadCalls):
+class RemoteMessageStore(RemoteBranches, ReadCalls, OneByOne):
     """See `MessageStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
 
     def __init__(

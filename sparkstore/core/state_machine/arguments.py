@@ -10,7 +10,6 @@ subclass of text may compare and hash as it likes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
 
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.link_records import LinkKey, Role
@@ -165,12 +164,12 @@ def check_header_fields(header: MessageHeader) -> None:
             f"a header's priority is 0 to {MAX_PRIORITY}, its times are in the years 1 to 9999,"
             f" its lengths 0 to {MAX_NUMBER}"
         )
-    for text in cast("tuple[str | None, ...]", header[_TEXTS]):
+    texts: tuple[str | None, ...] = header[_TEXTS]  # type: ignore[assignment]  # `_look_at`
+    for text in (header.protocol, *texts):
         if text is not None and not text.isascii():
             _check_unicode(text, "text of a header")
     if header.properties:
         _check_properties(header.properties)
-    _check_unicode(header.protocol or "", "protocol of a header")
     _LastHeader.header = header
 
 
@@ -270,6 +269,13 @@ def check_completion(on_complete: object) -> None:
     """Raises InvalidRequest, which nobody could be told otherwise, if there is nobody to tell."""
     if not callable(on_complete):
         raise _wrong("completion", on_complete, "a function of one argument")
+
+
+def check_batch(calls: object, on_complete: object) -> None:
+    """Raises InvalidRequest if there is nobody to tell, or nothing to do for anybody."""
+    check_completion(on_complete)
+    if not _sequence("a batch", calls, "a sequence"):
+        raise InvalidRequest("a batch of nothing: give one call at least")
 
 
 def _sequence(what: str, values: object, wanted: str) -> Sequence[object]:

@@ -52,6 +52,8 @@ class StoreStateMachine(DoubtStateMachine):
     Attributes:
         volatile: Messages on a queue whose content is not in the log.
         claims: By (queue, message id), the transaction that nobody else gets an entry before.
+        next_id: The id of the next message.
+        terms: What each queue, by its name, makes of a message that is put on it.
     """
 
     def __init__(
@@ -64,16 +66,16 @@ class StoreStateMachine(DoubtStateMachine):
         super().__init__(state, durability, now_us, link_durability)
         self.volatile: dict[int, StoredMessage] = {}
         self.claims: dict[tuple[str, int], Transaction] = {}
-        self._next_id = state.next_message_id
+        self.next_id = state.next_message_id
         self._fresh: dict[int, bool] = {}  # never enqueued; True once the content was given
-        self._terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
+        self.terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
 
     def message(self, header: MessageHeader, body: bytes) -> tuple[StoredMessage, list[RecordStep]]:
         """A new message, and the reservation of ids if one is due."""
         check_header(header)
         check_body(body)
-        message_id = self._next_id
-        self._next_id += 1
+        message_id = self.next_id
+        self.next_id += 1
         steps: list[RecordStep] = []
         if message_id >= self.state.next_message_id:
             record = records.ids_reserved(self.now_us(), message_id + ID_BLOCK)
@@ -96,7 +98,7 @@ class StoreStateMachine(DoubtStateMachine):
         if is_here or self._fresh.get(message_id, False):
             return None
         self._fresh[message_id] = bool(message.body)
-        self._next_id = max(self._next_id, message_id + 1)
+        self.next_id = max(self.next_id, message_id + 1)
         if message_id < self.state.next_message_id:
             return []
         record = records.ids_reserved(self.now_us(), message_id + ID_BLOCK)
@@ -104,16 +106,16 @@ class StoreStateMachine(DoubtStateMachine):
 
     def reserve(self, count: int) -> tuple[int, list[RecordStep]]:
         """Give out ids that only a member of the service will use; the first, and the record."""
-        first = self._next_id
-        self._next_id += count
-        if self._next_id <= self.state.next_message_id:
+        first = self.next_id
+        self.next_id += count
+        if self.next_id <= self.state.next_message_id:
             return first, []
-        record = records.ids_reserved(self.now_us(), self._next_id)
+        record = records.ids_reserved(self.now_us(), self.next_id)
         return first, [RecordStep(record, self.durability >= _KEPT_MESSAGES)]
 
     def is_reserved(self, message_id: int) -> bool:
         """True if an id was given out, now or before a restart."""
-        return 0 <= message_id < self._next_id
+        return 0 <= message_id < self.next_id
 
     def admit(self, message_id: int) -> bool:
         """Trust a member that an id, of no message on a queue, is that of a new one.
@@ -122,7 +124,7 @@ class StoreStateMachine(DoubtStateMachine):
             False if the id was never given out; then it is not trusted.
         """
         if message_id not in self.state.messages:
-            if message_id >= self._next_id:
+            if message_id >= self.next_id:
                 return False
             self._fresh[message_id] = True
         return True
@@ -197,7 +199,7 @@ class StoreStateMachine(DoubtStateMachine):
             is_logged = message_id in self.state.messages
         if message_id in self._fresh:
             _check_new(message)
-        is_kept, arguments = self._terms[queue]
+        is_kept, arguments = self.terms[queue]
         is_kept = is_kept and header.durable
         if message.is_staged and not is_kept and not is_logged:
             refusal = f"queue {queue!r} is transient: stage the message with durable=False"
@@ -277,14 +279,15 @@ class StoreStateMachine(DoubtStateMachine):
     def apply(self, steps: Sequence[RecordStep], position: int) -> None:
         """Make steps true; `position` is that of the first that is kept."""
         for step in steps:
-            if step.message is not None:
+            record, is_kept, message = step
+            if message is not None:
                 self.apply_enqueued(step, position)
             else:
-                fold.apply(self.state, position if step.is_kept else 0, step.record)
-                after = self._AFTER.get(step.record.kind)
+                fold.apply(self.state, position if is_kept else 0, record)
+                after = self._AFTER.get(record.kind)
                 if after is not None:
                     after(self, step)
-            position += step.is_kept
+            position += is_kept
         self.state.position = position - 1  # transient steps have none
 
     def apply_enqueued(self, step: RecordStep, position: int) -> None:
@@ -354,11 +357,11 @@ class StoreStateMachine(DoubtStateMachine):
     def _after_created(self, step: RecordStep) -> None:
         record = step.record
         if record.queue is not None:
-            self._terms[record.queue] = self._terms_of(record.detail or "{}")
+            self.terms[record.queue] = self._terms_of(record.detail or "{}")
 
     def _after_destroyed(self, step: RecordStep) -> None:
         if step.record.queue is not None:
-            del self._terms[step.record.queue]
+            del self.terms[step.record.queue]
             for key in [key for key in self.claims if key[0] == step.record.queue]:
                 del self.claims[key]
             for message_id in [*self.volatile]:

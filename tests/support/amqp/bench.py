@@ -14,6 +14,7 @@ from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.interface import MessageHeader, MessageStore, OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
+from broker_shim.store.one_by_one import OneByOne
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.core.entries import Entry
 from tests.support.amqp.memory_broker import MemoryBroker
@@ -21,7 +22,7 @@ from tests.support.amqp.memory_broker import MemoryBroker
 LIMIT_BYTES = 64 << 10
 
 
-class Unreadable(MemoryMessageStore):
+class Unreadable(OneByOne, MemoryMessageStore):
     """Messages that cannot be read, by id, until they are taken off this list."""
 
     def __init__(self) -> None:

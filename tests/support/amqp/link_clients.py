@@ -91,7 +91,7 @@ class House(MemoryBroker):
         held: list[tuple[Any, Any]] = []
         post, guard = self.inbox.post, threading.Lock()
 
-        def hold(call: Any, told: object) -> None:
+        def hold(call: Any, told: object, _weight: int = 1) -> None:
             with guard:
                 if self._is_answering:
                     post(call, told)

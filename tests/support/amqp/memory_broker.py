@@ -66,7 +66,7 @@ class MemoryBroker:
     def close(self) -> None:
         """Let go of what the system lent; nothing of it moves any more."""
         # What is collected later must not write to a descriptor that is another's by then.
-        self.inbox.post = lambda _call, _argument: None  # type: ignore[method-assign]
+        self.inbox.post = lambda *_posted: None  # type: ignore[method-assign]
         self.inbox.close()
 
     def _is_waiting(self) -> bool:

@@ -93,7 +93,9 @@ def test_what_was_acquired_is_removed_by_its_holder(house: House) -> None:
     house.run()
     assert answers == [None]
     removed: list[StoreError | None] = []
-    house.broker.settlement.remove(1, "q", "one", removed.append)
+    house.broker.settlement.remove(
+        [1], "q", "one", lambda _ended, outcomes: removed.extend(outcomes)
+    )
     house.run()
     assert removed == [None]
     assert entries(house) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -46,9 +46,10 @@ class Subscriber:
         self.held: list[int] = []
         self.told: list[str] = []
 
-    def assign(self, message_id: int) -> None:
-        self.credit -= 1
-        self.held.append(message_id)
+    def assign(self, message_ids: Sequence[int]) -> int:
+        self.credit -= len(message_ids)
+        self.held += message_ids
+        return len(message_ids)
 
     def caught_up(self) -> None:
         """Nothing is left that it wants."""
@@ -134,8 +135,10 @@ def test_a_message_that_is_settled_leaves_its_queue(host: SmallHost) -> None:
     host.broker.queues["q"].add(consumer)
     host.publish("a")
     (message_id,) = consumer.held
-    host.calls.acquire(message_id, "q", "it", host.answers.append)
-    host.broker.settlement.remove(message_id, "q", "it", host.answers.append)
+    host.calls.acquire_each([message_id], "q", "it", host.answers.extend)
+    host.broker.settlement.remove(
+        [message_id], "q", "it", lambda _ended, outcomes: host.answers.extend(outcomes)
+    )
     host.run()
     assert (len(host.broker.queues["q"]), host.answers) == (0, [None] * 4)
 

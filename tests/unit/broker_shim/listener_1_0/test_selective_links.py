@@ -219,7 +219,7 @@ def test_what_was_found_is_not_held_up_by_what_has_gone_before_it(client: Client
     link = client.attach("n = 1", credit=1)
     client.put(proton.Message(id=4, priority=9))
     (urgent,) = client.queue.withdraw([4]).held
-    client.queue.removed(urgent)
+    client.queue.removed([urgent])
     link.flow(5)
     client.settle()
     assert ids(link) == [1, 2, 3]

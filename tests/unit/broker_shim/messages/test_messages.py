@@ -176,7 +176,7 @@ def test_content_that_comes_when_nobody_wants_it_any_more_is_not_kept(
     disk.turn()
     assert messages.residency.byte_count == 204
     again.release()
-    messages.forget(1)
+    messages.forget([1])
     assert messages.residency.byte_count == 0
 
 
@@ -248,7 +248,7 @@ def test_the_bytes_in_memory_are_counted_to_the_last_whatever_happens(
             disk.error = Unavailable("not now") if step == "fail" else None
             disk.turn()
         elif step == "forget":
-            residency.forget(number)
+            residency.forget([number])
         here = {each: there.byte_count for each in IDS if (there := residency.get(each))}
         wanted = sum(count for each, count in here.items() if interests[each])
         assert residency.byte_count == sum(here.values())

@@ -80,9 +80,9 @@ def test_a_drained_sender_counts_as_if_it_had_sent_but_for_what_waits() -> None:
     credit.waiting += 1
     credit.drained()
     assert (credit.delivery_count, credit.available, credit.is_draining) == (4, 0, False)
-    assert credit.is_left
+    assert credit.left
     credit.sent()
-    assert (credit.delivery_count, credit.is_left) == (5, False)
+    assert (credit.delivery_count, credit.left) == (5, 0)
 
 
 def test_a_receiver_learns_of_credit_that_was_given_up() -> None:
@@ -141,9 +141,9 @@ def test_consecutive_ids_are_one_range_even_where_they_wrap() -> None:
 def test_dispositions_of_one_state_become_one_frame() -> None:
     batch = DispositionBatch()
     for delivery_id in (4, 6, 5):
-        batch.add(delivery_id, Accepted(), is_incoming=True, is_settled=True)
-    batch.add(7, Rejected(), is_incoming=True, is_settled=True)
-    batch.add(8, Accepted(), is_incoming=False, is_settled=False)
+        batch.add([delivery_id], Accepted(), is_incoming=True, is_settled=True)
+    batch.add([7], Rejected(), is_incoming=True, is_settled=True)
+    batch.add([8], Accepted(), is_incoming=False, is_settled=False)
     assert batch.take() == [
         Disposition(True, 4, 6, settled=True, state=Accepted()),
         Disposition(True, 7, None, settled=True, state=Rejected()),
@@ -154,7 +154,7 @@ def test_dispositions_of_one_state_become_one_frame() -> None:
 
 def test_a_state_that_cannot_be_told_is_refused_when_it_is_said() -> None:
     with pytest.raises(InvalidCommand):
-        DispositionBatch().add(1, object(), is_incoming=True, is_settled=True)
+        DispositionBatch().add([1], object(), is_incoming=True, is_settled=True)
 
 
 def test_a_heartbeat_is_due_at_half_of_what_the_peer_waits() -> None:

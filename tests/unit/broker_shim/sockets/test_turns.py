@@ -76,10 +76,11 @@ def test_a_range_is_found_in_parts_whatever_was_settled_and_wherever_ids_wrap(
     for step in steps:
         place += step
         them[place] = delivery()
-        unsettled.add(plus(start, place), them[place])
+        them[place].delivery_id = plus(start, place)
+        unsettled.extend([them[place]])
     for index, each in enumerate(list(them)):
         if index in gone:
-            unsettled.discard(plus(start, each))
+            unsettled.discard([plus(start, each)])
             del them[each]
     first, last = asked
     expected = [each for at, each in them.items() if first <= at <= last]
@@ -96,9 +97,11 @@ def test_a_range_is_found_in_parts_whatever_was_settled_and_wherever_ids_wrap(
 def test_a_range_costs_what_is_in_it_and_not_what_is_unsettled() -> None:
     unsettled = Unsettled()
     for number in range(20_000):
-        unsettled.add(2 * number, delivery())
+        each = delivery()
+        each.delivery_id = 2 * number
+        unsettled.extend([each])
     for number in range(5_000, 12_000):
-        unsettled.discard(2 * number)
+        unsettled.discard([2 * number])
     unsettled.between(10_001, 23_999, 1)  # what was settled there is taken out of the row once
     for first, last in ((10_001, 23_999), (3, 3), (40_000, FAR), (FAR + 9, WRAP - 1), (9, 5)):
         assert lines_of(lambda f=first, e=last: unsettled.between(f, e, 99)) < 60  # type: ignore[misc]

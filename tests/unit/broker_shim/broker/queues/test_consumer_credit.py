@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,9 +26,11 @@ class Measuring:
     def takes(self, message_id: int) -> bool:
         return self.limits.covers(self._sizes[message_id - 1])
 
-    def assign(self, message_id: int) -> None:
-        self.limits.spend(self._sizes[message_id - 1])
-        self.had.append(message_id)
+    def assign(self, message_ids: Sequence[int]) -> int:
+        for message_id in message_ids:
+            self.limits.spend(self._sizes[message_id - 1])
+            self.had.append(message_id)
+        return len(message_ids)
 
     def caught_up(self) -> None:
         pass
@@ -48,13 +52,12 @@ def dispatch(queue: QueueDispatch) -> None:
     going_on = True
     while going_on:
         for message_id, consumer in queue.take_found():
-            consumer.assign(message_id)
+            consumer.assign((message_id,))
         batches = queue.to_look_at(8)
         found = {each: Header() for _cursor, batch in batches for _place, each in batch}
         queue.judge(batches, found, Steps(1000))
         going_on = bool(batches)
-    for message_id, consumer in queue.take():
-        consumer.assign(message_id)
+    queue.dispatch()
 
 
 GRANTS = st.lists(st.tuples(st.integers(0, 5) | st.none(), st.integers(0, 60) | st.none()))
@@ -68,7 +71,7 @@ def test_a_consumer_gets_in_order_what_its_credit_covers_and_nothing_behind_it(
 ) -> None:
     queue, it = QueueDispatch("q"), Measuring(sizes)
     for message_id in range(1, len(sizes) + 1):
-        queue.arrived(message_id, 4)
+        queue.arrived([message_id], 4)
     queue.add_measuring(it, parse("a = 'x'") if is_selective else None)
     messages: int | None = 0
     content_bytes: int | None = 0
@@ -92,7 +95,7 @@ def test_a_consumer_gets_in_order_what_its_credit_covers_and_nothing_behind_it(
 def test_a_consumer_with_bytes_is_passed_over_for_one_that_takes_the_message() -> None:
     queue, small, other = QueueDispatch("q"), Measuring([100, 1]), Measuring([100, 1])
     for message_id in (1, 2):
-        queue.arrived(message_id, 4)
+        queue.arrived([message_id], 4)
     small.limits = ConsumerCredit(5, 10)
     other.limits = ConsumerCredit(1, None)
     queue.add_measuring(small)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import given
@@ -21,20 +22,20 @@ class Taker:
     credit: int
     taken: list[int] = field(default_factory=list)
 
-    def assign(self, message_id: int) -> None:
-        self.credit -= 1
-        self.taken.append(message_id)
+    def assign(self, message_ids: Sequence[int]) -> int:
+        self.credit -= len(message_ids)
+        self.taken += message_ids
+        return len(message_ids)
 
 
 def dispatch(queue: QueueDispatch) -> None:
-    for message_id, consumer in queue.take():
-        consumer.assign(message_id)
+    queue.dispatch()
 
 
 def queue_of(*priorities: int) -> QueueDispatch:
     queue = QueueDispatch("q")
     for message_id, priority in enumerate(priorities, start=1):
-        queue.arrived(message_id, priority)
+        queue.arrived([message_id], priority)
     return queue
 
 
@@ -51,7 +52,7 @@ def test_higher_priority_goes_first_and_a_released_message_to_its_old_place() ->
     queue.add(taker)
     dispatch(queue)
     queue.released(1, delivery_failed=True)
-    queue.removed(2)
+    queue.removed([2])
     taker.credit = 2
     dispatch(queue)
     assert taker.taken == [2, 1, 1, 3]
@@ -75,7 +76,7 @@ def test_a_message_that_one_consumer_refused_goes_to_another_only() -> None:
 def test_what_survived_keeps_its_order_and_count() -> None:
     queue, taker = QueueDispatch("q"), Taker(9)
     queue.recovered([(7, 4, 0), (5, 4, 2), (9, 5, 0)])
-    queue.arrived(10, 4)
+    queue.arrived([10], 4)
     queue.add(taker)
     dispatch(queue)
     assert taker.taken == [9, 7, 5, 10]
@@ -107,7 +108,7 @@ def test_every_message_is_waiting_or_held_and_never_both(steps: list[str]) -> No
     for step in steps:
         if step == "arrive":
             arrived += 1
-            queue.arrived(arrived, arrived % 10)
+            queue.arrived([arrived], arrived % 10)
         elif step == "take":
             taker.credit = 1
             before = len(taker.taken)
@@ -118,7 +119,7 @@ def test_every_message_is_waiting_or_held_and_never_both(steps: list[str]) -> No
         elif held and step == "release":
             queue.released(held.pop(), delivery_failed=True)
         elif held:
-            queue.removed(held.pop())
+            queue.removed([held.pop()])
         assert len(held) == len(set(held))
         assert len(queue.browse(Cursor(), 100)) + len(held) == len(queue)
 

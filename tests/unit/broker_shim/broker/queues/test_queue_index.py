@@ -29,7 +29,7 @@ def filled() -> QueueDispatch:
     queue = QueueDispatch("q")
     queue.recovered((message_id, 4, 0) for message_id in range(1, COUNT // 2))
     for message_id in range(COUNT // 2, COUNT + 1):
-        queue.arrived(message_id, 4)
+        queue.arrived([message_id], 4)
     return queue
 
 
@@ -45,7 +45,7 @@ def test_messages_of_all_priorities_in_no_order_take_few_bytes_more() -> None:
     def make() -> QueueIndex:
         index = QueueIndex()
         for number, message_id in enumerate(ids):
-            index.append(message_id, number % 10)
+            index.extend([message_id], number % 10)
         return index
 
     each = bytes_of(make) / COUNT
@@ -58,7 +58,7 @@ def test_what_left_takes_nothing() -> None:
         queue = filled()
         for message_id in range(1, COUNT + 1):
             queue.withdraw([message_id])
-            queue.removed(message_id)
+            queue.removed((message_id,))
         assert len(queue) == 0
         return queue
 
@@ -70,7 +70,7 @@ def test_a_held_message_keeps_its_chunk_and_no_more() -> None:
     queue.withdraw([1, COUNT])
     for message_id in range(2, COUNT):
         queue.withdraw([message_id])
-        queue.removed(message_id)
+        queue.removed((message_id,))
     assert sum(len(chunk.ids) for level in queue._index._levels for chunk in level._chunks) <= 2048
     queue.released(1, delivery_failed=False)
     assert queue.browse(Cursor(), 9) == [(5 << 48, 1)]
@@ -79,7 +79,7 @@ def test_a_held_message_keeps_its_chunk_and_no_more() -> None:
 def test_messages_moved_in_with_old_ids_are_found() -> None:
     index = QueueIndex()
     for message_id in [*range(5_000, 9_000), *range(1, 4_000), 20_000, 4_500]:
-        index.append(message_id, 4)
+        index.extend([message_id], 4)
     for message_id in (1, 3_999, 4_500, 5_000, 8_999, 20_000):
         place = index.find(message_id)
         assert place is not None

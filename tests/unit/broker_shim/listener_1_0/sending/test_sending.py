@@ -164,12 +164,12 @@ def test_a_browser_passes_over_what_is_corrupt_and_waits_for_what_is_not_readabl
 def test_a_fault_in_dispatching_one_queue_does_not_stop_the_others(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def take() -> Iterator[Any]:
+    def dispatch() -> None:
         raise ValueError("a fault")
 
     bench.broker.ensure_queue("other", lambda _error: None)
     bench.run()
-    monkeypatch.setattr(bench.broker.queues["other"], "take", take)
+    monkeypatch.setattr(bench.broker.queues["other"], "dispatch", dispatch)
     bench.publish(1, 10, "q", "other")
     link = bench.receiver(credit=1)
     bench.exchange()

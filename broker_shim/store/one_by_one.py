@@ -1,0 +1,90 @@
+"""Batches of a store that decides elsewhere: its single calls one by one, told together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from broker_shim.completion import OnComplete, OnEachComplete
+from broker_shim.errors import Closed, StoreError
+from broker_shim.store.interface import MessageHeader, NewMessage, StoredMessage
+from sparkstore.core.state_machine.arguments import check_batch
+
+
+class OneByOne:
+    """The batches of a `MessageStore`, made of its single calls."""
+
+    message: Callable[[MessageHeader, bytes], StoredMessage]
+    enqueue: Callable[..., None]
+    acquire: Callable[..., None]
+    dequeue: Callable[..., None]
+
+    def enqueue_new(
+        self, messages: Sequence[NewMessage], on_complete: OnEachComplete
+    ) -> Sequence[int]:
+        """See `MessageStore.enqueue_new`."""
+        check_batch(messages, on_complete)
+        ids: list[int] = []
+
+        def put(header: MessageHeader, body: bytes, queue: str, on_complete: OnComplete) -> None:
+            ids.append(0)
+            message = self.message(header, body)
+            ids[-1] = message.message_id
+            self.enqueue(message, queue, on_complete)
+
+        _each((partial(put, *each) for each in messages), len(messages), on_complete)
+        return ids
+
+    def acquire_each(
+        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
+    ) -> None:
+        """See `MessageStore.acquire_each`."""
+        check_batch(message_ids, on_complete)
+        calls = (partial(self.acquire, each, queue, holder) for each in message_ids)
+        _each(calls, len(message_ids), on_complete)
+
+    def dequeue_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str | None,
+        on_complete: OnEachComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `MessageStore.dequeue_each`."""
+        check_batch(message_ids, on_complete)
+        calls = (
+            partial(self.dequeue, each, queue, holder, outcome=outcome) for each in message_ids
+        )
+        _each(calls, len(message_ids), on_complete)
+
+
+def _each(calls: Iterable[Callable[..., None]], count: int, on_complete: OnEachComplete) -> None:
+    """Make calls that take a completion, and tell what came of each when all have completed.
+
+    Raises:
+        Closed: The store was closed before the first of them.
+    """
+    outcomes: list[StoreError | None] = [None] * count
+    guard, left = threading.Lock(), count
+
+    def done(index: int, error: StoreError | None) -> None:
+        nonlocal left
+        outcomes[index] = error
+        with guard:
+            left -= 1
+            is_last = not left
+        if is_last:
+            on_complete(outcomes)
+
+    for index, call in enumerate(calls):
+        try:
+            call(on_complete=partial(done, index))
+        except Closed as closed:
+            if not index:
+                raise
+            done(index, closed)
+        except StoreError as refusal:  # of `message`, which says so at once
+            done(index, refusal)

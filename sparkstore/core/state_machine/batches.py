@@ -1,0 +1,224 @@
+"""Many calls of one kind decided at once: each for itself, as if they came one by one. Pure.
+
+Whatever is plainly right is decided here, without a call for each; all else is left to the single
+call of `StoreStateMachine`, which decides it and says why it is refused. So there is one place for
+each rule, and a property test holds a batch equal to its calls one by one. A batch names no entry
+twice (`without_repeats`): what one call of it makes true changes nothing for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sparkstore.core import records
+from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.entries import Entries
+from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine.arguments import (
+    check_body,
+    check_entry,
+    check_header,
+    check_queue,
+    check_size,
+    check_taken,
+)
+from sparkstore.core.state_machine.state_machine import ID_BLOCK, StoreStateMachine
+from sparkstore.core.state_machine.values import RecordStep, StoredMessage
+from sparkstore.errors import InvalidRequest, StoreError
+
+_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
+_NO_ENTRIES = Entries()
+
+
+class Decided(NamedTuple):
+    """What was decided of a batch.
+
+    Attributes:
+        steps: Of all calls that were not refused, in their order.
+        outcomes: Of each call: None, or why it is refused.
+    """
+
+    steps: list[RecordStep]
+    outcomes: list[StoreError | None]
+
+
+class NewMessage(NamedTuple):
+    """A message to be made and put on a queue.
+
+    Attributes:
+        header: Its lengths are set to those of `header.header` and of the body.
+        body: All of its content.
+        queue: Name of the queue.
+    """
+
+    header: MessageHeader
+    body: bytes
+    queue: str
+
+
+def enqueue_new(
+    machine: StoreStateMachine, messages: Sequence[NewMessage], most_bytes: int
+) -> tuple[Decided, list[int]]:
+    """Make new messages and put each on its queue.
+
+    Args:
+        machine: Of the store; it gives out the ids.
+        messages: In the order in which they are to be on their queues.
+        most_bytes: How long the content of a message may be.
+
+    Returns:
+        What was decided, and the id of each; 0 for one that got none.
+    """
+    decided, ids = Decided([], []), list[int]()
+    keeps, now_us = machine.durability >= TerminusDurability.UNSETTLED_STATE, machine.now_us()
+    reserved = machine.state.next_message_id
+    for asked in messages:
+        ids.append(machine.next_id)
+        try:
+            message = _made(machine, asked, most_bytes)
+        except StoreError as refusal:
+            decided.outcomes.append(refusal)
+            continue
+        finally:
+            if ids[-1] >= reserved and machine.next_id > ids[-1]:
+                reserved = ids[-1] + ID_BLOCK
+                decided.steps.append(RecordStep(records.ids_reserved(now_us, reserved), keeps))
+        header, queue = message.header, asked.queue
+        is_kept, arguments = machine.terms[queue]
+        is_kept = is_kept and header.durable
+        if arguments.message_ttl_ms is not None:
+            header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
+        fields = (Kind.ENQUEUED, now_us, queue, message.message_id, None, None, None, header)
+        record = _new(Record, (*fields, asked.body if is_kept else None, *_NONE_FROM_OFFSET))
+        decided.steps.append(_new(RecordStep, (record, is_kept, message)))
+        decided.outcomes.append(None)
+    return decided, ids
+
+
+def _made(machine: StoreStateMachine, asked: NewMessage, most_bytes: int) -> StoredMessage:
+    """The message, with the next id, which is used up if only its enqueue is refused.
+
+    Raises:
+        InvalidRequest: It is none, or it cannot be put on its queue.
+    """
+    if type(asked) is not NewMessage:
+        message = f"a new message cannot be {type(asked).__name__}: give a NewMessage"
+        raise InvalidRequest(message)
+    header, body, queue = asked
+    check_header(header)
+    check_body(body)
+    message_id = machine.next_id
+    machine.next_id += 1
+    size = len(body)
+    if size > most_bytes or type(queue) is not str or header.protocol is None:
+        check_queue(queue)
+        check_size(size, most_bytes)
+        raise InvalidRequest("a new message names the protocol of its header: this one has None")
+    if queue not in machine.terms:
+        machine.queue(queue)  # which says that there is none
+    header_bytes = 0 if header.header is None else len(header.header)
+    if header.body_bytes != size or header.header_bytes != header_bytes:
+        header = header._replace(header_bytes=header_bytes, body_bytes=size)
+    return _new(StoredMessage, (message_id, header, body, False))
+
+
+def acquire(
+    machine: StoreStateMachine, message_ids: Sequence[int], queue: str, holder: str
+) -> Decided:
+    """Reserve each for one holder."""
+    return _of_entries(
+        machine,
+        message_ids,
+        queue,
+        holder,
+        Kind.ACQUIRED,
+        None,
+        lambda message_id: machine.acquire(message_id, queue, holder),
+    )
+
+
+def dequeue(
+    machine: StoreStateMachine,
+    message_ids: Sequence[int],
+    queue: str,
+    holder: str | None,
+    outcome: Mapping[str, Any] | None = None,
+) -> Decided:
+    """Remove each from its queue for good."""
+    return _of_entries(
+        machine,
+        message_ids,
+        queue,
+        holder,
+        None if outcome is not None else Kind.DEQUEUED,
+        holder,
+        lambda message_id: machine.dequeue(message_id, queue, holder, outcome),
+    )
+
+
+def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Parts of a batch, in order, each of which names no message twice."""
+    try:
+        if len(set(message_ids)) == len(message_ids):
+            yield message_ids
+            return
+    except TypeError:  # what cannot be hashed is no id: it is refused by itself
+        pass
+    yield from ([each] for each in message_ids)
+
+
+def _of_entries(
+    machine: StoreStateMachine,
+    message_ids: Sequence[int],
+    queue: str,
+    holder: str | None,
+    kind: Kind | None,
+    held_by: str | None,
+    decide: Callable[[int], list[RecordStep]],
+) -> Decided:
+    """Decide about entries of one queue.
+
+    Args:
+        machine: Of the store.
+        message_ids: None of them twice.
+        queue: That they are on.
+        holder: Who asks.
+        kind: Of the records, where they say nothing else; None: leave all to `decide`.
+        held_by: Who may have acquired an entry already, beside nobody.
+        decide: The single call.
+    """
+    steps: list[RecordStep] = []
+    outcomes: list[StoreError | None] = []
+    get = _plain_entries(machine, queue, holder, kind).get
+    now_us = machine.now_us()
+    for message_id in message_ids:
+        entry = get(message_id) if type(message_id) is int else None
+        if entry is None or entry.acquired_by not in (None, held_by):
+            try:
+                steps += decide(message_id)
+            except StoreError as refusal:
+                outcomes.append(refusal)
+                continue
+        else:
+            fields = (kind, now_us, queue, message_id, holder, *_NONE_FROM_COUNT)
+            steps.append(_new(RecordStep, (_new(Record, fields), entry.position > 0, None)))
+        outcomes.append(None)
+    return Decided(steps, outcomes)
+
+
+def _plain_entries(
+    machine: StoreStateMachine, queue: str, holder: str | None, kind: Kind | None
+) -> Entries:
+    """Those of a queue if no rule but theirs may refuse a call; else none."""
+    if machine.claims or kind is None:
+        return _NO_ENTRIES
+    try:
+        (check_entry if kind is Kind.ACQUIRED else check_taken)(0, queue, holder)
+        return machine.queue(queue).entries
+    except InvalidRequest:
+        return _NO_ENTRIES
+
+
+_NONE_FROM_COUNT = (None,) * (len(Record._fields) - Record._fields.index("delivery_count"))
+_NONE_FROM_OFFSET = (None,) * (len(Record._fields) - Record._fields.index("body_offset"))
