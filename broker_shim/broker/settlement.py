@@ -60,7 +60,7 @@ class Settlement:
 
         Args:
             message_ids: The messages, none of them twice.
-            queue: Their queue.
+            queue: Name of the queue that all of them are on.
             holder: Who holds them; None for what only the broker holds.
             on_done: Called some times, until it was told of each: with messages, and what came of
                 them: None once that is durable.

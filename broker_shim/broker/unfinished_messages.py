@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
+from broker_shim.broker.settings import BrokerSettings
+
 
 class UnfinishedLink(Protocol):
     """A link on which messages come."""
@@ -42,6 +44,23 @@ class Unfinished:
         if not links:
             del self._of[connection], self._sums[connection]
         return total
+
+    def limit(
+        self,
+        connection: Hashable,
+        link: UnfinishedLink,
+        byte_count: int,
+        settings: BrokerSettings,
+    ) -> None:
+        """As `hold`; where that is too much, the link or the largest one gives up what it has."""
+        of_connection = self.hold(connection, link, byte_count)
+        most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
+        most_in_all = max(settings.max_unfinished_bytes_in_all, settings.max_message_bytes)
+        if of_connection > most:
+            link.give_up_unfinished(f"of this connection that are not whole: {most} bytes is most")
+        elif self.total_bytes > most_in_all:
+            text = f"of all connections that are not whole: {most_in_all} bytes is most"
+            self.largest().give_up_unfinished(text)
 
     def largest(self) -> UnfinishedLink:
         """The link with the most of the connection that has the most; there is one."""

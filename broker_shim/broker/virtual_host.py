@@ -7,9 +7,9 @@ binding is used when its creation has. So nothing that a client was shown is und
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.administration import Administration
@@ -32,8 +32,9 @@ from broker_shim.broker.selector_compiler import SelectorCompiler
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.settlement import Settlement
 from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.storage.publications import Publications
 from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.storage.store_puts import STAGED_BYTES, Operation, Staged
+from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.broker.unfinished_messages import Unfinished
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -42,7 +43,6 @@ from broker_shim.messages.header import CommonHeader, HeaderFactory
 from broker_shim.store.interface import (
     ExchangeBindingKey,
     MessageHeader,
-    NewMessage,
     Queue,
 )
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
@@ -61,14 +61,6 @@ class MakeQueue(Protocol):
         """A queue, with nothing on it."""
 
 
-class Publication(NamedTuple):
-    """A new message and the queues that it goes to."""
-
-    header: MessageHeader
-    content: bytes
-    queues: Collection[str]
-
-
 class Broker:
     """All queues of one virtual host, and the parts that serve them. On the loop's thread only.
 
@@ -83,6 +75,7 @@ class Broker:
         queue_owners: The listeners whose links have queues of their own.
         destinations: What names mean: queues on their addresses, exchanges, settings of addresses.
         router: The exchanges, and what is bound to them.
+        publications: Publishes many messages at once.
         unfinished: What waits in memory of messages that have not come whole.
         settlement: Makes durable what consumers decided.
         deaths: Counts the messages that may not stay on their queue.
@@ -125,6 +118,7 @@ class Broker:
         self._creating: dict[str, list[OnComplete]] = {}
         self.is_stopping = False
         self.unfinished = Unfinished()
+        self.publications = Publications(self)
         self.deaths = Deaths(metrics, self.queues)
         self.bulk = BulkOperations(self, self.deaths)
         self.settlement = Settlement(self, later, self.bulk.end_if_due)
@@ -170,79 +164,6 @@ class Broker:
             work += 5 if queue is None or queue.only is None else 5 + queue.only.steps // 16
         return max(0, work)
 
-    def publish_each(
-        self,
-        messages: Sequence[Publication],
-        on_done: Callable[[int, Sequence[StoreError | None]], None],
-    ) -> None:
-        """Put new messages on queues, in their order: each for itself, as by `publish`.
-
-        What needs nothing but an enqueue goes to the store together.
-
-        Args:
-            messages: With their whole content.
-            on_done: Called some times: with where in `messages` those begin that are told of, and
-                what came of each of them.
-        """
-        plain: list[NewMessage] = []
-        for number, (header, content, queues) in enumerate(messages):
-            queue = self._only(queues) if len(content) <= STAGED_BYTES else None
-            if queue is not None:
-                plain.append(NewMessage(header, content, queue))
-                continue
-            self._enqueue(plain, partial(on_done, number - len(plain)))
-            plain = []
-            self.publish(header, content, queues, partial(_told_one, on_done, number))
-        self._enqueue(plain, partial(on_done, len(messages) - len(plain)))
-
-    def _only(self, queues: Collection[str]) -> str | None:
-        """The one queue of these, if every message that is sent there just waits on it."""
-        if len(queues) != 1:
-            return None
-        (name,) = queues
-        queue = self.queues.get(name)
-        is_plain = queue is not None and queue.only is None and queue.last_values is None
-        return name if is_plain else None
-
-    def _enqueue(
-        self,
-        messages: Sequence[NewMessage],
-        on_done: Callable[[Sequence[StoreError | None]], None],
-    ) -> None:
-        if not messages:
-            return
-
-        def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
-            self._all_wait(messages, ids, outcomes)
-            on_done(outcomes)
-
-        self.calls.enqueue_new(messages, done)
-
-    def _all_wait(
-        self,
-        messages: Sequence[NewMessage],
-        ids: Sequence[int],
-        outcomes: Sequence[StoreError | None],
-    ) -> None:
-        """New messages are on their queues, but for those that were refused."""
-        at: tuple[str, int, bool] | None = None
-        came: list[int] = []
-        for (header, _body, queue), message_id, error in zip(messages, ids, outcomes, strict=True):
-            if error is not None:
-                continue
-            its = queue, header.priority, header.durable
-            if its != at and at is not None:
-                self._came(came, *at)
-                came = []
-            at = its
-            came.append(message_id)
-        if at is not None:
-            self._came(came, *at)
-
-    def _came(self, message_ids: list[int], queue: str, priority: int, durable: bool) -> None:  # noqa: FBT001
-        self.metrics.enqueued += len(message_ids)
-        self._waits(queue, message_ids, priority, durable=durable)
-
     def publish(
         self,
         header: MessageHeader,
@@ -282,7 +203,7 @@ class Broker:
             if error is None:
                 self.metrics.enqueued += len(names)
                 for name in names:
-                    self._waits(name, (message_id,), header.priority, durable=header.durable)
+                    self.wait(name, (message_id,), header.priority, durable=header.durable)
             if values:
                 came = [(message_id, value) for value in values]
                 self.last_value_queues.end(values, replaced, came, error)
@@ -472,7 +393,7 @@ class Broker:
 
     def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
         """A message that no publish brought is on a queue, durably: it may be dispatched."""
-        self._waits(name, (message_id,), priority, durable=durable)
+        self.wait(name, (message_id,), priority, durable=durable)
         if name in self.queues:
             self.last_value_queues.arrived(self.queues[name], [message_id])
 
@@ -485,20 +406,11 @@ class Broker:
             text += " not see them. Their sender says durable, or not, in a message's header"
             _log.warning(text, shown(queue.name))
 
-    def _waits(
-        self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool
-    ) -> None:
+    def wait(self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool) -> None:
+        """Messages are on a queue, as durably as they are to be: they may be dispatched."""
         queue = self.queues.get(name)
         if queue is not None:
             if queue.is_kept and not durable:
                 self._count_not_durable(queue, len(message_ids))
             queue.arrived(message_ids, priority, durable=durable)
             self._to_dispatch.add(name)
-
-
-def _told_one(
-    on_done: Callable[[int, Sequence[StoreError | None]], None],
-    number: int,
-    error: StoreError | None,
-) -> None:
-    on_done(number, (error,))

@@ -23,6 +23,7 @@ from broker_shim.listener_1_0.connection_links import (
     ConnectionLinks,
     ReceivingEndpoint,
     ServedEndpoint,
+    pieces_of,
 )
 from broker_shim.listener_1_0.containers import (
     DETECTION,
@@ -329,17 +330,11 @@ class Connection:
 
     def _transfer(self, piece: events.TransferPiece) -> None:
         """Take it with what came after it on the same link, as far as this turn goes."""
-        link, happened, pieces = piece.delivery.link, self._happened, [piece]
-        while happened:
-            after = happened[0]
-            if not (isinstance(after, events.TransferPiece) and after.delivery.link is link):
-                break
-            pieces.append(after)
-            happened.popleft()
-        endpoint = self._served.get(link)
+        pieces = pieces_of(piece, self._happened)
+        endpoint = self._served.get(piece.delivery.link)
         if endpoint is not None:  # only a receiver's link has such events
             count = cast("ReceivingEndpoint", endpoint).on_transfers(pieces)
-            happened.extendleft(reversed(pieces[count:]))
+            self._happened.extendleft(reversed(pieces[count:]))
 
     def _aborted(self, event: events.DeliveryAborted) -> None:
         endpoint = self._served.get(event.delivery.link)

@@ -7,6 +7,7 @@ the endpoint lets go of its queue, and of what it held as that says; what was th
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.links import LinkCarrier, Links
-from broker_shim.protocol_1_0.events import LinkDetached, TransferPiece
+from broker_shim.protocol_1_0.events import Event, LinkDetached, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.session import Session
 
@@ -143,3 +144,15 @@ class ConnectionLinks:
 
 def _is_no_coordinator(link: Link) -> bool:
     return not isinstance(link.remote.target, Coordinator)
+
+
+def pieces_of(first: TransferPiece, happened: deque[Event]) -> list[TransferPiece]:
+    """What came of deliveries of one link without anything between, from `first` on; taken off."""
+    pieces, link = [first], first.delivery.link
+    while happened:
+        after = happened[0]
+        if not (isinstance(after, TransferPiece) and after.delivery.link is link):
+            break
+        pieces.append(after)
+        happened.popleft()
+    return pieces

@@ -21,7 +21,7 @@ from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
-from sparkstore.core.state_machine.batches import NewMessage
+from sparkstore.core.state_machine.batches import NewEntry
 from sparkstore.core.state_machine.values import (
     Exchange,
     Queue,
@@ -40,7 +40,7 @@ __all__ = [
     "LinkKey",
     "MessageHeader",
     "MessageStore",
-    "NewMessage",
+    "NewEntry",
     "OnComplete",
     "OnEachComplete",
     "OnLoaded",
@@ -265,7 +265,7 @@ class MessageStore(LinkCalls, Protocol):
         """
 
     def enqueue_new(
-        self, messages: Sequence[NewMessage], on_complete: OnEachComplete
+        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
     ) -> Sequence[int]:
         """`message` and `enqueue` of many, in their order: each for itself, told together.
 

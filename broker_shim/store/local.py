@@ -28,26 +28,23 @@ from broker_shim.store.interface import (
     ExchangeBindingKey,
     LinkKey,
     MessageHeader,
-    NewMessage,
-    OnEachComplete,
     Queue,
     Recovered,
     StoredMessage,
     TransactionContext,
 )
+from broker_shim.store.local_batches import LocalBatches, alone
 from broker_shim.store.reads import LocalReads, ReadCalls
 from broker_shim.store.sink import Sink
 from sparkstore.core import records
 from sparkstore.core.records import Kind
 from sparkstore.core.state_machine import batches, branches, transactions
 from sparkstore.core.state_machine.arguments import (
-    check_batch,
     check_completion,
     check_message,
     check_queue,
     check_size,
 )
-from sparkstore.core.state_machine.batches import Decided
 from sparkstore.core.state_machine.definitions import recovered_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import RecordStep, Transaction
@@ -71,7 +68,7 @@ SHARED_KINDS = frozenset(
 """What all members of a store service are told of, whoever did it."""
 
 
-class LocalMessageStore(LocalBranches, ReadCalls):
+class LocalMessageStore(LocalBatches, LocalBranches, ReadCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive."""
 
     def __init__(
@@ -170,17 +167,6 @@ class LocalMessageStore(LocalBranches, ReadCalls):
         decide = self._enqueue_now if transaction is None else self._enqueue_later
         self._decide(on_complete, decide, message, queue, annotations, transaction=transaction)
 
-    def enqueue_new(
-        self, messages: Sequence[NewMessage], on_complete: OnEachComplete
-    ) -> Sequence[int]:
-        """See `MessageStore.enqueue_new`."""
-        check_batch(messages, on_complete)
-        with self._lock:
-            self._check_open()
-            decided, ids = batches.enqueue_new(self._machine, messages, self._max_message_bytes)
-            self._take_each(decided, on_complete, is_last=True)
-        return ids
-
     def dequeue(
         self,
         message_id: int,
@@ -192,24 +178,13 @@ class LocalMessageStore(LocalBranches, ReadCalls):
     ) -> None:
         """See `MessageStore.dequeue`."""
         if transaction is None:
-            alone, one = _alone(on_complete), (message_id,)
-            self._decide_each(alone, one, batches.dequeue, queue, holder, outcome)
+            one = (message_id,)
+            self.decide_each(alone(on_complete), one, batches.dequeue, queue, holder, outcome)
             return
         decide = self._machine.dequeue
         self._decide(
             on_complete, decide, message_id, queue, holder, outcome, transaction=transaction
         )
-
-    def dequeue_each(
-        self,
-        message_ids: Sequence[int],
-        queue: str,
-        holder: str | None,
-        on_complete: OnEachComplete,
-        outcome: Mapping[str, Any] | None = None,
-    ) -> None:
-        """See `MessageStore.dequeue_each`."""
-        self._decide_each(on_complete, message_ids, batches.dequeue, queue, holder, outcome)
 
     def acquire(
         self,
@@ -221,17 +196,11 @@ class LocalMessageStore(LocalBranches, ReadCalls):
     ) -> None:
         """See `MessageStore.acquire`."""
         if transaction is None:
-            alone, one = _alone(on_complete), (message_id,)
-            self._decide_each(alone, one, batches.acquire, queue, holder)
+            one = (message_id,)
+            self.decide_each(alone(on_complete), one, batches.acquire, queue, holder)
             return
         decide = self._machine.acquire
         self._decide(on_complete, decide, message_id, queue, holder, transaction=transaction)
-
-    def acquire_each(
-        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
-    ) -> None:
-        """See `MessageStore.acquire_each`."""
-        self._decide_each(on_complete, message_ids, batches.acquire, queue, holder)
 
     def release(
         self,
@@ -349,44 +318,6 @@ class LocalMessageStore(LocalBranches, ReadCalls):
             on_complete = observed(self._observer, steps, on_complete)
         self._machine.apply(steps, self._sink.append(kept, on_complete))
 
-    def _decide_each(
-        self,
-        on_complete: OnEachComplete,
-        message_ids: Sequence[int],
-        decide: Callable[..., Decided],
-        *args: Any,
-    ) -> None:
-        """Decide each call by itself, in their order: one lock, one append, one completion."""
-        check_batch(message_ids, on_complete)
-        before: list[StoreError | None] = []
-        with self._lock:
-            self._check_open()
-            parts = [*batches.without_repeats(message_ids)]
-            for part in parts:
-                decided = decide(self._machine, part, *args)
-                is_last = part is parts[-1]
-                before = self._take_each(decided, on_complete, before, is_last=is_last)
-
-    def _take_each(
-        self,
-        decided: Decided,
-        on_complete: OnEachComplete,
-        before: Sequence[StoreError | None] = (),
-        *,
-        is_last: bool,
-    ) -> list[StoreError | None]:
-        """Make decided calls true, and have `on_complete` told of them and of those before."""
-        steps, outcomes = decided
-        told = [*before, *outcomes]
-        done = _telling(on_complete, told) if is_last else _nothing
-        try:
-            self._take(steps, done)
-        except StoreError as refusal:
-            told[len(before) :] = [each or refusal for each in outcomes]
-            if is_last:
-                self._sink.finish(done, None)
-        return told
-
     def _enqueue_now(
         self,
         message: StoredMessage,
@@ -449,21 +380,6 @@ def observed(
 
 def _nothing(_error: StoreError | None) -> None:
     """For records that nobody waits for."""
-
-
-def _alone(on_complete: OnComplete) -> OnEachComplete:
-    """For a batch of one."""
-    check_completion(on_complete)
-    return lambda outcomes: on_complete(outcomes[0])
-
-
-def _telling(on_complete: OnEachComplete, outcomes: list[StoreError | None]) -> OnComplete:
-    """Tells what came of each call of a batch, once the sink has completed it."""
-
-    def told(error: StoreError | None) -> None:
-        on_complete(outcomes if error is None else [each or error for each in outcomes])
-
-    return told
 
 
 def _refuse(refusal: StoreError) -> list[RecordStep]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store.interface import MessageHeader, NewMessage, StoredMessage
+from broker_shim.store.interface import MessageHeader, NewEntry, StoredMessage
 from sparkstore.core.state_machine.arguments import check_batch
 
 
@@ -22,7 +22,7 @@ class OneByOne:
     dequeue: Callable[..., None]
 
     def enqueue_new(
-        self, messages: Sequence[NewMessage], on_complete: OnEachComplete
+        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
     ) -> Sequence[int]:
         """See `MessageStore.enqueue_new`."""
         check_batch(messages, on_complete)

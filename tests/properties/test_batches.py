@@ -15,7 +15,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import (
     MessageHeader,
-    NewMessage,
+    NewEntry,
     Queue,
 )
 from broker_shim.store.local import LocalMessageStore
@@ -73,10 +73,8 @@ _headers = st.tuples(
     st.sampled_from([0, 4, 9, 10, "4"]),
 ).map(lambda said: MessageHeader(*said))
 _news = st.one_of(
-    st.tuples(_headers, st.sampled_from([b"", b"a", b"abcd", "text"]), _queues).map(
-        NewMessage._make
-    ),
-    st.just(NewMessage(MessageHeader(), b"a", "kept")),
+    st.tuples(_headers, st.sampled_from([b"", b"a", b"abcd", "text"]), _queues).map(NewEntry._make),
+    st.just(NewEntry(MessageHeader(), b"a", "kept")),
 )
 _ids = st.lists(st.one_of(st.integers(0, 12), st.sampled_from(["1", True, 1 << 70])), min_size=1)
 _holders = st.sampled_from(["me", "you", None, "\ud800"])
@@ -149,7 +147,7 @@ def test_a_batch_of_nothing_is_refused() -> None:
 def test_a_batch_is_told_once_when_its_last_record_is_durable() -> None:
     store = _ready(_Store())
     told: list[Sequence[StoreError | None]] = []
-    new = NewMessage(MessageHeader(), b"a", "kept")
+    new = NewEntry(MessageHeader(), b"a", "kept")
     ids = store.enqueue_new([new, new._replace(queue="unknown"), new], told.append)
     done(store.flush)
     assert [type(each) for each in told[0]] == [type(None), InvalidRequest, type(None)]

@@ -23,7 +23,7 @@ from broker_shim.store.interface import (
     ExchangeBindingKey,
     MessageHeader,
     MessageStore,
-    NewMessage,
+    NewEntry,
     Queue,
     StoredMessage,
     TransactionContext,
@@ -198,7 +198,7 @@ class StoreCalls:
         return message._replace(header=header)
 
     def enqueue_new(
-        self, messages: Sequence[NewMessage], on_done: Callable[[Sequence[int], Outcomes], None]
+        self, messages: Sequence[NewEntry], on_done: Callable[[Sequence[int], Outcomes], None]
     ) -> None:
         """See `MessageStore.enqueue_new`; `on_done` gets the ids, too."""
         ids: Sequence[int] = ()

@@ -8,8 +8,8 @@ from functools import partial
 from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.broker.address import Node
 from broker_shim.broker.settings import DurableMessages
+from broker_shim.broker.storage.publications import Publication
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
-from broker_shim.broker.virtual_host import Publication
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.listener_1_0.authorization import may
@@ -29,14 +29,15 @@ from broker_shim.listener_1_0.receiving.incoming_message import (
     LargeContent,
     Publish,
 )
+from broker_shim.listener_1_0.receiving.link_credit import LinkCredit
 from broker_shim.listener_1_0.receiving.link_route import Route, Routed
 from broker_shim.listener_1_0.receiving.received_deliveries import STORED, ReceivedDeliveries
+from broker_shim.listener_1_0.receiving.whole_messages import WholeMessages
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction, within
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-from broker_shim.protocol_1_0.links.resumption import is_outcome
 from broker_shim.security.rules.permissions import Permission
 from broker_shim.store.interface import MessageHeader
 from broker_shim.transactions.refusals import TransactionRefused
@@ -61,8 +62,7 @@ class IncomingLink:
         *,
         notes_all: bool,
     ) -> None:
-        self._connection = connection
-        self._broker = connection.broker
+        self._connection, self._broker = connection, connection.broker
         self._link = link
         self._route = Route(connection, node)
         self._resumable = answering
@@ -71,22 +71,22 @@ class IncomingLink:
         self._begin = partial(IncomingMessage, self._broker, node, connection.now_us, may_write)
         self._receiving: IncomingMessage | None = None
         self._partial: bytes | None = None
-        self._deliveries: list[Delivery] = []  # that came whole, and are not handed over yet
-        self._whole: list[Publication] = []
-        self._most_header_bytes = self._broker.settings.max_header_bytes
-        self._most_whole_bytes = min(STAGED_BYTES, self._most_header_bytes)
+        self._whole = WholeMessages(self._broker, answering, self._all_stored)
+        self._most = self._broker.settings.max_header_bytes
+        self._most_whole_bytes = min(STAGED_BYTES, self._most)
         self._window = CreditWindow(self._broker.settings.credit)
-        durable = self._broker.settings.durable_messages
-        self._takes_no_durable = durable is DurableMessages.REJECTED
+        settings = self._broker.settings
+        self._takes_no_durable = settings.durable_messages is DurableMessages.REJECTED
         self._is_refused = False
         self._holds_back = False
         self._held_bytes = 0
-        self._is_credit_due = False
         self.is_gone = False
+        takes_none = lambda: self._is_refused or self.is_gone  # noqa: E731
+        self._credit = LinkCredit(connection, link, self._window, self._answering, takes_none)
 
     def start(self) -> None:
         """Give the first credit."""
-        self._give_credit()
+        self._credit.give()
 
     def gone(self) -> None:
         """The link, its session or its connection ended."""
@@ -98,7 +98,7 @@ class IncomingLink:
     def on_flow(self) -> None:
         """The peer told how it stands: how many it sent may be more than we knew."""
         if not self.is_gone and self._link.is_answered:
-            self._go_on()
+            self._credit.go_on()
 
     def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
         """A change of state of some that we have read and will answer, or did."""
@@ -112,7 +112,7 @@ class IncomingLink:
         if self._answering is not None:
             self._answering.settled(delivery)
         self._end_receiving()
-        self._go_on()
+        self._credit.go_on()
 
     def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
         """Bytes of deliveries. What came whole goes to the store together.
@@ -134,7 +134,7 @@ class IncomingLink:
                 self._on_piece(piece)
             if not turn.goes_on():
                 break
-        self._hand_over()
+        self._whole.hand_over()
         return count
 
     def _on_piece(self, piece: TransferPiece) -> None:
@@ -162,20 +162,11 @@ class IncomingLink:
 
     def _is_known(self, piece: TransferPiece, answering: ReceivedDeliveries) -> bool:
         """Whether it was stored before: then it is read past, and answered at its end."""
-        delivery = piece.delivery
-        if delivery.is_resumed and delivery.is_settled and is_outcome(delivery.remote_state):
-            answering.settled(delivery)  # its sender knows how it ended, and tells by the transfer
-            return True
-        if not answering.knows(delivery):
-            if not delivery.is_resumed:
-                answering.started(delivery.tag)
-            return False
-        if piece.is_last and delivery.is_settled:
-            answering.settled(delivery)
-        elif piece.is_last:
+        is_known = answering.is_known(piece)
+        if is_known and piece.is_last and not piece.delivery.is_settled:
             self._window.used()
-            self._accept(delivery)
-        return True
+            self._accept(piece.delivery)
+        return is_known
 
     def _end_receiving(self) -> None:
         self._receiving = self._partial = None
@@ -186,16 +177,8 @@ class IncomingLink:
 
     def _count(self, held_bytes: int) -> None:
         """So much of a message waits for its end; a peer may not begin any number of them."""
-        unfinished, settings = self._broker.unfinished, self._broker.settings
         self._held_bytes = held_bytes
-        of_connection = unfinished.hold(self._connection, self, held_bytes)
-        most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
-        most_in_all = max(settings.max_unfinished_bytes_in_all, settings.max_message_bytes)
-        if of_connection > most:
-            self.give_up_unfinished(f"of this connection that are not whole: {most} bytes is most")
-        elif unfinished.total_bytes > most_in_all:
-            text = f"of all connections that are not whole: {most_in_all} bytes is most"
-            unfinished.largest().give_up_unfinished(text)
+        self._broker.unfinished.limit(self._connection, self, held_bytes, self._broker.settings)
 
     def give_up_unfinished(self, reason: str) -> None:
         """End the link: of what has not come whole there is too much."""
@@ -245,8 +228,7 @@ class IncomingLink:
         self._give(delivery, transaction, header, content, routed)
 
     def _parse(self, encoded: bytes) -> tuple[MessageHeader, bytes]:
-        now_us, most = self._connection.now_us(), self._most_header_bytes
-        return parse(encoded, now_us=now_us, most_header_bytes=most)
+        return parse(encoded, now_us=self._connection.now_us(), most_header_bytes=self._most)
 
     def _give(
         self,
@@ -257,65 +239,19 @@ class IncomingLink:
         routed: Routed,
     ) -> None:
         """Have the store take a message: with the others that come now, or by itself."""
-        work = self._broker.work_of(header, routed.queues)
-        if work:
-            self._connection.turn.spend(work)
+        self._connection.turn.spend(self._broker.work_of(header, routed.queues))
         is_noted = self._answering is not None and not delivery.is_settled
         is_alone = transaction is not None or is_noted or routed.is_new
         if isinstance(content, bytes) and not is_alone:
-            self._whole.append(Publication(header, content, routed.queues))
-            self._deliveries.append(delivery)
+            self._whole.add(delivery, Publication(header, content, routed.queues))
             return
-        self._hand_over()  # what came before goes before
-        put = partial(self._put, header, content, routed)
+        self._whole.hand_over()  # what came before goes before
+        put = partial(self._route.put, header, content, routed)
         if transaction is None:
             self._store(delivery, put)
         else:
             held_bytes = len(content) if isinstance(content, bytes) else 0
             self._put_within(transaction, delivery, held_bytes, put)
-
-    def _put(
-        self,
-        header: MessageHeader,
-        content: bytes | LargeContent,
-        routed: Routed,
-        on_done: OnComplete,
-        publish: Publish,
-    ) -> None:
-        """Put a message on queues, all or none, when they and all of it are there."""
-
-        def there(error: StoreError | None) -> None:
-            if error is not None:
-                on_done(error)
-            elif isinstance(content, LargeContent):
-                content.enqueue(routed.queues, on_done, publish)
-            else:
-                publish(header, content, routed.queues, on_done)
-
-        if routed.is_new:
-            (name,) = routed.queues
-            self._broker.ensure_queue(name, there)
-        else:
-            there(None)
-
-    def _hand_over(self) -> None:
-        """Give what came whole to the store; the next attach waits for what it says."""
-        if not self._whole:
-            return
-        deliveries, whole = self._deliveries, self._whole
-        self._deliveries, self._whole = [], []
-        left, all_told = len(deliveries), self._resumable.awaited(_nothing)
-
-        def stored(first: int, outcomes: Sequence[StoreError | None]) -> None:
-            nonlocal left
-            left -= len(outcomes)
-            try:
-                self._all_stored(deliveries[first : first + len(outcomes)], outcomes)
-            finally:
-                if not left:
-                    all_told(None)
-
-        self._broker.publish_each(whole, stored)
 
     def _all_stored(
         self, deliveries: Sequence[Delivery], outcomes: Sequence[StoreError | None]
@@ -323,7 +259,7 @@ class IncomingLink:
         if not any(outcomes) and self._answering is None and not self.is_gone:
             self._window.done(len(deliveries))
             self._link.dispose(deliveries, ACCEPTED)
-            self._go_on()
+            self._credit.go_on()
             return
         for delivery, error in zip(deliveries, outcomes, strict=True):
             self._stored(delivery, None, error)
@@ -377,10 +313,7 @@ class IncomingLink:
     ) -> None:
         if error is not None:
             if isinstance(error, Unavailable):
-                if not self._window.is_held_back:
-                    delay_s = self._broker.settings.probe_interval_s
-                    self._broker.later(delay_s, self._probe)
-                self._window.failed()
+                self._credit.failed()
                 self._window.used()  # given back by `_refuse`
             self._refuse(delivery, refusal_of(error), transaction)
             return
@@ -390,7 +323,7 @@ class IncomingLink:
         self._window.done()
         if not self.is_gone:
             delivery.answer(within(transaction, ACCEPTED))
-            self._go_on()
+            self._credit.go_on()
 
     def _accept(self, delivery: Delivery) -> None:
         """It is stored: say so."""
@@ -406,14 +339,7 @@ class IncomingLink:
             answering.settled(delivery)
         else:
             answering.accept(delivery)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Give credit when all that came in this turn was taken in, and is counted."""
-        self._connection.has_output()
-        if not self._is_credit_due:
-            self._is_credit_due = True
-            self._broker.before_dispatch(self._give_credit)
+        self._credit.go_on()
 
     def _refuse(
         self, delivery: Delivery, refusal: Refusal, transaction: LocalTransaction | None
@@ -431,27 +357,7 @@ class IncomingLink:
             self._end_link(refusal)
             return
         delivery.answer(within(transaction, Rejected(error_of(refusal))))
-        self._go_on()
-
-    def _probe(self) -> None:
-        self._window.probe()
-        if not self.is_gone:
-            self._go_on()
-
-    def _give_credit(self) -> None:
-        self._is_credit_due = False
-        if self._is_refused or self._broker.is_stopping or self.is_gone or self._link.is_gone:
-            return
-        credit = self._link.credit
-        more = self._window.to_give(credit)
-        if more:
-            if self._answering is not None:
-                self._answering.granted(credit + more)
-            self._link.flow(credit + more)
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """Nobody else waits."""
+        self._credit.go_on()
 
 
 def _undecodable(reason: DecodeError) -> Refusal:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_shim.broker.address import AnonymousNode, MalformedNode, Node, QueueNode, described
-from broker_shim.errors import InvalidRequest
+from broker_shim.completion import OnComplete
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.listener_1_0.authorization import refusal_of_act
 from broker_shim.listener_1_0.conditions import (
     INVALID_FIELD,
@@ -18,6 +19,7 @@ from broker_shim.listener_1_0.conditions import (
     Refusal,
 )
 from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.receiving.incoming_message import LargeContent, Publish
 from broker_shim.security.rules.permissions import Permission
 from broker_shim.store.interface import MessageHeader
 
@@ -29,7 +31,7 @@ class Routed(NamedTuple):
     """Where a message goes: all of these queues, or none.
 
     Attributes:
-        queues: By name.
+        queues: Their names, one at least.
         is_new: There is one, and it is to be made first.
     """
 
@@ -83,6 +85,30 @@ class Route:
             self._broker.metrics.unroutable += 1
             return Refusal(NOT_FOUND, str(reason))
         return Routed({node.queue}, is_new=True)
+
+    def put(
+        self,
+        header: MessageHeader,
+        content: bytes | LargeContent,
+        routed: Routed,
+        on_done: OnComplete,
+        publish: Publish,
+    ) -> None:
+        """Put a message on queues, all or none, when they and all of it are there."""
+
+        def there(error: StoreError | None) -> None:
+            if error is not None:
+                on_done(error)
+            elif isinstance(content, LargeContent):
+                content.enqueue(routed.queues, on_done, publish)
+            else:
+                publish(header, content, routed.queues, on_done)
+
+        if routed.is_new:
+            (name,) = routed.queues
+            self._broker.ensure_queue(name, there)
+        else:
+            there(None)
 
     def _denied(self, act: Permission, node: Node, header: MessageHeader) -> Refusal | None:
         told = self._is_refusal_told

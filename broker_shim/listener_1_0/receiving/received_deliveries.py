@@ -35,8 +35,9 @@ from broker_shim.links.termini.proof import Answers
 from broker_shim.links.termini.terminus import DeliveryState
 from broker_shim.listener_1_0.links import Links
 from broker_shim.listener_1_0.outcomes import ACCEPTED
-from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.protocol_1_0.links.link import Delivery, TransferPiece
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.resumption import is_outcome
 from broker_shim.store.interface import MessageStore, TransactionContext
 
 STORED = {"outcome": "accepted"}
@@ -57,6 +58,20 @@ class ReceivedDeliveries:
     def knows(self, delivery: Delivery) -> bool:
         """Whether a delivery that is resumed was stored before."""
         return delivery.is_resumed and self.holds(delivery)
+
+    def is_known(self, piece: TransferPiece) -> bool:
+        """Whether a delivery was stored before, to be read past; a new one begins here."""
+        delivery = piece.delivery
+        if delivery.is_resumed and delivery.is_settled and is_outcome(delivery.remote_state):
+            self.settled(delivery)  # its sender knows how it ended, and tells by the transfer
+            return True
+        if not self.knows(delivery):
+            if not delivery.is_resumed:
+                self.started(delivery.tag)
+            return False
+        if piece.is_last and delivery.is_settled:
+            self.settled(delivery)
+        return True
 
     def started(self, tag: bytes) -> None:
         """A delivery that takes credit has begun; its tag stands for no other any more."""

@@ -15,22 +15,17 @@ one of: a call of the store, the line for content, the large delivery.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import CorruptData, StoreError, Unavailable
-from broker_shim.links import Terminus
 from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.links import Held
-from broker_shim.listener_1_0.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
-from broker_shim.listener_1_0.resumption import ResumptionPlan, tag_of
 from broker_shim.listener_1_0.sending.outgoing_message import ContentLine, OutgoingMessage, Wire
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
 from broker_shim.protocol_1_0.links.link import Delivery
-from broker_shim.protocol_1_0.links.resumption import ResumptionStep
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import Entry, MessageHeader
 
@@ -39,10 +34,6 @@ _log = logging.getLogger(__name__)
 _MOST_BYTES = 4 << 20
 """Under way, and one message more: those of a link that wants them settled are never sent in
 pieces, however large."""
-
-
-_PLAIN: Mapping[type, Any] = {type(each): each for each in (ACCEPTED, REJECTED, RELEASED, MODIFIED)}
-"""Outcomes without what their receiver said of them."""
 
 
 class DispatchingLink(Protocol):
@@ -369,110 +360,3 @@ class Dispatch:
         text = "message %d of %r cannot be read, it is left held: %s"
         _log.error(text, taken.message_id, self._queue.name, error)
         self._done(taken)
-
-
-class ResumedLink(Protocol):
-    """The link that is resumed.
-
-    Attributes:
-        terminus: Our end of it.
-        has_ended: True once it is gone.
-    """
-
-    terminus: Terminus
-    has_ended: bool
-
-    def decided(self, delivery: Delivery, message_id: int) -> None:
-        """The receiver has decided about a delivery: `remote_state` says what."""
-
-    def on_flow(self) -> None:
-        """There may be credit for what waits to be sent again."""
-
-    def leave(self) -> None:
-        """Detach, for the peer to attach again."""
-
-
-class Resumption:
-    """Carries out what was decided when one link was attached again (`listener_1_0.resumption`).
-
-    Attributes:
-        to_send: Messages to send again as the same deliveries, when there is credit.
-        kept: What no map said anything of: for the next attach.
-    """
-
-    def __init__(
-        self,
-        owner: ResumedLink,
-        connection: Connection,
-        link: SenderLink,
-        plan: ResumptionPlan,
-    ) -> None:
-        """Begin.
-
-        Args:
-            owner: The link's endpoint.
-            connection: The connection that the link is on.
-            link: Of the protocol.
-            plan: What was decided.
-        """
-        self._owner, self._connection, self._link = owner, connection, link
-        self._links, self._terminus, self._plan = connection.links, owner.terminus, plan
-        self.to_send: dict[bytes, Held] = {}
-        self.kept: dict[bytes, Held] = {}
-
-    def start(self) -> None:
-        """The link is attached on both sides.
-
-        What the receiver has an outcome of is told by a transfer without payload, unsettled: the
-        receiver forgets it when we settle, which is when its outcome is durable here. Which outcome
-        it is goes with it, not what else the receiver said, which need not fit a frame.
-
-        From here on this endpoint has what the link held; an attach that failed leaves it there.
-        """
-        self._links.held.pop(self._terminus.key, None)
-        for tag, held in self._plan.held.items():
-            step = self._plan.steps[tag]
-            if step is ResumptionStep.SETTLE:
-                outcome = (self._link.remote.unsettled or {})[tag]
-                delivery = self._link.resume(tag, state=_PLAIN[type(outcome)])
-                delivery.remote_state = outcome
-                self._owner.decided(delivery, held.message_id)
-            elif step is ResumptionStep.RESUME:
-                self.to_send[tag] = held
-            else:
-                self.kept[tag] = held
-        self.end_if_worked_off()
-
-    def go_on(self, dispatch: Dispatch, most: int) -> None:
-        """Send again what there is credit for; `most` messages may be under way."""
-        room = min(self._link.resume_credit, most) - dispatch.count
-        for tag in list(self.to_send)[: max(0, room)]:
-            dispatch.resume(self.to_send.pop(tag).message_id)
-
-    def send_later(self, held: Held, delay_s: float) -> None:
-        """One that was taken could not be sent: when there is credit, or after a delay."""
-        if delay_s:
-            self._connection.broker.later(delay_s, partial(self._send_after_all, held))
-        else:
-            self.to_send[tag_of(held.message_id)] = held
-
-    def _send_after_all(self, held: Held) -> None:
-        self.send_later(held, 0.0)
-        if self._owner.has_ended:
-            self._links.end_holding(self._terminus, self.left())
-        self._owner.on_flow()
-
-    def end_if_worked_off(self) -> None:
-        """After incomplete maps, detach when all that they named is settled.
-
-        The peer attaches again, with what its map had no room for (AMQP 2.7.3).
-        """
-        link = self._link
-        if link.is_incomplete and not (link.is_gone or link.unsettled or self.to_send):
-            self._owner.leave()
-
-    def left(self) -> dict[bytes, Held]:
-        """What is held still, and was not sent again; told once."""
-        left = {**self.to_send, **self.kept}
-        self.to_send, self.kept = {}, {}
-        return left

@@ -22,7 +22,6 @@ from broker_shim.listener_1_0.conditions import NOT_IMPLEMENTED, Refusal, queue_
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
 from broker_shim.listener_1_0.outcomes import (
-    ACCEPTED,
     MODIFIED,
     REJECTED,
     RELEASED,
@@ -30,9 +29,10 @@ from broker_shim.listener_1_0.outcomes import (
     rejection,
 )
 from broker_shim.listener_1_0.resumption import ResumptionPlan
-from broker_shim.listener_1_0.sending.dispatch import Dispatch, Resumption
+from broker_shim.listener_1_0.sending.acceptance import accept, has_failed
+from broker_shim.listener_1_0.sending.dispatch import Dispatch
 from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
-from broker_shim.listener_1_0.termini import default_outcome
+from broker_shim.listener_1_0.sending.resending import Resumption
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, Retirements
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
@@ -121,7 +121,7 @@ class OutgoingLink:
         held = {} if self._resumption is None else self._resumption.left()
         for delivery, taken in self._unsettled.items():
             taken.release()
-            failed = self._has_failed(delivery)
+            failed = has_failed(self._connection, delivery)
             held[delivery.tag] = Held(taken.message_id, self.queue.name, failed)
         self._unsettled = {}
         self._acquisitions.gone()
@@ -130,21 +130,6 @@ class OutgoingLink:
     def queue_deleted(self) -> None:
         """End the link: what it held is given back, and goes with its queue."""
         self._connection.lose(self._link, queue_deleted(self.queue.name))
-
-    def _has_failed(self, delivery: Delivery) -> bool:
-        """Whether a delivery without an outcome, whose link is gone, was a failed one.
-
-        Decision (3.2.1, delivery-count: "unsuccessful previous attempts"; 3.5.3, default-outcome):
-        where the connection was lost, what was written to it whole: its consumer may have failed
-        over any of that, and cannot say. Where the peer left in good order, or we do, the link's
-        default outcome holds, which is `released` unless its source said `modified` with
-        `delivery-failed`. What was not written whole nobody can have used.
-        """
-        if not self._connection.has_left(delivery):
-            return False
-        if not (self._connection.peer_parts or self._broker.is_stopping):
-            return True
-        return isinstance(default_outcome(self._link.remote.source), Modified)
 
     @property
     def _settled_room(self) -> int:
@@ -239,7 +224,8 @@ class OutgoingLink:
                 self._decide(delivery, taken)
         if accepted:
             self._acquisitions.forget(accepted)
-            self._accept([*accepted], [taken.message_id for taken in accepted.values()])
+            ids = [taken.message_id for taken in accepted.values()]
+            accept(self, self._broker, self._links, [*accepted], ids)
             for delivery, taken in accepted.items():  # last, as in `_decide`
                 del unsettled[delivery]
                 taken.release()
@@ -266,30 +252,7 @@ class OutgoingLink:
 
     def _accepted(self, delivery: Delivery, message_id: int) -> None:
         """It is the receiver's now."""
-        self._accept([delivery], [message_id])
-
-    def _accept(self, deliveries: Sequence[Delivery], message_ids: Sequence[int]) -> None:
-        """They are the receiver's now; it is told so, and the next attach waits for that."""
-        left, all_told = len(deliveries), self._links.tracked(self.terminus, _nothing)
-        of_message = dict(zip(message_ids, deliveries, strict=True))
-
-        def done(ended: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
-            nonlocal left
-            left -= len(ended)
-            try:
-                self._broker.calls.messages.forget(ended)
-                durable = [
-                    of_message[each]
-                    for each, error in zip(ended, outcomes, strict=True)
-                    if error is None
-                ]
-                self._broker.metrics.accepted += len(durable)
-                self.confirm(durable, ACCEPTED)
-            finally:
-                if not left:
-                    all_told(None)
-
-        self._broker.settlement.remove(message_ids, self.queue.name, self.holder, done)
+        accept(self, self._broker, self._links, [delivery], [message_id])
 
     def _rejected(self, delivery: Delivery, message_id: int) -> None:
         """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""
@@ -423,10 +386,6 @@ class OutgoingLink:
             self._link.drained()
             self.credit = 0
             self._connection.has_output()
-
-
-def _nothing(_error: StoreError | None) -> None:
-    """Nobody else waits."""
 
 
 _DECISIONS: Mapping[type, Callable[[OutgoingLink, Delivery, int], None]] = {

@@ -43,7 +43,7 @@ class Decided(NamedTuple):
     outcomes: list[StoreError | None]
 
 
-class NewMessage(NamedTuple):
+class NewEntry(NamedTuple):
     """A message to be made and put on a queue.
 
     Attributes:
@@ -58,7 +58,7 @@ class NewMessage(NamedTuple):
 
 
 def enqueue_new(
-    machine: StoreStateMachine, messages: Sequence[NewMessage], most_bytes: int
+    machine: StoreStateMachine, messages: Sequence[NewEntry], most_bytes: int
 ) -> tuple[Decided, list[int]]:
     """Make new messages and put each on its queue.
 
@@ -96,14 +96,14 @@ def enqueue_new(
     return decided, ids
 
 
-def _made(machine: StoreStateMachine, asked: NewMessage, most_bytes: int) -> StoredMessage:
+def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> StoredMessage:
     """The message, with the next id, which is used up if only its enqueue is refused.
 
     Raises:
         InvalidRequest: It is none, or it cannot be put on its queue.
     """
-    if type(asked) is not NewMessage:
-        message = f"a new message cannot be {type(asked).__name__}: give a NewMessage"
+    if type(asked) is not NewEntry:
+        message = f"a new message cannot be {type(asked).__name__}: give a NewEntry"
         raise InvalidRequest(message)
     header, body, queue = asked
     check_header(header)
@@ -183,7 +183,7 @@ def _of_entries(
         machine: Of the store.
         message_ids: None of them twice.
         queue: That they are on.
-        holder: Who asks.
+        holder: Who asks for them, as the records will say.
         kind: Of the records, where they say nothing else; None: leave all to `decide`.
         held_by: Who may have acquired an entry already, beside nobody.
         decide: The single call.

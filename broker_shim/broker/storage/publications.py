@@ -1,0 +1,139 @@
+"""New messages that go to the store together: each for itself, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.storage.store_puts import STAGED_BYTES
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import MessageHeader, NewEntry
+
+
+class Publication(NamedTuple):
+    """A new message and the queues that it goes to."""
+
+    header: MessageHeader
+    content: bytes
+    queues: Collection[str]
+
+
+class PublishingHost(Protocol):
+    """Where messages are published: `Broker`."""
+
+    @property
+    def calls(self) -> StoreCalls:
+        """The store."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """What is counted."""
+
+    @property
+    def queues(self) -> Mapping[str, QueueDispatch]:
+        """Those that are in use, by name."""
+
+    def publish(
+        self,
+        header: MessageHeader,
+        content: bytes,
+        queues: Collection[str],
+        on_done: OnComplete,
+    ) -> None:
+        """Put one message on queues, all or none."""
+
+    def wait(self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool) -> None:
+        """Messages are on a queue, durably if they are durable: they may be dispatched."""
+
+
+class Publications:
+    """Publishes many messages at once. On the loop's thread only."""
+
+    def __init__(self, host: PublishingHost) -> None:
+        self._host = host
+
+    def publish(
+        self,
+        messages: Sequence[Publication],
+        on_done: Callable[[int, Sequence[StoreError | None]], None],
+    ) -> None:
+        """Put new messages on queues, in their order: each for itself, as by `publish`.
+
+        What needs nothing but an enqueue goes to the store together.
+
+        Args:
+            messages: With their whole content.
+            on_done: Called some times: with where in `messages` those begin that are told of, and
+                what came of each of them.
+        """
+        plain: list[NewEntry] = []
+        for number, (header, content, queues) in enumerate(messages):
+            queue = self._only(queues) if len(content) <= STAGED_BYTES else None
+            if queue is not None:
+                plain.append(NewEntry(header, content, queue))
+                continue
+            self._enqueue(plain, partial(on_done, number - len(plain)))
+            plain = []
+            self._host.publish(header, content, queues, partial(_told_one, on_done, number))
+        self._enqueue(plain, partial(on_done, len(messages) - len(plain)))
+
+    def _only(self, queues: Collection[str]) -> str | None:
+        """The one queue of these, if every message that is sent there just waits on it."""
+        if len(queues) != 1:
+            return None
+        (name,) = queues
+        queue = self._host.queues.get(name)
+        is_plain = queue is not None and queue.only is None and queue.last_values is None
+        return name if is_plain else None
+
+    def _enqueue(
+        self,
+        messages: Sequence[NewEntry],
+        on_done: Callable[[Sequence[StoreError | None]], None],
+    ) -> None:
+        if not messages:
+            return
+
+        def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+            self._all_wait(messages, ids, outcomes)
+            on_done(outcomes)
+
+        self._host.calls.enqueue_new(messages, done)
+
+    def _all_wait(
+        self,
+        messages: Sequence[NewEntry],
+        ids: Sequence[int],
+        outcomes: Sequence[StoreError | None],
+    ) -> None:
+        """New messages are on their queues, but for those that were refused."""
+        at: tuple[str, int, bool] | None = None
+        came: list[int] = []
+        for (header, _body, queue), message_id, error in zip(messages, ids, outcomes, strict=True):
+            if error is not None:
+                continue
+            its = queue, header.priority, header.durable
+            if its != at and at is not None:
+                self._came(came, *at)
+                came = []
+            at = its
+            came.append(message_id)
+        if at is not None:
+            self._came(came, *at)
+
+    def _came(self, message_ids: list[int], queue: str, priority: int, durable: bool) -> None:  # noqa: FBT001
+        self._host.metrics.enqueued += len(message_ids)
+        self._host.wait(queue, message_ids, priority, durable=durable)
+
+
+def _told_one(
+    on_done: Callable[[int, Sequence[StoreError | None]], None],
+    number: int,
+    error: StoreError | None,
+) -> None:
+    on_done(number, (error,))

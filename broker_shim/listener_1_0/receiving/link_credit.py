@@ -1,0 +1,65 @@
+"""When one link on which a client sends gets more credit, and how much (`credit`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.receiving.credit import CreditWindow
+from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+
+
+class LinkCredit:
+    """See above. On the loop's thread only."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        link: ReceiverLink,
+        window: CreditWindow,
+        answering: ReceivedDeliveries | None,
+        takes_none: Callable[[], bool],
+    ) -> None:
+        """Begin.
+
+        Args:
+            connection: That the link is on.
+            link: Of the protocol.
+            window: Says how much.
+            answering: Told before more is given, if the link answers in two steps.
+            takes_none: True once nothing more is taken.
+        """
+        self._connection, self._broker, self._link = connection, connection.broker, link
+        self._window, self._answering, self._takes_none = window, answering, takes_none
+        self._is_due = False
+
+    def go_on(self) -> None:
+        """Give credit when all that came in this turn was taken in, and is counted."""
+        self._connection.has_output()
+        if not self._is_due:
+            self._is_due = True
+            self._broker.before_dispatch(self.give)
+
+    def failed(self) -> None:
+        """The store took a message not now: after a while one more is asked for."""
+        if not self._window.is_held_back:
+            self._broker.later(self._broker.settings.probe_interval_s, self._probe)
+        self._window.failed()
+
+    def give(self) -> None:
+        """Give what the peer may have now."""
+        self._is_due = False
+        if self._takes_none() or self._broker.is_stopping or self._link.is_gone:
+            return
+        credit = self._link.credit
+        more = self._window.to_give(credit)
+        if more:
+            if self._answering is not None:
+                self._answering.granted(credit + more)
+            self._link.flow(credit + more)
+
+    def _probe(self) -> None:
+        self._window.probe()
+        if not self._takes_none():
+            self.go_on()

@@ -1,0 +1,56 @@
+"""Messages of one link that came whole, until they go to the store together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker_shim.broker.storage.publications import Publication
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import StoreError
+from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
+from broker_shim.protocol_1_0.links.link import Delivery
+
+Outcomes = Sequence[StoreError | None]
+
+
+class WholeMessages:
+    """See above. On the loop's thread only."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        answering: ReceivedDeliveries,
+        on_stored: Callable[[Sequence[Delivery], Outcomes], None],
+    ) -> None:
+        """Begin; `on_stored` gets deliveries, and what came of the message of each."""
+        self._broker, self._answering, self._on_stored = broker, answering, on_stored
+        self._deliveries: list[Delivery] = []
+        self._messages: list[Publication] = []
+
+    def add(self, delivery: Delivery, message: Publication) -> None:
+        """One more, after the others."""
+        self._deliveries.append(delivery)
+        self._messages.append(message)
+
+    def hand_over(self) -> None:
+        """Give them to the store; the next attach of the link waits for what it says."""
+        if not self._messages:
+            return
+        deliveries, messages = self._deliveries, self._messages
+        self._deliveries, self._messages = [], []
+        left, all_told = len(deliveries), self._answering.awaited(_nothing)
+
+        def stored(first: int, outcomes: Outcomes) -> None:
+            nonlocal left
+            left -= len(outcomes)
+            try:
+                self._on_stored(deliveries[first : first + len(outcomes)], outcomes)
+            finally:
+                if not left:
+                    all_told(None)
+
+        self._broker.publications.publish(messages, stored)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """Nobody else waits."""

@@ -1,0 +1,84 @@
+"""What a consumer has accepted leaves its queue; whether what it said nothing of was a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker_shim.amqp_1_0.composites import Modified
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import StoreError
+from broker_shim.links import Terminus
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.links import Links
+from broker_shim.listener_1_0.outcomes import ACCEPTED
+from broker_shim.listener_1_0.termini import default_outcome
+from broker_shim.protocol_1_0.links.link import Delivery
+
+
+class AcceptedLink(Protocol):
+    """The link that deliveries were sent on.
+
+    Attributes:
+        queue: What it consumes.
+        terminus: Our end of it.
+        holder: What the store knows it by.
+    """
+
+    queue: QueueDispatch
+    terminus: Terminus
+    holder: str
+
+    def confirm(self, deliveries: Sequence[Delivery], state: object) -> None:
+        """Settle deliveries with the outcome that the peer chose, now that it is durable."""
+
+
+def accept(
+    link: AcceptedLink,
+    broker: Broker,
+    links: Links,
+    deliveries: Sequence[Delivery],
+    message_ids: Sequence[int],
+) -> None:
+    """They are the receiver's now; it is told so, and the next attach waits for that."""
+    left, all_told = len(deliveries), links.tracked(link.terminus, _nothing)
+    of_message = dict(zip(message_ids, deliveries, strict=True))
+
+    def done(ended: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+        nonlocal left
+        left -= len(ended)
+        try:
+            broker.calls.messages.forget(ended)
+            durable = [
+                of_message[each]
+                for each, error in zip(ended, outcomes, strict=True)
+                if error is None
+            ]
+            broker.metrics.accepted += len(durable)
+            link.confirm(durable, ACCEPTED)
+        finally:
+            if not left:
+                all_told(None)
+
+    broker.settlement.remove(message_ids, link.queue.name, link.holder, done)
+
+
+def has_failed(connection: Connection, delivery: Delivery) -> bool:
+    """Whether a delivery without an outcome, whose link is gone, was a failed one.
+
+    Decision (3.2.1, delivery-count: "unsuccessful previous attempts"; 3.5.3, default-outcome):
+    where the connection was lost, what was written to it whole: its consumer may have failed
+    over any of that, and cannot say. Where the peer left in good order, or we do, the link's
+    default outcome holds, which is `released` unless its source said `modified` with
+    `delivery-failed`. What was not written whole nobody can have used.
+    """
+    if not connection.has_left(delivery):
+        return False
+    if not (connection.peer_parts or connection.broker.is_stopping):
+        return True
+    return isinstance(default_outcome(delivery.link.remote.source), Modified)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """Nobody else waits."""

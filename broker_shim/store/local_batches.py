@@ -1,0 +1,113 @@
+"""Batches of a store that decides in this process: one lock, one append, one completion each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from broker_shim.completion import OnComplete, OnEachComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import NewEntry
+from broker_shim.store.sink import Sink
+from sparkstore.core.state_machine import batches
+from sparkstore.core.state_machine.arguments import check_batch, check_completion
+from sparkstore.core.state_machine.batches import Decided
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.values import RecordStep
+
+
+class LocalBatches:
+    """The batches of a `MessageStore`; what it is part of has the rest."""
+
+    _machine: StoreStateMachine
+    _sink: Sink
+    _lock: threading.Lock
+    _max_message_bytes: int
+    _check_open: Callable[[], None]
+    _take: Callable[[list[RecordStep], OnComplete], None]
+
+    def enqueue_new(
+        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
+    ) -> Sequence[int]:
+        """See `MessageStore.enqueue_new`."""
+        check_batch(messages, on_complete)
+        with self._lock:
+            self._check_open()
+            decided, ids = batches.enqueue_new(self._machine, messages, self._max_message_bytes)
+            self._take_each(decided, on_complete, is_last=True)
+        return ids
+
+    def dequeue_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str | None,
+        on_complete: OnEachComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `MessageStore.dequeue_each`."""
+        self.decide_each(on_complete, message_ids, batches.dequeue, queue, holder, outcome)
+
+    def acquire_each(
+        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
+    ) -> None:
+        """See `MessageStore.acquire_each`."""
+        self.decide_each(on_complete, message_ids, batches.acquire, queue, holder)
+
+    def decide_each(
+        self,
+        on_complete: OnEachComplete,
+        message_ids: Sequence[int],
+        decide: Callable[..., Decided],
+        *args: Any,
+    ) -> None:
+        """Decide each call by itself, in their order: one lock, one append, one completion."""
+        check_batch(message_ids, on_complete)
+        before: list[StoreError | None] = []
+        with self._lock:
+            self._check_open()
+            parts = [*batches.without_repeats(message_ids)]
+            for part in parts:
+                decided = decide(self._machine, part, *args)
+                is_last = part is parts[-1]
+                before = self._take_each(decided, on_complete, before, is_last=is_last)
+
+    def _take_each(
+        self,
+        decided: Decided,
+        on_complete: OnEachComplete,
+        before: Sequence[StoreError | None] = (),
+        *,
+        is_last: bool,
+    ) -> list[StoreError | None]:
+        """Make decided calls true, and have `on_complete` told of them and of those before."""
+        steps, outcomes = decided
+        told = [*before, *outcomes]
+        done = _telling(on_complete, told) if is_last else _nothing
+        try:
+            self._take(steps, done)
+        except StoreError as refusal:
+            told[len(before) :] = [each or refusal for each in outcomes]
+            if is_last:
+                self._sink.finish(done, None)
+        return told
+
+
+def alone(on_complete: OnComplete) -> OnEachComplete:
+    """For a batch of one."""
+    check_completion(on_complete)
+    return lambda outcomes: on_complete(outcomes[0])
+
+
+def _telling(on_complete: OnEachComplete, outcomes: list[StoreError | None]) -> OnComplete:
+    """Tells what came of each call of a batch, once the sink has completed it."""
+
+    def told(error: StoreError | None) -> None:
+        on_complete(outcomes if error is None else [each or error for each in outcomes])
+
+    return told
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """The last part of the batch tells."""
