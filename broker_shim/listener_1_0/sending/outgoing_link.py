@@ -31,8 +31,8 @@ from broker_shim.listener_1_0.outcomes import (
 from broker_shim.listener_1_0.resumption import ResumptionPlan
 from broker_shim.listener_1_0.sending.acceptance import accept, has_failed
 from broker_shim.listener_1_0.sending.dispatch import Dispatch
+from broker_shim.listener_1_0.sending.held_deliveries import Resumption
 from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
-from broker_shim.listener_1_0.sending.resending import Resumption
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, Retirements
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
