@@ -29,9 +29,6 @@ from broker_shim.selectors import Selector
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments
 
-_MOST_DEALT = 256
-"""Messages that are looked at in one go, however much credit there is."""
-
 
 class Browser(Protocol):
     """Whoever looks at a queue and takes nothing."""
@@ -216,8 +213,7 @@ class QueueDispatch:
 
     def removed(self, message_ids: Sequence[int]) -> None:
         """Held messages left the queue."""
-        pop = self._held.pop
-        self._index.drop([pop(message_id) for message_id in message_ids])
+        self._index.drop([self._held.pop(message_id) for message_id in message_ids])
         for noted in (self._not_durable, self._elsewhere):
             noted.difference_update(message_ids)
         for counted in (self._delivery_counts, self._refused_by):
@@ -334,15 +330,15 @@ class QueueDispatch:
 
     def _deal(self) -> dict[Consumer, list[tuple[int, int]]]:
         """Hold what is to be handed out now: (place, message id) by consumer."""
-        measuring = self._measuring  # those get one at a time: its bytes decide about the next
+        # Those that measure get one at a time: its bytes decide about the next.
         left = {
-            each: 1 if each in measuring else each.credit
+            each: 1 if each in self._measuring else each.credit
             for each in self._consumers
             if each.credit > 0
         }
         shares: dict[Consumer, list[tuple[int, int]]] = {}
         turns, looking, last = deque(left), Cursor(), None
-        while turns and (found := self._index.look(looking, min(sum(left.values()), _MOST_DEALT))):
+        while turns and (found := self._index.look(looking, min(sum(left.values()), 256))):
             for place, message_id in found:
                 consumer = self._next_of(turns, message_id)
                 if consumer is None:
