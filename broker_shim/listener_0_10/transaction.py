@@ -206,7 +206,7 @@ class SessionTransaction:
         for delivery in accepted:
             dispatch = self._broker.queues.get(delivery.queue)
             if dispatch is not None:
-                dispatch.removed(delivery.message_id)
+                dispatch.removed((delivery.message_id,))
             self._broker.metrics.accepted += 1
             delivery.on_committed()
 

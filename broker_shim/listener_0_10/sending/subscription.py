@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -223,14 +224,21 @@ class SessionConsumer:
             return is_at_end and not self._to_show and not self._is_reading
         return self.queue.has_caught_up(self)
 
-    def assign(self, message_id: int) -> None:
+    def assign(self, message_ids: Sequence[int]) -> int:
         """See `Consumer`."""
-        taken = self._take_up(message_id)
+        taken = [self._take_up(message_id) for message_id in message_ids]
         if self._is_settled:
-            self._bring(taken, None)
+            self._bring_each(taken, [None] * len(taken))
         else:
-            calls = self._broker.calls
-            calls.acquire(message_id, self.queue.name, self.holder, partial(self._bring, taken))
+            acquired = partial(self._bring_each, taken)
+            self._broker.calls.acquire_each(message_ids, self.queue.name, self.holder, acquired)
+        return len(message_ids)
+
+    def _bring_each(
+        self, taken: Sequence[SessionDelivery], outcomes: Sequence[StoreError | None]
+    ) -> None:
+        for each, error in zip(taken, outcomes, strict=True):
+            self._bring(each, error)
 
     def look(self) -> None:
         """See `Browser`."""
@@ -317,7 +325,7 @@ class SessionConsumer:
         if error is not None:
             self._put_back(taken)
             return
-        self.queue.removed(taken.message_id)
+        self.queue.removed((taken.message_id,))
         if not self._has_ended:
             self._send(taken, loaded)
         self._settle_line()
@@ -330,7 +338,7 @@ class SessionConsumer:
         if self._is_browser:
             return
         if not taken.is_ours and not isinstance(taken.loaded, Unavailable):
-            self.queue.removed(taken.message_id)  # another member of the store has it
+            self.queue.removed((taken.message_id,))  # another member of the store has it
         elif self._is_settled:
             self.queue.released(taken.message_id, delivery_failed=False)
             self._broker.wanted(self.queue.name)
@@ -354,12 +362,12 @@ class SessionConsumer:
     def accept(self, message_id: int, on_done: Any) -> None:
         """It is the client's: off its queue, durably."""
 
-        def done(error: StoreError | None) -> None:
-            self._broker.metrics.accepted += error is None
+        def done(_ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+            self._broker.metrics.accepted += outcomes[0] is None
             self.forget(message_id)
-            on_done(error)
+            on_done(outcomes[0])
 
-        self._broker.settlement.remove(message_id, self.queue.name, self.holder, done)
+        self._broker.settlement.remove((message_id,), self.queue.name, self.holder, done)
 
     def reject(self, message_id: int, text: str, on_done: Any) -> None:
         """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""
@@ -386,4 +394,4 @@ class SessionConsumer:
 
     def forget(self, message_id: int) -> None:
         """Its content need not stay in memory."""
-        self._broker.calls.messages.forget(message_id)
+        self._broker.calls.messages.forget((message_id,))
