@@ -17,8 +17,7 @@ from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.last_value_queues import LastValueQueues
 from broker_shim.broker.queue_host import QueueHost, QueueOwner
-from broker_shim.broker.queues.queue import Browser
-from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.storage.loop import Later
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability

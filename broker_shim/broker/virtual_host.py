@@ -26,8 +26,8 @@ from broker_shim.broker.operations.claims import Claims
 from broker_shim.broker.operations.queries import Queries
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueOwner
-from broker_shim.broker.queues.queue import Browser, QueueDispatch
-from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.selector_compiler import SelectorCompiler
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.settlement import Settlement

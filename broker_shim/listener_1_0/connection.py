@@ -11,8 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import count, groupby
-from operator import attrgetter
+from itertools import count
 from typing import Any, cast
 
 from broker_shim.broker.virtual_host import Broker
@@ -23,7 +22,6 @@ from broker_shim.listener_1_0.connection_links import (
     ConnectionLinks,
     ReceivingEndpoint,
     ServedEndpoint,
-    pieces_of,
 )
 from broker_shim.listener_1_0.containers import (
     DETECTION,
@@ -329,12 +327,7 @@ class Connection:
             endpoint.on_flow()
 
     def _transfer(self, piece: events.TransferPiece) -> None:
-        """Take it with what came after it on the same link, as far as this turn goes."""
-        pieces = pieces_of(piece, self._happened)
-        endpoint = self._served.get(piece.delivery.link)
-        if endpoint is not None:  # only a receiver's link has such events
-            count = cast("ReceivingEndpoint", endpoint).on_transfers(pieces)
-            self._happened.extendleft(reversed(pieces[count:]))
+        self._served.transferred(piece, self._happened)
 
     def _aborted(self, event: events.DeliveryAborted) -> None:
         endpoint = self._served.get(event.delivery.link)
@@ -342,10 +335,7 @@ class Connection:
             cast("ReceivingEndpoint", endpoint).on_aborted(event.delivery)
 
     def _disposition(self, event: events.DispositionReceived) -> None:
-        for link, deliveries in groupby(event.deliveries, attrgetter("link")):
-            endpoint = self._served.get(link)
-            if endpoint is not None:
-                endpoint.on_dispositions([*deliveries])
+        self._served.decided(event.deliveries)
 
     def _missed(self, event: events.DispositionMissed) -> None:
         """What cannot count must not be left out in silence: all of the transaction or nothing."""

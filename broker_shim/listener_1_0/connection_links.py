@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from itertools import groupby
+from operator import attrgetter
+from typing import Protocol, cast
 
 from broker_shim.amqp_1_0.composites import Coordinator
 from broker_shim.completion import OnComplete
@@ -97,6 +99,21 @@ class ConnectionLinks:
             then(None)
         return None
 
+    def transferred(self, piece: TransferPiece, happened: deque[Event]) -> None:
+        """Have a piece taken with what came after it on its link, as far as this turn goes."""
+        pieces = _pieces_of(piece, happened)
+        endpoint = self.get(piece.delivery.link)
+        if endpoint is not None:  # only a receiver's link has such events
+            count = cast("ReceivingEndpoint", endpoint).on_transfers(pieces)
+            happened.extendleft(reversed(pieces[count:]))
+
+    def decided(self, deliveries: Iterable[Delivery]) -> None:
+        """The peer told states of deliveries: those of one link go there together."""
+        for link, some in groupby(deliveries, attrgetter("link")):
+            endpoint = self.get(link)
+            if endpoint is not None:
+                endpoint.on_dispositions([*some])
+
     def detached(self, event: LinkDetached) -> None:
         """The peer detached a link, or answered our detach: that is not its wish to close it."""
         link = event.link
@@ -146,7 +163,7 @@ def _is_no_coordinator(link: Link) -> bool:
     return not isinstance(link.remote.target, Coordinator)
 
 
-def pieces_of(first: TransferPiece, happened: deque[Event]) -> list[TransferPiece]:
+def _pieces_of(first: TransferPiece, happened: deque[Event]) -> list[TransferPiece]:
     """What came of deliveries of one link without anything between, from `first` on; taken off."""
     pieces, link = [first], first.delivery.link
     while happened:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from broker_shim.broker.queues.queue import QueueDispatch, Withdrawn
-from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_index import Cursor, Withdrawn
 from broker_shim.broker.queues.selective_cursor import Batch, Consumer
 from broker_shim.members.remote_browse import RemoteCursor
 from broker_shim.selectors import Selector

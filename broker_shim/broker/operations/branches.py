@@ -80,7 +80,7 @@ class Branches:
             if error is None:
                 for queue, message_id in entries.taken:
                     if queue in host.queues:
-                        host.queues[queue].removed(message_id)
+                        host.queues[queue].removed((message_id,))
                     host.metrics.accepted += 1
                 for queue, message_id, priority, durable in entries.enqueued:
                     host.metrics.enqueued += 1

@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.message_groups import Groups
-from broker_shim.broker.queues.queue_index import Cursor, QueueIndex
+from broker_shim.broker.queues.queue_index import Cursor, QueueIndex, Withdrawn
 from broker_shim.broker.queues.selective_cursor import (
     Batch,
+    Browser,
     Consumer,
     MeasuringConsumer,
     SelectiveCursor,
@@ -30,16 +31,6 @@ from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments
 
 
-class Browser(Protocol):
-    """Whoever looks at a queue and takes nothing."""
-
-    def look(self) -> None:
-        """Something may be new on the queue."""
-
-    def queue_deleted(self) -> None:
-        """An administrator deletes the queue: end your link."""
-
-
 class UseWatcher(Protocol):
     """Whoever wants to know whether queues are used."""
 
@@ -48,20 +39,6 @@ class UseWatcher(Protocol):
 
     def unused(self, queue: QueueDispatch) -> None:
         """The last consumer is gone."""
-
-
-class Withdrawn(NamedTuple):
-    """What became of messages that were to be taken out of dispatch.
-
-    Attributes:
-        held: Taken out: held by the caller now.
-        left: Held by somebody else.
-        gone: Not on the queue.
-    """
-
-    held: list[int]
-    left: int
-    gone: int
 
 
 class QueueDispatch:

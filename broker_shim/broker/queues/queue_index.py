@@ -8,12 +8,27 @@ place          (9 - priority) << 48 | index: rises in the order of the queue, ne
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from broker_shim.broker.queues.priority_level import PriorityLevel
 
 MAX_PRIORITY = 9
 _INDEX_BITS = 48
 _INDEX = (1 << _INDEX_BITS) - 1
+
+
+class Withdrawn(NamedTuple):
+    """What became of messages that were to be taken out of dispatch.
+
+    Attributes:
+        held: Taken out: held by the caller now.
+        left: Held by somebody else.
+        gone: Not on the queue.
+    """
+
+    held: list[int]
+    left: int
+    gone: int
 
 
 class Cursor:

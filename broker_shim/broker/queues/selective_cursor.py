@@ -34,6 +34,16 @@ class Steps:
         self.left = left
 
 
+class Browser(Protocol):
+    """Whoever looks at a queue and takes nothing."""
+
+    def look(self) -> None:
+        """Something may be new on the queue."""
+
+    def queue_deleted(self) -> None:
+        """An administrator deletes the queue: end your link."""
+
+
 class Consumer(Protocol):
     """Whoever takes messages from a queue."""
 
