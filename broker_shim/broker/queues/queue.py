@@ -365,12 +365,8 @@ class QueueDispatch:
         Returns:
             What there were no steps left for: judge that next.
         """
-        rest = []
-        for cursor, batch in batches:
-            left = cursor.judge(batch, headers, steps)
-            if left:
-                rest.append((cursor, left))
-        return rest
+        judged = ((cursor, cursor.judge(batch, headers, steps)) for cursor, batch in batches)
+        return [(cursor, left) for cursor, left in judged if left]
 
     def take_found(self) -> Iterator[tuple[int, Consumer]]:
         """Hand out what was found, one each in turn, and hold it: `assign` it to its consumer."""
