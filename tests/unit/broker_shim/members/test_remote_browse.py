@@ -82,7 +82,7 @@ class Browser:
 
 def arrive(service: Service, message_ids: Sequence[int]) -> None:
     for message_id in message_ids:
-        service.queue.arrived(message_id, 4)
+        service.queue.arrived((message_id,), 4)
 
 
 def test_a_browser_sees_all_in_order_and_is_told_of_the_end_each_time_it_asked() -> None:
