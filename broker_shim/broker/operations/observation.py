@@ -40,7 +40,7 @@ class EntryObserver:
         if queue.waits(message_id):
             queue.held_elsewhere(message_id)
         if queue.is_elsewhere(message_id):
-            queue.removed(message_id)
+            queue.removed((message_id,))
 
     def _acquired(self, name: str, message_id: int, _record: Record) -> None:
         queue = self._broker.queues.get(name)
