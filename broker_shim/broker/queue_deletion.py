@@ -33,14 +33,22 @@ class QueueDeletions:
 
     def refuses(self, name: str, on_done: OnComplete) -> bool:
         """Refuse to destroy a queue that a branch in doubt uses: `on_done` is told; or False."""
-        store = self._calls.branches
-        found = () if store is None else store.prepared()
-        entries = (store.branch_entries(e.xid) for e in found if store and e.state == PREPARED)
-        if any(name in {place[0] for place in (*e.enqueued, *e.taken)} for e in entries):
+        try:
+            is_used = name in self._used_by_branches()
+        except StoreError:  # it has ended: who destroys the queue is told that
+            return False
+        if is_used:
             text = f"queue {shown(name)} is used by a prepared branch: decide that first"
             on_done(InvalidRequest(text))
             return True
         return False
+
+    def _used_by_branches(self) -> set[str]:
+        store = self._calls.branches
+        if store is None:
+            return set()
+        entries = [store.branch_entries(e.xid) for e in store.prepared() if e.state == PREPARED]
+        return {place[0] for each in entries for place in (*each.enqueued, *each.taken)}
 
     def begin(
         self, name: str, on_done: OnComplete, before: Callable[[OnComplete], None] | None = None

@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.composites import Detach
 from broker_shim.completion import OnComplete
-from broker_shim.errors import InvalidRequest, Unavailable
-from broker_shim.store.interface import Queue
+from broker_shim.errors import Closed, InvalidRequest, Unavailable
+from broker_shim.store.branches import Xid
+from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.records import Record
 from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.link_clients import House, Place
 from tests.support.amqp.orders import ask, bodies, consumer, entries, publish
-from tests.support.stores.stores import RecordedMessageStore
+from tests.support.stores.stores import RecordedMessageStore, done
 
+HEADER = MessageHeader("raw", b"h", durable=True)
 DELETE = Order(AdminAction.DELETE_QUEUE, "q", force=True)
 
 
@@ -211,3 +213,34 @@ def test_a_claimed_queue_that_deletes_itself_is_gone_after_a_crash(house: House)
     house.run()
     again = house.restarted()
     assert "auto" not in again.broker.queues
+
+
+# ------------------------------------------------------------------------ branches in doubt
+
+
+def test_a_queue_that_a_branch_in_doubt_uses_stays_until_that_is_decided(house: House) -> None:
+    store, xid = house.store, Xid(1, b"g", b"b")
+    assert isinstance(store, RecordedMessageStore)
+    transaction = store.begin()
+    done(store.enqueue, store.message(HEADER, b"in doubt"), "q", transaction=transaction)
+    done(store.prepare, transaction, xid)
+    told: list[object] = []
+    house.broker.destroy_queue("q", told.append)
+    house.run()
+    assert ["used by a prepared branch" in str(each) for each in told] == [True]
+    assert "q" in house.broker.queues
+    done(store.rollback_prepared, xid)
+    house.broker.destroy_queue("q", told.append)
+    house.run()
+    assert told[1:] == [None]
+
+
+def test_a_queue_that_is_destroyed_at_a_closed_store_ends_without_a_word_of_branches(
+    house: House,
+) -> None:
+    house.store.close()
+    told: list[object] = []
+    house.broker.destroy_queue("q", told.append)
+    house.run()
+    assert "q" not in house.broker.queues
+    assert [type(each) for each in (*told, *house.fatal)] == [Closed]
