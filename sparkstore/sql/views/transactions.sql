@@ -1,21 +1,21 @@
 -- One row for each branch of a distributed transaction that is in doubt: prepared and not decided,
--- or decided by an operator and not by its coordinator.
+-- or decided by an operator and not by its coordinator. One look at wiring, and no union of two: over
+-- some plans Spark cannot tell the columns of the second from those of the first.
 SELECT
   binding_key AS xid,
-  'prepared' AS state,
+  CASE WHEN exchange IS NULL THEN 'prepared' ELSE get_json_object(detail, '$.state') END AS state,
   timestamp_micros(CAST(get_json_object(detail, '$.since_us') AS BIGINT)) AS since,
-  get_json_object(detail, '$.member') AS holder,
-  json_array_length(get_json_object(detail, '$.operations')) AS operations,
+  CASE
+    WHEN exchange IS NULL THEN get_json_object(detail, '$.member')
+    ELSE get_json_object(detail, '$.by')
+  END AS holder,
+  CASE
+    WHEN exchange IS NULL THEN json_array_length(get_json_object(detail, '$.operations'))
+    ELSE 0
+  END AS operations,
   position
 FROM wiring
-WHERE binding_key IS NOT NULL AND exchange IS NULL AND queue IS NULL
-UNION ALL
-SELECT
-  binding_key,
-  get_json_object(detail, '$.state'),
-  timestamp_micros(CAST(get_json_object(detail, '$.since_us') AS BIGINT)),
-  get_json_object(detail, '$.by'),
-  0,
-  position
-FROM wiring
-WHERE exchange = 'sparkstore.heuristic' AND queue IS NULL AND binding_key IS NOT NULL
+WHERE
+  binding_key IS NOT NULL
+  AND queue IS NULL
+  AND (exchange IS NULL OR exchange = 'sparkstore.heuristic')
