@@ -126,7 +126,7 @@ class Holder(MessagingHandler):
         self._credit = credit
         self._when_held = when_held
         self._decide = decide
-        self._options = [*options]
+        self._options = options
         self.received: list[Message] = []
 
     def run(self) -> list[Any]:
