@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,8 +20,10 @@ from broker_shim.framing.methods import Method
 from broker_shim.framing.order import FrameOrder, FramingLimits
 from broker_shim.framing.segments import BodySegment, HeaderSegment, MethodSegment
 
-_CONTROL, _, _HEADER, _ = (int(each) for each in SegmentType)
+_CONTROL, _COMMAND, _HEADER, _BODY = (int(each) for each in SegmentType)
 _WHOLE = FIRST_FRAME | LAST_FRAME
+_FIRST_OF_SOME = FIRST_SEGMENT | _WHOLE
+_LAST_OF_SOME = LAST_SEGMENT | _WHOLE
 
 
 @dataclass(slots=True)
@@ -61,6 +64,46 @@ class MethodReader:
         self._limits = limits
         self._orders: dict[int, FrameOrder] = {}
         self._segments: dict[int, MethodSegment] = {}
+        self._last: tuple[bytes, Method, bool] | None = None
+
+    def take_whole(self, frames: deque[Frame]) -> Assembly | None:
+        """The command that the first of some frames begins, if the next ones are all of the rest.
+
+        That is how nearly all messages come: a frame each for command, header and body. Those are
+        taken off, and header and body attached; what is anything else is for `take`, frame by
+        frame.
+
+        Raises:
+            RemoteCommandError: It is no command; its frames are taken off.
+        """
+        kind, flags, channel, payload = frames[0]
+        if kind != _COMMAND or flags != _FIRST_OF_SOME or len(frames) < 2:
+            return None
+        header, body = frames[1], None
+        if header.flags != _LAST_OF_SOME:
+            body = frames[2] if len(frames) > 2 else header
+            if (body.type, body.flags, body.channel) != (_BODY, _LAST_OF_SOME, channel):
+                return None
+            if header.flags != _WHOLE:
+                return None
+        order = self._orders.get(channel << 1)
+        if header.type != _HEADER or header.channel != channel or order is None:
+            return None
+        body_bytes = 0 if body is None else len(body.payload)
+        if not order.fits_whole(len(payload), len(header.payload), body_bytes):
+            return None
+        for _ in range(2 if body is None else 3):
+            frames.popleft()
+        last = self._last
+        if last is None or last[0] != payload:  # a client says the same of most of its messages
+            last = self._last = (payload, *MethodSegment(kind, payload).read())
+        return Assembly(
+            channel,
+            last[1],
+            last[2],
+            header=HeaderSegment(header.payload),
+            body=None if body is None else BodySegment(body.payload),
+        )
 
     def take(self, frame: Frame) -> Assembly | Frame | None:
         """The assembly that begins with a method which is complete now; a header's or body's frame.

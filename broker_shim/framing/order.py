@@ -71,6 +71,17 @@ class FrameOrder:
         self._type = self._segment_flags = 0
         self._segment_bytes = self._assembly_bytes = 0
 
+    def fits_whole(self, method_bytes: int, header_bytes: int, body_bytes: int) -> bool:
+        """Whether all of a command may come now, in a frame each, and is not too large."""
+        most, _, most_of_header, _ = self._most_of
+        together = method_bytes + header_bytes + body_bytes + 3 * HEADER_BYTES
+        return (
+            self.is_between
+            and method_bytes <= most
+            and header_bytes <= most_of_header
+            and together <= self._most_together
+        )
+
     def take(self, frame: Frame) -> None:
         """The next frame.
 

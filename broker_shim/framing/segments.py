@@ -5,8 +5,6 @@ A segment takes frames until its last one; whether they may follow one another, 
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode, SegmentType
 from broker_shim.amqp_0_10.structs import MessageDeliveryProperties, MessageProperties, Struct
 from broker_shim.framing.errors import LocalFramingError, MalformedValue, RemoteCommandError
@@ -20,8 +18,6 @@ from broker_shim.framing.methods import (
     read_structs,
 )
 from broker_shim.framing.values import UnknownStruct
-
-Found = TypeVar("Found", bound=Struct)
 
 _CONTROL = int(SegmentType.CONTROL)
 
@@ -116,15 +112,18 @@ class HeaderSegment(Segment):
     @property
     def delivery(self) -> MessageDeliveryProperties:
         """The delivery properties; without any, what their defaults say."""
-        return self._one(MessageDeliveryProperties) or MessageDeliveryProperties()
+        for each in self.structs:
+            if type(each) is MessageDeliveryProperties:
+                return each
+        return MessageDeliveryProperties()
 
     @property
     def message(self) -> MessageProperties:
         """The message properties; without any, none is said."""
-        return self._one(MessageProperties) or MessageProperties()
-
-    def _one(self, cls: type[Found]) -> Found | None:
-        return next((each for each in self.structs if type(each) is cls), None)
+        for each in self.structs:
+            if type(each) is MessageProperties:
+                return each
+        return MessageProperties()
 
 
 class BodySegment(Segment):

@@ -13,7 +13,7 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.dtx import commands as dtx_commands
-from broker_shim.listener_0_10.publication import publish
+from broker_shim.listener_0_10.publication import Publisher
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
 from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
@@ -27,6 +27,7 @@ class CommandTarget(Protocol):
     connection: Any
     broker: Broker
     incoming: IncomingCommands
+    publisher: Publisher
     subscriptions: Subscriptions
     transaction: SessionTransaction | None
     is_distributed: bool
@@ -71,8 +72,9 @@ def invoke(session: CommandTarget, assembly: Assembly) -> None:
     method, command_id = assembly.method, assembly.command_id
     assert command_id is not None
     if isinstance(method, c.MessageTransfer):
-        publish(session, assembly)
+        session.publisher.add(assembly)
         return
+    session.publisher.hand_over()  # what came before goes before
     step = _STEPS.get(type(method))
     if step is None:
         error = not_implemented(f"{method.NAME} is not served here")

@@ -55,7 +55,6 @@ _log = logging.getLogger(__name__)
 _numbers = count(1)
 
 _HEARTBEAT_S = 120
-_FRAME_WORK = 1
 _FULL_WAIT_S = 0.005
 
 
@@ -112,6 +111,7 @@ class Amqp010Connection:
         self.context = HandlerContext(str(access.remote), time.monotonic, self._delay)
         self._standard = ConnectionIncoming(self, limits)
         self._incoming = points.before_connection(self._standard, self.context)
+        self._is_bare = not (points.connection_incoming or points.session_incoming)
         self._sessions: dict[int, Amqp010Session] = {}
         self._sasl = SaslExchange(access.mechanisms, self.login)
         self.turn = Turn()
@@ -196,12 +196,14 @@ class Amqp010Connection:
 
     def _take_turn(self) -> None:
         while self._frames and not self._is_full:
-            frame = self._frames.popleft()
             if self._phase is Phase.OVER:
                 self._frames.clear()
                 return
-            self._incoming.handle_frame(frame)
-            self.turn.spend(_FRAME_WORK)
+            if self._is_bare:
+                self.turn.spend(self._standard.handle_next(self._frames))
+            else:
+                self._incoming.handle_frame(self._frames.popleft())
+                self.turn.spend(1)
             if not self.turn.goes_on():
                 break
         for each in list(self._delayed):
@@ -209,6 +211,7 @@ class Amqp010Connection:
             if each.due_at_s() is None:
                 del self._delayed[each]
         for session in list(self._sessions.values()):
+            session.publisher.hand_over()
             session.tell()
 
     def _delay(self, delayed: Delayed) -> None:

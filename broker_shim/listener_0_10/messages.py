@@ -34,6 +34,10 @@ _SECONDS_UNTIL = 100_000_000_000
 _MOST_PRIORITY = 9
 _TYPES = {"text": "text/plain"}
 """What kind of body a message of AMQP 1.0 has, where it says no content type → what it is here."""
+_PLAIN = (
+    [MessageDeliveryProperties, MessageProperties],
+    [MessageProperties, MessageDeliveryProperties],
+)
 _SUBJECT = ("qpid.subject", "x-jms-type", "JMSType")
 
 
@@ -49,8 +53,10 @@ def read_header(header: HeaderSegment, exchange: str, body_bytes: int) -> Messag
         RemoteCommandError: The header is none.
     """
     delivery, message = header.delivery, header.message
-    delivery.exchange = exchange or None
-    delivery.redelivered = False
+    named = exchange or None
+    if delivery.exchange == named and not delivery.redelivered and _is_plain(header):
+        return columns(delivery, message, header.payload, body_bytes)
+    delivery.exchange, delivery.redelivered = named, False
     others = [
         each
         for each in header.structs
@@ -60,6 +66,12 @@ def read_header(header: HeaderSegment, exchange: str, body_bytes: int) -> Messag
     ]
     encoded = HeaderSegment.of(delivery, message, *others).payload
     return columns(delivery, message, encoded, body_bytes)
+
+
+def _is_plain(header: HeaderSegment) -> bool:
+    """True if it says one time each what is said of a delivery and of a message, and no more."""
+    kinds = [type(each) for each in header.structs]
+    return kinds in _PLAIN
 
 
 def columns(

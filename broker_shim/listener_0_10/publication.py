@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from broker_shim.amqp_0_10.commands import MessageReject, MessageTransfer
@@ -12,6 +13,7 @@ from broker_shim.amqp_0_10.definitions import (
 )
 from broker_shim.broker.address import ExchangeNode, Node, described
 from broker_shim.broker.settings import DurableMessages
+from broker_shim.broker.storage.publications import Publication
 from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
@@ -23,45 +25,91 @@ from broker_shim.security.rules.permissions import Permission
 from sparkstore.core.queue_names import shown
 
 
-def publish(session: Any, assembly: Assembly) -> None:
-    """Put a message on the queues that it is routed to; complete when the store has it.
+class Publisher:
+    """The messages of one session on their way to the store: those of one turn go together.
 
-    Raises:
-        RemoteCommandError: It goes nowhere, or may not.
+    Each is for itself all the same: it has its queues, its completion, and its refusal. What a
+    transaction sends waits there.
     """
-    transfer, command_id = assembly.method, assembly.command_id
-    assert isinstance(transfer, MessageTransfer)
-    assert command_id is not None
-    broker, connection = session.broker, session.connection
-    header = assembly.header or HeaderSegment.of()
-    body = b"" if assembly.body is None else assembly.body.payload
-    exchange = transfer.destination or ""
-    routing_key = header.delivery.routing_key or ""
-    node = _node(broker, exchange, routing_key)
-    check(connection.access, connection.login, Permission.WRITE, node, exchange or routing_key)
-    stored = read_header(header, exchange, len(body))
-    if stored.durable and broker.settings.durable_messages is DurableMessages.REJECTED:
-        text = "durable messages are not kept here: send them non-persistent"
-        raise RemoteCommandError(ExecutionErrorCode.PRECONDITION_FAILED, text)
-    queues = broker.queues_for(node, stored)
-    if not queues:
-        _unroutable(
-            session, transfer, command_id, node, is_dropped=header.delivery.discard_unroutable
-        )
-        return
-    waiting = len(body) + stored.header_bytes
-    connection.waiting_bytes += waiting
 
-    def done(error: StoreError | None) -> None:
-        connection.waiting_bytes -= waiting
-        finished(error)
+    def __init__(self, session: Any) -> None:
+        """Begin; the session is an `Amqp010Session`."""
+        self._session = session
+        self._numbers: list[int] = []
+        self._messages: list[Publication] = []
+        self._sizes: list[int] = []
+        self._allowed: tuple[str, str, Node] | None = None
 
-    finished = session.done(command_id)
-    if session.transaction is None:
-        broker.publish(stored, body, queues, done)
-    else:
-        session.transaction.publish(stored, body, queues)
-        done(None)
+    def add(self, assembly: Assembly) -> None:
+        """A message, for the queues that it is routed to; complete when the store has it.
+
+        Raises:
+            RemoteCommandError: It goes nowhere, or may not.
+        """
+        transfer, command_id = assembly.method, assembly.command_id
+        assert isinstance(transfer, MessageTransfer)
+        assert command_id is not None
+        session = self._session
+        broker, connection = session.broker, session.connection
+        header = assembly.header or HeaderSegment.of()
+        body = b"" if assembly.body is None else assembly.body.payload
+        exchange = transfer.destination or ""
+        delivery = header.delivery
+        node = self._place(exchange, delivery.routing_key or "")
+        stored = read_header(header, exchange, len(body))
+        if stored.durable and broker.settings.durable_messages is DurableMessages.REJECTED:
+            text = "durable messages are not kept here: send them non-persistent"
+            raise RemoteCommandError(ExecutionErrorCode.PRECONDITION_FAILED, text)
+        queues = broker.queues_for(node, stored)
+        if not queues:
+            is_dropped = delivery.discard_unroutable
+            _unroutable(session, transfer, command_id, node, is_dropped=is_dropped)
+        elif session.transaction is not None:
+            session.transaction.publish(stored, body, queues)
+            session.complete(command_id)
+        else:
+            waiting = len(body) + stored.header_bytes
+            connection.waiting_bytes += waiting
+            connection.turn.spend(broker.work_of(stored, queues))
+            self._numbers.append(command_id)
+            self._messages.append(Publication(stored, body, queues))
+            self._sizes.append(waiting)
+
+    def _place(self, exchange: str, routing_key: str) -> Node:
+        """Where a message is sent, if its sender may; asked once for all that go together."""
+        known = self._allowed
+        if known is not None and known[0] == exchange and known[1] == routing_key:
+            return known[2]
+        session = self._session
+        connection = session.connection
+        node = _node(session.broker, exchange, routing_key)
+        check(connection.access, connection.login, Permission.WRITE, node, exchange or routing_key)
+        self._allowed = exchange, routing_key, node
+        return node
+
+    def hand_over(self) -> None:
+        """Give the store what came, in its order."""
+        self._allowed = None
+        if not self._messages:
+            return
+        connection = self._session.connection
+        numbers, messages, sizes = self._numbers, self._messages, self._sizes
+        self._numbers, self._messages, self._sizes = [], [], []
+
+        def stored(first: int, outcomes: Sequence[StoreError | None]) -> None:
+            last = first + len(outcomes)
+            connection.waiting_bytes -= sum(sizes[first:last])
+            self._stored(numbers[first:last], outcomes)
+
+        self._session.broker.publications.publish(messages, stored)
+
+    def _stored(self, numbers: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+        """The first that is refused ends the session: of those after it nobody is told."""
+        session = self._session
+        refused = next((at for at, each in enumerate(outcomes) if each is not None), len(outcomes))
+        session.complete_each(numbers[:refused])
+        if refused < len(outcomes):
+            session.done(numbers[refused])(outcomes[refused])
 
 
 def _node(broker: Any, exchange: str, routing_key: str) -> Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from broker_shim.framing.sequences import Ranges, after, contains, distance, ranges_of
 
@@ -93,6 +94,13 @@ class IncomingCommands:
         """A command was done."""
         self._done.add(command_id)
         self._untold += 1
+        self._advance()
+
+    def complete_each(self, command_ids: Iterable[int]) -> None:
+        """Some commands were done."""
+        before = len(self._done)
+        self._done.update(command_ids)
+        self._untold += len(self._done) - before
         self._advance()
 
     def complete_in_turn(self, command_id: int) -> None:

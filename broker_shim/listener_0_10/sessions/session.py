@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from broker_shim.amqp_0_10.commands import (
@@ -33,6 +33,7 @@ from broker_shim.handlers.session_incoming import SessionIncoming
 from broker_shim.handlers.session_outgoing import SessionOutgoing
 from broker_shim.listener_0_10.commands import WIRING, CommandTarget, invoke
 from broker_shim.listener_0_10.connection_output import RoomWaiter
+from broker_shim.listener_0_10.publication import Publisher
 from broker_shim.listener_0_10.refusals import refusal_of
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
 from broker_shim.listener_0_10.sessions import controls
@@ -97,6 +98,7 @@ class Amqp010Session:
         incoming: The client's commands, as far as they are complete.
         outgoing: Those to the client.
         first: The first handler of what comes in.
+        publisher: What the client sends.
         subscriptions: The session's consumers, and what they hold.
         transaction: Since tx.select, or while it works in a branch; None at other times.
         is_distributed: It has asked for dtx.
@@ -119,7 +121,7 @@ class Amqp010Session:
         self._wiring_id: int | None = None
         self._held: deque[Assembly] = deque()
         self._is_going_on = False
-        self.subscriptions = Subscriptions(self)
+        self.publisher, self.subscriptions = Publisher(self), Subscriptions(self)
         self.transaction: SessionTransaction | None = None
         self.is_distributed = False
 
@@ -229,6 +231,7 @@ class Amqp010Session:
             self.fail(error)
         finally:
             self._is_going_on = False
+        self.publisher.hand_over()
         self.tell()
 
     def complete(self, command_id: int) -> None:
@@ -239,6 +242,12 @@ class Amqp010Session:
             if command_id == self._wiring_id:
                 self._wiring_id = None
                 self._go_on()
+
+    def complete_each(self, command_ids: Sequence[int]) -> None:
+        """The same of some commands, none of which changes wiring."""
+        if not self.is_over:
+            self.incoming.complete_each(command_ids)
+            self.tell()
 
     def done(self, command_id: int) -> Callable[[StoreError | None], None]:
         """What the store calls when a command is done, or refused."""
@@ -351,6 +360,7 @@ class Amqp010Session:
         """It has no connection any more; its client may come back."""
         if self.is_over or not self.is_attached:
             return
+        self.publisher.hand_over()
         if not self.timeout_s or not self.connection.host.keeps(self):
             self._over(failed=failed)
             return
@@ -364,6 +374,7 @@ class Amqp010Session:
     def _over(self, *, failed: bool) -> None:
         if self.is_over:
             return
+        self.publisher.hand_over()
         self.is_over = True
         self._commands.interrupted()
         if self.is_attached:
