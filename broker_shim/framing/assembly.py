@@ -17,6 +17,7 @@ from broker_shim.framing.frames import (
     Frame,
 )
 from broker_shim.framing.methods import Method
+from broker_shim.framing.methods import encoded_method as encoded
 from broker_shim.framing.order import FrameOrder, FramingLimits
 from broker_shim.framing.segments import BodySegment, HeaderSegment, MethodSegment
 
@@ -76,21 +77,13 @@ class MethodReader:
         Raises:
             RemoteCommandError: It is no command; its frames are taken off.
         """
-        kind, flags, channel, payload = frames[0]
-        if kind != _COMMAND or flags != _FIRST_OF_SOME or len(frames) < 2:
+        found = _whole_message(frames)
+        if found is None:
             return None
-        header, body = frames[1], None
-        if header.flags != _LAST_OF_SOME:
-            body = frames[2] if len(frames) > 2 else header
-            if (body.type, body.flags, body.channel) != (_BODY, _LAST_OF_SOME, channel):
-                return None
-            if header.flags != _WHOLE:
-                return None
+        (kind, _, channel, payload), header, body = found
         order = self._orders.get(channel << 1)
-        if header.type != _HEADER or header.channel != channel or order is None:
-            return None
         body_bytes = 0 if body is None else len(body.payload)
-        if not order.fits_whole(len(payload), len(header.payload), body_bytes):
+        if order is None or not order.fits_whole(len(payload), len(header.payload), body_bytes):
             return None
         for _ in range(2 if body is None else 3):
             frames.popleft()
@@ -144,30 +137,56 @@ class MethodReader:
                 order.is_dropped = not order.is_between
 
 
-def frames_of(assembly: Assembly, max_frame_bytes: int = MOST_FRAME_BYTES) -> Iterator[Frame]:
+def _whole_message(frames: deque[Frame]) -> tuple[Frame, Frame, Frame | None] | None:
+    """Command, header and body, if some frames begin with all of these in a frame each."""
+    first = frames[0]
+    if first.type != _COMMAND or first.flags != _FIRST_OF_SOME or len(frames) < 2:
+        return None
+    header, channel = frames[1], first.channel
+    if header.type != _HEADER or header.channel != channel:
+        return None
+    if header.flags == _LAST_OF_SOME:
+        return first, header, None
+    if header.flags != _WHOLE or len(frames) < 3:
+        return None
+    body = frames[2]
+    is_last = body.type == _BODY and body.channel == channel and body.flags == _LAST_OF_SOME
+    return (first, header, body) if is_last else None
+
+
+def frames_of(
+    assembly: Assembly,
+    max_frame_bytes: int = MOST_FRAME_BYTES,
+    encoded_method: bytes | None = None,
+) -> Iterator[Frame]:
     """The frames of an assembly, with the header and body that are attached to it.
+
+    Args:
+        assembly: What is sent.
+        max_frame_bytes: Of a frame with its header.
+        encoded_method: The segment of its method, if that was encoded before.
 
     Raises:
         LocalFramingError: A value of the method does not fit its field.
     """
-    method = MethodSegment.of(assembly.method, sync=assembly.sync)
-    segments = [(method.type, method.payload)]
+    kind = _CONTROL if assembly.is_control else _COMMAND
+    segments = [(kind, encoded_method or encoded(assembly.method, sync=assembly.sync))]
     if assembly.header is not None:
-        segments.append((assembly.header.type, assembly.header.payload))
+        segments.append((_HEADER, assembly.header.payload))
     if assembly.body is not None:
-        segments.append((assembly.body.type, assembly.body.payload))
+        segments.append((_BODY, assembly.body.payload))
     room = max_frame_bytes - HEADER_BYTES
     last = len(segments) - 1
     for index, (kind, payload) in enumerate(segments):
         is_last = index == last and assembly.is_whole  # else frames follow that nobody attached
         flags = (0 if index else FIRST_SEGMENT) | (LAST_SEGMENT if is_last else 0)
-        yield from _split(kind, flags, assembly.channel, payload, room)
+        if len(payload) <= room:
+            yield Frame(kind, flags | _WHOLE, assembly.channel, payload)
+        else:
+            yield from _split(kind, flags, assembly.channel, payload, room)
 
 
 def _split(kind: int, flags: int, channel: int, payload: bytes, room: int) -> Iterator[Frame]:
-    if len(payload) <= room:
-        yield Frame(kind, flags | FIRST_FRAME | LAST_FRAME, channel, payload)
-        return
     for at in range(0, len(payload), room):
         place = (0 if at else FIRST_FRAME) | (LAST_FRAME if at + room >= len(payload) else 0)
         yield Frame(kind, flags | place, channel, payload[at : at + room])

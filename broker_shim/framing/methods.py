@@ -61,7 +61,7 @@ class _FieldLayout:
     """How one class is read and written."""
 
     def __init__(self, cls: type[Method] | type[Struct]) -> None:
-        self.cls = cls
+        self.cls, self._pack = cls, cls.PACK
         self._plans: dict[int, _ReadPlan] = {}
         rows = zip(cls.FIELDS, _getters(cls), strict=True)
         self._writers = tuple(
@@ -71,8 +71,9 @@ class _FieldLayout:
 
     def read(self, encoded: bytes, at: int, depth: int) -> tuple[Any, int]:
         """An instance from its flags and fields, and where it ends."""
-        flags = int.from_bytes(encoded[at : at + self.cls.PACK], "big") if self.cls.PACK else -1
-        at += self.cls.PACK
+        pack = self._pack
+        flags = int.from_bytes(encoded[at : at + pack], "big") if pack else -1
+        at += pack
         plan = self._plans.get(flags)
         if plan is None:
             plan = self._plan(flags)
@@ -205,8 +206,9 @@ def read_structs(payload: bytes) -> list[Struct | UnknownStruct]:
     """
     found, at = [], 0
     try:
-        while at < len(payload):
-            each, at = RAW["struct32"](payload, at, MAX_DEPTH)
+        read, end = RAW["struct32"], len(payload)
+        while at < end:
+            each, at = read(payload, at, MAX_DEPTH)
             found.append(each)
     except UNREADABLE as reason:
         raise MalformedValue(unreadable(reason)) from reason

@@ -16,7 +16,8 @@
 In come frames (`broker_shim.framing`), out go calls of what a listener gives: `ConnectionControls`,
 `SessionControls`, `Commands`. Methods are put together early, header and body where they are
 needed: who does so attaches them to the assembly, and who does not forwards the frames. So a
-handler that needs one looks at the assembly first.
+handler that needs one looks at the assembly first. Where no add-on stands before a session, a
+message that is there in three frames is put together at once.
 
 Pure: no socket, no thread, no clock of its own. What a peer does wrong is raised
 (`RemoteFramingError`, `RemoteCommandError`) up to the handler that ends the connection or session.

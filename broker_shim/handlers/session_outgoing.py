@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker_shim.amqp_0_10.commands import MessageTransfer
 from broker_shim.framing.assembly import Assembly, frames_of
 from broker_shim.framing.frames import MOST_FRAME_BYTES, Frame
+from broker_shim.framing.methods import encoded_method
 
 
 class SessionOutgoing:
@@ -18,11 +20,23 @@ class SessionOutgoing:
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self.max_frame_bytes = MOST_FRAME_BYTES
+        self._last_transfer: tuple[str | None, int, int] | None = None
+        self._encoded_transfer = b""
 
     def handle_assembly(self, assembly: Assembly) -> None:
         """See `AssemblyHandler`."""
-        for frame in frames_of(assembly, self.max_frame_bytes):
-            self._write(frame.encoded)
+        frames = frames_of(assembly, self.max_frame_bytes, self._encoded(assembly))
+        self._write(b"".join([frame.encoded for frame in frames]))
+
+    def _encoded(self, assembly: Assembly) -> bytes | None:
+        """The method, if it is a transfer: one says the same as the one before, nearly always."""
+        method = assembly.method
+        if type(method) is not MessageTransfer or assembly.sync:
+            return None
+        told = method.destination, method.accept_mode, method.acquire_mode
+        if told != self._last_transfer:
+            self._last_transfer, self._encoded_transfer = told, encoded_method(method)
+        return self._encoded_transfer
 
     def handle_frame(self, frame: Frame) -> None:
         """See `FrameHandler`."""

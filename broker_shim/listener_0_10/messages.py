@@ -38,6 +38,7 @@ _PLAIN = (
     [MessageDeliveryProperties, MessageProperties],
     [MessageProperties, MessageDeliveryProperties],
 )
+"""Nothing but what is kept: such a header is kept as it came."""
 _SUBJECT = ("qpid.subject", "x-jms-type", "JMSType")
 
 
@@ -54,7 +55,8 @@ def read_header(header: HeaderSegment, exchange: str, body_bytes: int) -> Messag
     """
     delivery, message = header.delivery, header.message
     named = exchange or None
-    if delivery.exchange == named and not delivery.redelivered and _is_plain(header):
+    kinds = [*map(type, header.structs)]
+    if delivery.exchange == named and not delivery.redelivered and kinds in _PLAIN:
         return columns(delivery, message, header.payload, body_bytes)
     delivery.exchange, delivery.redelivered = named, False
     others = [
@@ -66,12 +68,6 @@ def read_header(header: HeaderSegment, exchange: str, body_bytes: int) -> Messag
     ]
     encoded = HeaderSegment.of(delivery, message, *others).payload
     return columns(delivery, message, encoded, body_bytes)
-
-
-def _is_plain(header: HeaderSegment) -> bool:
-    """True if it says one time each what is said of a delivery and of a message, and no more."""
-    kinds = [type(each) for each in header.structs]
-    return kinds in _PLAIN
 
 
 def columns(
@@ -90,19 +86,22 @@ def columns(
         content_encoding=message.content_encoding,
         correlation_id=_text(message.correlation_id),
         reply_to=_address(message.reply_to),
-        subject=_subject(headers),
+        subject=_subject(headers) if headers else None,
         to=_place(delivery.exchange, delivery.routing_key),
         user_id=_text(message.user_id),
         app_id=_text(message.app_id),
         message_type="data",
         amqp_message_id=None if message.message_id is None else str(message.message_id),
-        group_id=_as_text(headers.get("JMSXGroupID")),
+        group_id=_as_text(headers["JMSXGroupID"]) if "JMSXGroupID" in headers else None,
         header_bytes=len(encoded),
         body_bytes=body_bytes,
-        properties=tuple(
-            (name, text) for name, value in headers.items() if (text := _as_text(value)) is not None
-        ),
+        properties=_properties(headers) if headers else (),
     )
+
+
+def _properties(headers: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    texts = ((name, _as_text(value)) for name, value in headers.items())
+    return tuple((name, text) for name, text in texts if text is not None)
 
 
 def written_header(header: MessageHeader, *, is_redelivered: bool) -> HeaderSegment:

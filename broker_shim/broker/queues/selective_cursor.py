@@ -78,6 +78,10 @@ class Consumer(Protocol):
 class MeasuringConsumer(Consumer, Protocol):
     """A consumer whose credit depends on what comes: it has bytes beside messages."""
 
+    @property
+    def measures(self) -> bool:
+        """False while the bytes of messages do not matter to it: it takes whatever comes."""
+
     def takes(self, message_id: int) -> bool:
         """Whether this message is next for you; False leaves you without credit (`credit` is 0)."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -28,7 +28,8 @@ from broker_shim.messages.residency import LoadedMessage
 from broker_shim.selectors import Selector
 
 INFINITE = 0xFFFFFFFF
-_UNDER_WAY = 100
+_UNDER_WAY, _MOST_BYTES = 1_000, 4 << 20
+"""Messages that are brought at once, and their bytes: one message more at most."""
 _LOOK = 100
 
 
@@ -93,11 +94,11 @@ class SessionConsumer:
         self._selector = selector
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED
         self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
-        self._modes = (command.accept_mode, command.acquire_mode)
+        self._transfer = c.MessageTransfer(name, command.accept_mode, command.acquire_mode)
         self._is_window = True
         self._credit = ConsumerCredit()
         self._line: deque[SessionDelivery] = deque()
-        self._under_way = 0
+        self._under_way = self._bytes_under_way = 0
         self._cursor = Cursor()
         self._to_show: deque[int] = deque()
         self._is_reading = False
@@ -133,14 +134,20 @@ class SessionConsumer:
     @property
     def credit(self) -> int:
         """See `Consumer`."""
-        if self._has_ended or not self._session.may_send:
+        is_full = self._bytes_under_way > _MOST_BYTES
+        if self._has_ended or is_full or not self._session.may_send:
             return 0
         room = min(_UNDER_WAY, self._owner.unsettled_room) - self._under_way
         return max(0, min(self._credit.count, room))
 
+    @property
+    def measures(self) -> bool:
+        """See `MeasuringConsumer`."""
+        return self._credit.content_bytes is not None
+
     def takes(self, message_id: int) -> bool:
         """See `MeasuringConsumer`."""
-        return self._credit.content_bytes is None or self._credit.covers(self._bytes_of(message_id))
+        return not self.measures or self._credit.covers(self._bytes_of(message_id))
 
     def _bytes_of(self, message_id: int) -> int:
         """Header and body of a message, as the store has them."""
@@ -226,19 +233,17 @@ class SessionConsumer:
 
     def assign(self, message_ids: Sequence[int]) -> int:
         """See `Consumer`."""
-        taken = [self._take_up(message_id) for message_id in message_ids]
+        taken: list[SessionDelivery] = []
+        for message_id in message_ids:
+            taken.append(self._take_up(message_id))
+            if self._bytes_under_way > _MOST_BYTES:
+                break
         if self._is_settled:
-            self._bring_each(taken, [None] * len(taken))
+            self._bring(taken, [None] * len(taken))
         else:
-            acquired = partial(self._bring_each, taken)
-            self._broker.calls.acquire_each(message_ids, self.queue.name, self.holder, acquired)
-        return len(message_ids)
-
-    def _bring_each(
-        self, taken: Sequence[SessionDelivery], outcomes: Sequence[StoreError | None]
-    ) -> None:
-        for each, error in zip(taken, outcomes, strict=True):
-            self._bring(each, error)
+            ids, acquired = message_ids[: len(taken)], partial(self._bring, taken)
+            self._broker.calls.acquire_each(ids, self.queue.name, self.holder, acquired)
+        return len(taken)
 
     def look(self) -> None:
         """See `Browser`."""
@@ -246,7 +251,7 @@ class SessionConsumer:
             if self._to_show:
                 if not self.takes(self._to_show[0]):
                     break
-                self._bring(self._take_up(self._to_show.popleft()), None)
+                self._bring([self._take_up(self._to_show.popleft())], [None])
             elif self.queue.has_browsed(self._cursor):
                 break
             else:
@@ -278,60 +283,74 @@ class SessionConsumer:
         byte_count = self._bytes_of(message_id)
         self._credit.spend(byte_count)
         self._under_way += 1
+        self._bytes_under_way += byte_count
         message = self._broker.calls.messages.get(message_id)
         taken = SessionDelivery(message_id, message, byte_count, self.holder)
         self._line.append(taken)
         return taken
 
-    def _bring(self, taken: SessionDelivery, error: StoreError | None) -> None:
-        """It is ours, or was refused: have its content in memory."""
-        if error is not None:
-            taken.loaded, taken.is_ours = error, False
-            self._send_line()
-        elif self._has_ended:
-            taken.loaded = taken.loaded or Unavailable("the subscriber is gone")
-            self._send_line()
-        else:
-            taken.message.when_here(partial(self._is_here, taken))
+    def _bring(
+        self, batch: Sequence[SessionDelivery], outcomes: Sequence[StoreError | None]
+    ) -> None:
+        """They are ours, or were refused: have their content in memory."""
+        for taken, error in zip(batch, outcomes, strict=True):
+            if error is not None:
+                taken.loaded, taken.is_ours = error, False
+            elif self._has_ended:
+                taken.loaded = taken.loaded or Unavailable("the subscriber is gone")
+            else:
+                taken.loaded = taken.message.content_now()
+                if taken.loaded is None:
+                    taken.message.when_here(partial(self._is_here, taken))
+        self._send_line()
 
     def _is_here(self, taken: SessionDelivery, loaded: LoadedMessage | StoreError) -> None:
         taken.loaded = loaded
         self._send_line()
 
     def _send_line(self) -> None:
-        while self._line and self._line[0].loaded is not None:
-            self._send_or_not(self._line.popleft())
-        if not self._line:
+        leaving: list[tuple[SessionDelivery, LoadedMessage]] = []
+        has_sent = False
+        while self._line and (loaded := self._line[0].loaded) is not None:
+            taken = self._line.popleft()
+            if not isinstance(loaded, LoadedMessage) or self._has_ended or self._broker.is_stopping:
+                self._over(taken)
+                self._put_back(taken)
+            elif self._is_settled:
+                leaving.append((taken, loaded))
+            else:
+                self._over(taken)
+                self._send(taken, loaded)
+                has_sent = True
+        if leaving:
+            ids = [taken.message_id for taken, _loaded in leaving]
+            left = partial(self._dequeued, leaving)
+            self._broker.calls.dequeue_each(ids, self.queue.name, self.holder, left)
+        if has_sent:
+            self._wanted()
+        if not self._line and (self._on_flushed or self._on_stopped):
             self._broker.later(0.0, self._settle_line)
 
-    def _send_or_not(self, taken: SessionDelivery) -> None:
-        loaded = taken.loaded
-        if not isinstance(loaded, LoadedMessage) or self._has_ended or self._broker.is_stopping:
-            self._over(taken)
-            self._put_back(taken)
-        elif self._is_settled:
-            done = partial(self._dequeued, taken, loaded)
-            calls = self._broker.calls
-            calls.dequeue(taken.message_id, self.queue.name, self.holder, done)
-        else:
-            self._over(taken)
-            self._send(taken, loaded)
-
     def _dequeued(
-        self, taken: SessionDelivery, loaded: LoadedMessage, error: StoreError | None
+        self,
+        leaving: Sequence[tuple[SessionDelivery, LoadedMessage]],
+        outcomes: Sequence[StoreError | None],
     ) -> None:
-        """It is off its queue: now it is sent, or nobody gets it."""
-        self._over(taken)
-        if error is not None:
-            self._put_back(taken)
-            return
-        self.queue.removed((taken.message_id,))
-        if not self._has_ended:
-            self._send(taken, loaded)
+        """They are off their queue: now they are sent, or nobody gets them."""
+        for (taken, loaded), error in zip(leaving, outcomes, strict=True):
+            self._over(taken)
+            if error is not None:
+                self._put_back(taken)
+                continue
+            self.queue.removed((taken.message_id,))
+            if not self._has_ended:
+                self._send(taken, loaded)
+        self._wanted()
         self._settle_line()
 
     def _over(self, taken: SessionDelivery) -> None:
         self._under_way -= 1
+        self._bytes_under_way -= taken.byte_count
         taken.release()
 
     def _put_back(self, taken: SessionDelivery) -> None:
@@ -350,24 +369,24 @@ class SessionConsumer:
         failures = self.queue.delivery_count(taken.message_id)
         header = written_header(loaded.header, is_redelivered=failures > 0)
         body = BodySegment(loaded.body) if loaded.body else None
-        transfer = c.MessageTransfer(self.name, *self._modes)
-        number = self._session.command(transfer, header, body)
+        number = self._session.command(self._transfer, header, body)
         sent = None
         if not self._is_settled:
             sent = SentMessage(self, taken.message_id, is_acquired=not self._is_browser)
         self._owner.sent(number, sent, (self, taken.byte_count) if self._is_window else None)
         self._broker.metrics.delivered += 1
-        self._wanted()
 
-    def accept(self, message_id: int, on_done: Any) -> None:
-        """It is the client's: off its queue, durably."""
+    def accept(
+        self, message_ids: Sequence[int], on_done: Callable[[Sequence[StoreError | None]], None]
+    ) -> None:
+        """They are the client's: off their queue, durably; `on_done` is told of some at a time."""
 
-        def done(_ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
-            self._broker.metrics.accepted += outcomes[0] is None
-            self.forget(message_id)
-            on_done(outcomes[0])
+        def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+            self._broker.metrics.accepted += sum(each is None for each in outcomes)
+            self._broker.calls.messages.forget(ids)
+            on_done(outcomes)
 
-        self._broker.settlement.remove((message_id,), self.queue.name, self.holder, done)
+        self._broker.settlement.remove(message_ids, self.queue.name, self.holder, done)
 
     def reject(self, message_id: int, text: str, on_done: Any) -> None:
         """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""

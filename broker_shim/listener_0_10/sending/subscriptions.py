@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -108,9 +109,22 @@ class Subscriptions:
                 self._accept_within(session.transaction, number, each)
             session.complete(command_id)
             return
-        done = self._last_of(len(sent), command_id)
+        together: dict[SessionConsumer, dict[int, None]] = {}
         for _number, each in sent:
-            each.subscription.accept(each.message_id, done)
+            together.setdefault(each.subscription, {})[each.message_id] = None
+        left, finished = sum(map(len, together.values())), session.done(command_id)
+
+        def done(outcomes: Sequence[StoreError | None]) -> None:
+            nonlocal left
+            left -= len(outcomes)
+            refused = next((each for each in outcomes if each is not None), None)
+            if not left or refused is not None:
+                finished(refused)
+
+        if not left:
+            finished(None)
+        for subscription, message_ids in together.items():
+            subscription.accept([*message_ids], done)
 
     def _accept_within(
         self, transaction: SessionTransaction, number: int, sent: SentMessage

@@ -23,6 +23,10 @@ class Measuring:
     def credit(self) -> int:
         return self.limits.count
 
+    @property
+    def measures(self) -> bool:
+        return self.limits.content_bytes is not None
+
     def takes(self, message_id: int) -> bool:
         return self.limits.covers(self._sizes[message_id - 1])
 
