@@ -13,7 +13,7 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.dtx import commands as dtx_commands
-from broker_shim.listener_0_10.publication import Publisher
+from broker_shim.listener_0_10.publication import SessionPublisher
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
 from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
@@ -27,7 +27,7 @@ class CommandTarget(Protocol):
     connection: Any
     broker: Broker
     incoming: IncomingCommands
-    publisher: Publisher
+    publisher: SessionPublisher
     subscriptions: Subscriptions
     transaction: SessionTransaction | None
     is_distributed: bool

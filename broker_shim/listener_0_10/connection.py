@@ -38,12 +38,13 @@ from broker_shim.framing.assembly import Assembly, frames_of
 from broker_shim.framing.errors import RemoteCommandError, RemoteFramingError
 from broker_shim.framing.frames import MOST_FRAME_BYTES, PROTOCOL_HEADER, Frame, FrameReader
 from broker_shim.framing.order import FramingLimits
-from broker_shim.handlers.chain import Delayed, HandlerContext, InsertionPoints
+from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.connection_incoming import ConnectionIncoming
 from broker_shim.handlers.handler import AssemblyHandler
 from broker_shim.listener_0_10.connection_clock import ConnectionClock
 from broker_shim.listener_0_10.connection_output import ConnectionOutput
 from broker_shim.listener_0_10.connection_phase import Phase
+from broker_shim.listener_0_10.delayed_handlers import DelayedHandlers
 from broker_shim.listener_0_10.login import SaslExchange
 from broker_shim.listener_0_10.sessions.session import Amqp010Session, SessionHost
 from broker_shim.listener_0_10.sessions.vacant_channel import VacantChannel
@@ -107,8 +108,8 @@ class Amqp010Connection:
         )
         self._reader = FrameReader()
         self._frames: deque[Frame] = deque()
-        self._delayed: dict[Delayed, None] = {}
-        self.context = HandlerContext(str(access.remote), time.monotonic, self._delay)
+        self._delayed = DelayedHandlers()
+        self.context = HandlerContext(str(access.remote), time.monotonic, self._delayed.add)
         self._standard = ConnectionIncoming(self, limits)
         self._incoming = points.before_connection(self._standard, self.context)
         self._is_bare = not (points.connection_incoming or points.session_incoming)
@@ -149,10 +150,7 @@ class Amqp010Connection:
         """How long the next turn has to wait, in seconds."""
         if self._is_full:
             return _FULL_WAIT_S
-        if self._frames:
-            return 0.0
-        due = [at_s for each in self._delayed if (at_s := each.due_at_s()) is not None]
-        return max(0.0, min(due, default=0.0) - time.monotonic())
+        return 0.0 if self._frames else self._delayed.wait_s()
 
     @property
     def _is_full(self) -> bool:
@@ -206,16 +204,10 @@ class Amqp010Connection:
                 self.turn.spend(1)
             if not self.turn.goes_on():
                 break
-        for each in list(self._delayed):
-            each.go_on()
-            if each.due_at_s() is None:
-                del self._delayed[each]
+        self._delayed.go_on()
         for session in list(self._sessions.values()):
             session.publisher.hand_over()
             session.tell()
-
-    def _delay(self, delayed: Delayed) -> None:
-        self._delayed[delayed] = None
 
     def _contain(self, step: Callable[[], None]) -> None:
         """A fault of the peer, or of ours, ends this connection only."""
@@ -267,7 +259,7 @@ class Amqp010Connection:
             return
         self._is_lost = True
         self._frames.clear()
-        self._delayed.clear()
+        self._delayed.forget()
         for session in list(self._sessions.values()):
             session.lost()
         self._output.forget_waiters()

@@ -25,7 +25,7 @@ from broker_shim.security.rules.permissions import Permission
 from sparkstore.core.queue_names import shown
 
 
-class Publisher:
+class SessionPublisher:
     """The messages of one session on their way to the store: those of one turn go together.
 
     Each is for itself all the same: it has its queues, its completion, and its refusal. What a

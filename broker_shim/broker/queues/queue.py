@@ -307,9 +307,10 @@ class QueueDispatch:
 
     def _deal(self) -> dict[Consumer, list[tuple[int, int]]]:
         """Hold what is to be handed out now: (place, message id) by consumer."""
+        measuring = self._measuring
         # Those that measure get one at a time: its bytes decide about the next.
         left = {
-            each: 1 if self._does_measure(each) else each.credit
+            each: 1 if each in measuring and measuring[each].measures else each.credit
             for each in self._consumers
             if each.credit > 0
         }
@@ -429,10 +430,6 @@ class QueueDispatch:
     def _look_anew(self) -> None:
         for cursor in self._cursors:
             cursor.restart()
-
-    def _does_measure(self, consumer: Consumer) -> bool:
-        measuring = self._measuring.get(consumer)
-        return measuring is not None and measuring.measures
 
     def _is_taken(self, consumer: Consumer, message_id: int) -> bool:
         measuring = self._measuring.get(consumer)

@@ -1,7 +1,8 @@
 """Messages from queues to the consumers of a session.
 
     subscriptions            all consumers of a session, and what becomes of what they were sent
-    subscription             one of them: credit, dispatch, browsing
+    subscription             one of them: credit, dispatch
+    look                     what a browser sees next
     session_delivery         a message on its way
     subscribing_session      what they need of their session
 

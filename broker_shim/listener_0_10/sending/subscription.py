@@ -14,14 +14,12 @@ from broker_shim.amqp_0_10.definitions import (
     MessageAcquireMode,
 )
 from broker_shim.broker.dead_letters import Rejection
-from broker_shim.broker.header_scan import headers_of
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.queue_index import Cursor
-from broker_shim.broker.storage.header_reader import Found
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.framing.segments import BodySegment
 from broker_shim.listener_0_10.messages import written_header
+from broker_shim.listener_0_10.sending.look import Look
 from broker_shim.listener_0_10.sending.session_delivery import SessionDelivery
 from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.messages.residency import LoadedMessage
@@ -30,7 +28,6 @@ from broker_shim.selectors import Selector
 INFINITE = 0xFFFFFFFF
 _UNDER_WAY, _MOST_BYTES = 1_000, 4 << 20
 """Messages that are brought at once, and their bytes: one message more at most."""
-_LOOK = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -92,6 +89,7 @@ class SessionConsumer:
         self.name, self.queue, self.holder = name, queue, session.holder
         self.is_exclusive = command.exclusive
         self._selector = selector
+        self._look = Look(self._broker, queue, selector, self.look)
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED
         self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
         self._transfer = c.MessageTransfer(name, command.accept_mode, command.acquire_mode)
@@ -99,9 +97,6 @@ class SessionConsumer:
         self._credit = ConsumerCredit()
         self._line: deque[SessionDelivery] = deque()
         self._under_way = self._bytes_under_way = 0
-        self._cursor = Cursor()
-        self._to_show: deque[int] = deque()
-        self._is_reading = False
         self._on_flushed: list[Any] = []
         self._on_stopped: list[Any] = []
         self._has_ended = False
@@ -227,8 +222,7 @@ class SessionConsumer:
         if self._has_ended or self.credit == 0:
             return True
         if self._is_browser:
-            is_at_end = self.queue.has_browsed(self._cursor)
-            return is_at_end and not self._to_show and not self._is_reading
+            return self._look.is_at_end
         return self.queue.has_caught_up(self)
 
     def assign(self, message_ids: Sequence[int]) -> int:
@@ -247,37 +241,16 @@ class SessionConsumer:
 
     def look(self) -> None:
         """See `Browser`."""
-        while self.credit > 0 and not self._is_reading:
-            if self._to_show:
-                if not self.takes(self._to_show[0]):
-                    break
-                self._bring([self._take_up(self._to_show.popleft())], [None])
-            elif self.queue.has_browsed(self._cursor):
+        found = self._look.found
+        while self.credit > 0:
+            if not found and not self._look.go_on():
                 break
-            else:
-                self._find()
-        if not self._is_reading:
+            if found and not self.takes(found[0]):
+                break
+            if found:
+                self._bring([self._take_up(found.popleft())], [None])
+        if not self._look.is_reading:
             self._settle_line()
-
-    def _find(self) -> None:
-        """Look at the next ones; those that it wants are shown."""
-        batch = [number for _place, number in self.queue.browse(self._cursor, _LOOK)]
-        if self._selector is None or not batch:
-            self._to_show += batch
-            return
-        self._is_reading = True
-
-        def read(error: StoreError | None, found: Found) -> None:
-            self._is_reading = False
-            selector = self._selector
-            if error is None and selector is not None:
-                for number, header in headers_of(self._broker.headers, batch, found).items():
-                    if header is not None and selector.fits(header.get):
-                        self._to_show.append(number)
-            if not self._has_ended:
-                self.look()
-
-        self._broker.calls.read_headers(batch, read)
 
     def _take_up(self, message_id: int) -> SessionDelivery:
         byte_count = self._bytes_of(message_id)

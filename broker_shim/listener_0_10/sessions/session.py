@@ -33,7 +33,7 @@ from broker_shim.handlers.session_incoming import SessionIncoming
 from broker_shim.handlers.session_outgoing import SessionOutgoing
 from broker_shim.listener_0_10.commands import WIRING, CommandTarget, invoke
 from broker_shim.listener_0_10.connection_output import RoomWaiter
-from broker_shim.listener_0_10.publication import Publisher
+from broker_shim.listener_0_10.publication import SessionPublisher
 from broker_shim.listener_0_10.refusals import refusal_of
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
 from broker_shim.listener_0_10.sessions import controls
@@ -121,7 +121,7 @@ class Amqp010Session:
         self._wiring_id: int | None = None
         self._held: deque[Assembly] = deque()
         self._is_going_on = False
-        self.publisher, self.subscriptions = Publisher(self), Subscriptions(self)
+        self.publisher, self.subscriptions = SessionPublisher(self), Subscriptions(self)
         self.transaction: SessionTransaction | None = None
         self.is_distributed = False
 

@@ -1,0 +1,38 @@
+"""Handlers of one connection that hold frames back, until each goes on."""
+
+from __future__ import annotations
+
+import time
+
+from broker_shim.handlers.chain import Delayed
+
+
+class DelayedHandlers:
+    """See above. On the loop's thread only."""
+
+    def __init__(self) -> None:
+        self._delayed: dict[Delayed, None] = {}
+
+    def __bool__(self) -> bool:
+        """True while one holds frames back."""
+        return bool(self._delayed)
+
+    def add(self, delayed: Delayed) -> None:
+        """See `HandlerContext.delay`."""
+        self._delayed[delayed] = None
+
+    def wait_s(self) -> float:
+        """How long until the first of them wants to go on, in seconds."""
+        due = [at_s for each in self._delayed if (at_s := each.due_at_s()) is not None]
+        return max(0.0, min(due, default=0.0) - time.monotonic())
+
+    def go_on(self) -> None:
+        """Have them hand on what is due."""
+        for each in list(self._delayed):
+            each.go_on()
+            if each.due_at_s() is None:
+                del self._delayed[each]
+
+    def forget(self) -> None:
+        """Nothing more goes on."""
+        self._delayed.clear()

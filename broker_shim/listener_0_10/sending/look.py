@@ -1,0 +1,65 @@
+"""What a browser of a session sees next of its queue."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from broker_shim.broker.header_scan import headers_of
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.storage.header_reader import Found
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import StoreError
+from broker_shim.selectors import Selector
+
+_LOOK = 100
+
+
+class Look:
+    """One browser's way through a queue, in its order, past what its selector does not want.
+
+    Attributes:
+        found: What is to be shown next.
+        is_reading: It waits for what it asked for; then `on_found` is called.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        queue: QueueDispatch,
+        selector: Selector | None,
+        on_found: Callable[[], None],
+    ) -> None:
+        self._broker, self._queue, self._selector = broker, queue, selector
+        self._on_found = on_found
+        self._cursor = queue.cursor()
+        self.found: deque[int] = deque()
+        self.is_reading = False
+
+    @property
+    def is_at_end(self) -> bool:
+        """True if nothing waits that it has not shown."""
+        is_through = not self.found and not self.is_reading
+        return is_through and self._queue.has_browsed(self._cursor)
+
+    def go_on(self) -> bool:
+        """Look at the next ones; False if there is nothing new, or nothing new yet."""
+        if self.is_reading or self._queue.has_browsed(self._cursor):
+            return False
+        batch = [number for _place, number in self._queue.browse(self._cursor, _LOOK)]
+        if self._selector is None or not batch:
+            self.found += batch
+            return True
+        self.is_reading = True
+        selector = self._selector
+
+        def read(error: StoreError | None, found: Found) -> None:
+            self.is_reading = False
+            if error is None:
+                for number, header in headers_of(self._broker.headers, batch, found).items():
+                    if header is not None and selector.fits(header.get):
+                        self.found.append(number)
+            self._on_found()
+
+        self._broker.calls.read_headers(batch, read)
+        return False
