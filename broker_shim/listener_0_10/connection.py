@@ -12,7 +12,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from itertools import count
 from typing import Any
 
 from broker_shim.amqp_0_10.controls import (
@@ -50,10 +49,10 @@ from broker_shim.listener_0_10.sessions.session import Amqp010Session, SessionHo
 from broker_shim.listener_0_10.sessions.vacant_channel import VacantChannel
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
+from broker_shim.sockets.served_connection import next_number
 from broker_shim.sockets.turns import Turn
 
 _log = logging.getLogger(__name__)
-_numbers = count(1)
 
 _HEARTBEAT_S = 120
 _FULL_WAIT_S = 0.005
@@ -88,7 +87,7 @@ class Amqp010Connection:
     ) -> None:
         self.broker, self.host, self.points, self.access = broker, host, points, access
         self.login = Login(access, broker.later, has_output)
-        self.number = next(_numbers)
+        self.number = next_number()
         self.began_at_us = time.time_ns() // 1000
         self.container_id = ""
         self._has_output = has_output

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
 from typing import Any, cast
 
 from broker_shim.broker.virtual_host import Broker
@@ -43,10 +42,10 @@ from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.sockets.login import Login
+from broker_shim.sockets.served_connection import next_number
 from broker_shim.sockets.turns import Turn
 
 _log = logging.getLogger(__name__)
-_numbers = count(1)
 
 _OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE)
 """A target without an address takes messages for every `to`; Qpid JMS asks for all of them."""
@@ -94,7 +93,7 @@ class Connection:
         self.broker = broker
         self.links, self._containers, self._attach = links, containers, attach
         self.now_us: Callable[[], int] = lambda: time.time_ns() // 1000
-        self.number = next(_numbers)
+        self.number = next_number()
         self.began_at_us = self.now_us()
         self.access = access
         self.login = Login(access, broker.later, self.has_output)

@@ -25,6 +25,7 @@ from broker_shim.serve.bind_address import parse_loopback
 from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.options import parser, settings_of
+from broker_shim.serve.protocols import listen
 from broker_shim.serve.recovery import recover
 from broker_shim.serve.reporting import Reporter, reporter_of
 from broker_shim.serve.stores import Stores, open_stores
@@ -140,7 +141,7 @@ def serve(
         stores.close()
         return _complain(str(reason), EXIT_FAILED)
     tune_process()
-    _listen(listener, host, entrance)
+    listen(listener, host, entrance)
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
     _show(reporter, loop, listener, host.broker, stores.messages)
     control = _control(stores, loop, host.broker, listener)
@@ -150,16 +151,6 @@ def serve(
     reporter.stopping()
     _close(control, service, listener)
     return end(stores, failures, metrics)
-
-
-def _listen(listener: Listener, host: Host, entrance: Entrance) -> None:
-    """Serve clients of AMQP 1.0, and of 0-10 if that is asked for: imported here, few want it."""
-    listener.listen(host, entrance.take_port(), entrance.guard)
-    if entrance.second is not None:
-        from broker_shim.listener_0_10.host import Amqp010Host  # noqa: PLC0415
-
-        older = Amqp010Host(host.broker, entrance.points)
-        listener.listen(older, entrance.second.take_port(), entrance.guard)
 
 
 def _close(*served: ControlServer | Service | Listener | None) -> None:

@@ -29,7 +29,7 @@ from sparkstore.control.audit import AuditEvent, add_audit_file, remove_audit_fi
 _log = logging.getLogger(__name__)
 
 
-AMQP_0_10 = "--amqp-0-10"
+AMQP_0_10, SAME = "--amqp-0-10", "same"
 
 
 @dataclass(slots=True)
@@ -45,7 +45,8 @@ class Entrance:
         in_force: What guards it, to be told at the start, in a word each.
         option: The option of the command line that gave the address.
         points: What stands before the standard handlers of AMQP 0-10.
-        second: Where clients of AMQP 0-10 come in, guarded by the same guard; None: nowhere.
+        second: Where clients of AMQP 0-10 come in, guarded by the same guard; None: nowhere else.
+        is_shared: They come in here, too.
     """
 
     address: ListenAddress
@@ -56,6 +57,7 @@ class Entrance:
     listening: socket.socket | None = None
     option: str = "--listen"
     second: Entrance | None = None
+    is_shared: bool = False
     points: InsertionPoints = field(default_factory=InsertionPoints)
 
     def take_port(self) -> socket.socket:
@@ -89,8 +91,8 @@ class Entrance:
         scheme = "amqp" if self.guard.context is None else "amqps"
         self.url = f"{scheme}://{self.address.url_host}:{port}"
         self.guard.audit(AuditEvent.STARTED, listen=self.url)
-        if self.second is not None:
-            self.in_force["amqp-0-10"] = self.second.open()
+        if self.second is not None or self.is_shared:
+            self.in_force["amqp-0-10"] = self.second.open() if self.second else self.url
         return self.url
 
     def reload(self, options: argparse.Namespace) -> None:
@@ -130,7 +132,7 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
     settings = security_of(options)
     listen = options.listen or (LISTEN_TLS if settings.tls_cert else LISTEN)
     address = parse_listen(listen)
-    second = parse_listen(options.amqp_0_10, AMQP_0_10) if options.amqp_0_10 else None
+    second, is_shared = _second(options.amqp_0_10, address)
     if second is not None and address.is_loopback:  # the one that others reach decides for both
         option, said, widest = AMQP_0_10, options.amqp_0_10, second
     else:
@@ -148,11 +150,21 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
     _warn_of_certificates(settings)
     audit = add_audit_file(Path(settings.audit_file)) if settings.audit_file else None
     entrance = Entrance(address, guard, audit, in_force=_in_force(settings, guard, mechanisms))
+    entrance.is_shared = is_shared
     if options.config is not None:
         entrance.points = read_handlers(options.config)
     if second is not None:
         entrance.second = Entrance(second, guard, option=AMQP_0_10)
     return entrance
+
+
+def _second(told: str | None, first: ListenAddress) -> tuple[ListenAddress | None, bool]:
+    """Where else clients of AMQP 0-10 come in; and whether they come in where all others do."""
+    if not told or told == SAME:
+        return None, told == SAME
+    second = parse_listen(told, AMQP_0_10)
+    is_shared = second == first and first.port != 0
+    return (None, True) if is_shared else (second, False)
 
 
 def _in_force(

@@ -128,9 +128,10 @@ def _add_membership(add: Callable[..., object]) -> None:
 def _add_0_10(add: Callable[..., object]) -> None:
     add(
         "--amqp-0-10",
-        metavar="HOST:PORT",
+        metavar="HOST:PORT|same",
         help="listen for clients of AMQP 0-10, too, by the rules of --listen; port 0 takes a free"
-        " one (default: only AMQP 1.0 is spoken)",
+        " one; `same`, or the address of --listen: one port for both, told apart by the first"
+        " bytes of each client (default: only AMQP 1.0 is spoken)",
     )
 
 

@@ -2,6 +2,7 @@
 
     listener, transport      sockets ─► what a protocol makes of each (`ServedConnection`)
     served_connection        what a protocol's connection has to do for its socket
+    shared_port              one port for several protocols, told apart by the first bytes
     turns                    how much of what one peer sent is acted on before all others' turns
     login, access            how one peer gets in, and who it is
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Protocol
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
+
+_numbers = count(1)
+
+
+def next_number() -> int:
+    """Of a new connection, whatever protocol it speaks: it tells it apart from all others."""
+    return next(_numbers)
 
 
 class ServedConnection(Protocol):

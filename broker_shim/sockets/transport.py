@@ -11,6 +11,7 @@ from typing import cast
 
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.sockets.served_connection import ServedConnection
+from broker_shim.sockets.shared_port import UndecidedConnection
 from broker_shim.sockets.turns import Turns
 
 _log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Peer(asyncio.BufferedProtocol):
         """It is connected, after TLS if there is any."""
         self._transport = cast("asyncio.Transport", transport)
         try:
-            self.connection = self._connect(self._transport)
+            self._is_decided(self._connect(self._transport))
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("a connection could not be served")
             self._transport.abort()
@@ -85,6 +86,12 @@ class Peer(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high_bytes, high_bytes // 4)
         self._on_begin(self)
         self._tick()
+
+    def _is_decided(self, connection: ServedConnection) -> None:
+        """This is the connection from now on."""
+        self.connection = connection
+        if isinstance(connection, UndecidedConnection):
+            connection.on_decided = self._is_decided
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         """Where to read to; the bytes are copied before anybody else reads."""

@@ -15,7 +15,7 @@ from broker_shim.selectors import Selector
 _LOOK = 100
 
 
-class Look:
+class BrowserLook:
     """One browser's way through a queue, in its order, past what its selector does not want.
 
     Attributes:
@@ -43,7 +43,7 @@ class Look:
         return is_through and self._queue.has_browsed(self._cursor)
 
     def go_on(self) -> bool:
-        """Look at the next ones; False if there is nothing new, or nothing new yet."""
+        """BrowserLook at the next ones; False if there is nothing new, or nothing new yet."""
         if self.is_reading or self._queue.has_browsed(self._cursor):
             return False
         batch = [number for _place, number in self._queue.browse(self._cursor, _LOOK)]

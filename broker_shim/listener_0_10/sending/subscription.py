@@ -19,7 +19,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.framing.segments import BodySegment
 from broker_shim.listener_0_10.messages import written_header
-from broker_shim.listener_0_10.sending.look import Look
+from broker_shim.listener_0_10.sending.look import BrowserLook
 from broker_shim.listener_0_10.sending.session_delivery import SessionDelivery
 from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.messages.residency import LoadedMessage
@@ -89,7 +89,7 @@ class SessionConsumer:
         self.name, self.queue, self.holder = name, queue, session.holder
         self.is_exclusive = command.exclusive
         self._selector = selector
-        self._look = Look(self._broker, queue, selector, self.look)
+        self._look = BrowserLook(self._broker, queue, selector, self.look)
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED
         self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
         self._transfer = c.MessageTransfer(name, command.accept_mode, command.acquire_mode)

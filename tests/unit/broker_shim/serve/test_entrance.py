@@ -77,6 +77,20 @@ def test_an_option_goes_before_the_setting(users: str, tmp_path: Path) -> None:
     assert [*entrance.guard.mechanisms(Remote())] == ["PLAIN"]
 
 
+def test_one_port_for_both_protocols_is_asked_for_by_a_word_or_by_its_address() -> None:
+    entrance = entrance_of(options("--listen", "127.0.0.1:0", "--amqp-0-10", "same"))
+    port = entrance.take_port().getsockname()[1]
+    assert (entrance.is_shared, entrance.second) == (True, None)
+    assert entrance.in_force.get("amqp-0-10") is None
+    assert entrance.open() == entrance.in_force["amqp-0-10"]
+    entrance.close()
+    told = f"127.0.0.1:{port}"
+    assert entrance_of(options("--listen", told, "--amqp-0-10", told)).is_shared
+    two = entrance_of(options("--listen", "127.0.0.1:0", "--amqp-0-10", "127.0.0.1:0"))
+    assert not two.is_shared
+    assert two.second is not None
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -86,6 +100,7 @@ def test_an_option_goes_before_the_setting(users: str, tmp_path: Path) -> None:
         (["--listen", ":5672"], "HOST:PORT"),
         (["--listen", "127.0.0.1"], "HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], "HOST:PORT"),
+        (["--amqp-0-10", "Same"], "--amqp-0-10 Same: write it as HOST:PORT"),
         (["--users", "NONE"], "make it with `sparkstore passwd`"),
         (["--tls-cert", "NONE"], "TLS needs both"),
         (["--tls-key", "NONE"], "TLS needs both"),

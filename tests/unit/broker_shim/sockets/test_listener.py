@@ -2,116 +2,37 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import select
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
 from broker_shim.amqp_1_0.composites import Begin, Flow, Open
-from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.broker.storage.loop import Loop
-from broker_shim.broker.storage.store_calls import StoreCalls
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.protocol_1_0.codec.frames import EMPTY_FRAME, encoded_frame
 from broker_shim.security.guard import Guard
 from broker_shim.security.settings import SecuritySettings
 from broker_shim.sockets import listener
-from broker_shim.sockets.access import LOOPBACK
-from broker_shim.sockets.listener import Listener
-from broker_shim.store.memory import MemoryMessageStore
+from tests.support.amqp.served_listener import AMQP, Served, exhaust
 
-AMQP = b"AMQP\x00\x01\x00\x00"
 OPEN_WITH_BYTES_FOR_A_NAME = bytes.fromhex("00000012 02000000 005310 c00501 a102fffe")
-TIMEOUT_S = 20
-
-
-class Scarce(socket.socket):
-    """A listening socket for which there is no descriptor at first."""
-
-    failures_left = 0
-    attempts = 0
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        self.attempts += 1
-        if self.failures_left:
-            self.failures_left -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
-        return super().accept()
-
-
-class Served:
-    """A listener over a store in memory, and the port that it is at."""
-
-    def __init__(
-        self,
-        settings: BrokerSettings = BrokerSettings(),  # noqa: B008
-        guard: Guard = LOOPBACK.guard,
-    ) -> None:
-        self.inbox = Inbox()
-        self.loop = Loop(self.inbox)
-        self.store = MemoryMessageStore()
-        self.listener = Listener(self.loop)
-        calls = StoreCalls(self.store, self.inbox, lambda error: self.listener.end(str(error)))
-
-        self.broker = Broker(calls, settings, Metrics(), self.loop.later, HEADERS)
-        self.listening = Scarce(socket.AF_INET)
-        self.listening.bind(("127.0.0.1", 0))
-        self.listening.listen()
-        self.listener.listen(Host(self.broker), self.listening, guard)
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(self.listening.getsockname(), timeout=TIMEOUT_S)
-
-    def run_while(self, client: Callable[[], None]) -> None:
-        """Serve on this thread until a client on another has ended."""
-        failures: list[BaseException] = []
-
-        def run_client() -> None:
-            try:
-                client()
-            except BaseException as failure:  # noqa: BLE001  # raised again below
-                failures.append(failure)
-            finally:
-                self.listener.stop()
-
-        thread = threading.Thread(target=run_client)
-        thread.start()
-        self.listener.run()
-        thread.join(TIMEOUT_S)
-        if failures:
-            raise failures[0]
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
     it = Served()
     yield it
-    it.listener.close()
-    it.store.close()
-    it.inbox.close()
+    it.close()
 
 
 def greet(peer: socket.socket) -> bytes:
     peer.sendall(AMQP)
     return peer.recv(len(AMQP), socket.MSG_WAITALL)
-
-
-def exhaust(peer: socket.socket) -> None:
-    """Until the broker has hung up, whichever way."""
-    with suppress(ConnectionResetError):
-        while peer.recv(4096):
-            pass
 
 
 def test_a_name_that_is_not_utf_8_ends_that_connection_only(served: Served) -> None:
