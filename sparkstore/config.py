@@ -26,6 +26,7 @@ _LEAST: dict[str, float] = {
     "max_pending_bytes": 1,
     "cache_bytes": 0,
     "fence_check_s": 0.01,
+    "witness_lease_s": 0.1,
     "member_grace_s": 0,
 }
 
@@ -88,6 +89,11 @@ class StoreConfig:
         cache_bytes: Content of waiting messages kept in memory.
         fence_check_s: How often a store looks whether a replica was promoted in its place: so long
             may it go on after that.
+        witness: Of a root on a disk that has replicas: a prefix of a bucket, or a folder that all
+            machines have, where one object says which of them may serve. `none`: it has one no
+            more. Empty: as before.
+        witness_lease_s: How long the store goes on when the witness does not answer; so long waits
+            a promotion.
         fsync: False only to measure what fsync costs; never in service.
         member_grace_s: A member of the store's service that is gone so long loses what it acquired.
         chain: Stores that a broker chains with its own, which is the first.
@@ -109,6 +115,8 @@ class StoreConfig:
     max_pending_bytes: int = 256 * _MIB
     cache_bytes: int = 64 * _MIB
     fence_check_s: float = 10.0
+    witness: str = ""
+    witness_lease_s: float = 10.0
     fsync: bool = True
     member_grace_s: float = 30.0
     chain: tuple[ChainMemberConfig, ...] = ()

@@ -92,6 +92,9 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
         ("failed", "1 once the store takes nothing any more.", store.failure is not None),
     ):
         yield gauge(f"{LOG}_{name}", text, [({}, float(value))])
+    if backlog.witness_left_s is not None:
+        text = "How long the lease at the witness runs unless it is renewed; 0: nothing is told."
+        yield gauge(f"{LOG}_witness_left_s", text, [({}, backlog.witness_left_s)])
 
 
 def service_families(service: Service) -> list[Metric]:

@@ -190,7 +190,7 @@ def _mirror(folder: str, first: DeltaMessageStore, config: StoreConfig) -> Mirro
     if Path(folder).resolve() == first.root.path.resolve():
         message = f"[store] chain: {folder} is the root itself: give another folder"
         raise InvalidRequest(message)
-    own = replace(config, wal_dir="", chain=())
+    own = replace(config, wal_dir="", witness="", chain=())
     return Mirror(folder, DeltaMessageStore(folder, own), first)
 
 

@@ -60,9 +60,12 @@ def _add_promote(subparsers: Subparsers) -> None:
         "make a replica the primary",
         "Needs no Java. The old primary, where it can be reached, is fenced: its store stops\n"
         "within `fence_check_s` (10 s) and does not start again. If it cannot be reached, see to\n"
-        "it that it is stopped. What it took after the last `replicate` is not here: for a\n"
-        "planned change stop the store, replicate once more, and promote; a replica that is\n"
-        "behind a primary that can be read is refused without --accept-loss.\n"
+        "it that it is stopped, or give the root a witness beforehand (docs/operating.md): this\n"
+        "then takes the place of the old primary there, and waits until its lease is over, so\n"
+        "that the two never serve at a time.\n"
+        "What it took after the last `replicate` is not here: for a planned change stop the\n"
+        "store, replicate once more, and promote; a replica that is behind a primary that can be\n"
+        "read is refused without --accept-loss.\n"
         "A replica in a bucket is promoted where it is, to be served by its URI; or with --into\n"
         "into a folder of this machine: what is in the bucket becomes that folder's replica.\n\n"
         "examples:\n"
@@ -85,6 +88,11 @@ def _add_promote(subparsers: Subparsers) -> None:
         "--accept-loss",
         action="store_true",
         help="promote also if the old primary can be read and holds more than the replica",
+    )
+    parser.add_argument(
+        "--no-witness",
+        action="store_true",
+        help="of a root with a witness that is lost for good: do not ask it; stop the old primary",
     )
 
 
@@ -137,7 +145,11 @@ def promote(arguments: Namespace) -> int:
     from sparkstore.replication.promote import promote
     from sparkstore.storage.objects import ObjectStorage, is_object_uri
 
-    more = {"primary": arguments.primary, "accept_loss": arguments.accept_loss}
+    more = {
+        "primary": arguments.primary,
+        "accept_loss": arguments.accept_loss,
+        "ask_witness": not arguments.no_witness,
+    }
     if is_object_uri(arguments.replica):
         if arguments.into is None:
             done = asdict(bucket_promote.promote_in_place(ObjectStorage(arguments.replica), **more))

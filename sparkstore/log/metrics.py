@@ -18,6 +18,8 @@ class LogBacklog(NamedTuple):
         unshipped_bytes: Packed bytes that were acknowledged and are not in the bucket yet: what
             this disk alone holds. 0 for a root on a disk, and with `ack = "delta"`.
         unshipped_age_s: How long the oldest of them has been waiting.
+        witness_left_s: How long the lease at the root's witness runs unless it is renewed; None:
+            it has none.
     """
 
     unsynced_bytes: int
@@ -25,6 +27,7 @@ class LogBacklog(NamedTuple):
     wal_files: int
     unshipped_bytes: int = 0
     unshipped_age_s: float = 0.0
+    witness_left_s: float | None = None
 
 
 @dataclass(slots=True)

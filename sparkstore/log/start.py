@@ -25,6 +25,7 @@ from uuid import uuid4
 from deltalake.exceptions import DeltaError
 
 from sparkstore.bucket.bucket_start import BucketStart
+from sparkstore.bucket.witness import NO_WITNESS, Witness, forget, witness_at
 from sparkstore.config import StoreConfig
 from sparkstore.core import codec
 from sparkstore.core.fold import State
@@ -91,9 +92,11 @@ def open_log(where: str | Path, config: StoreConfig) -> OpenedLog:
             _hold(locks, wal_folder / "wal.lock", wal_folder)
         root = open_or_create_root(path)
         check_may_serve(root.path)  # again, since a promotion holds the writer's lock, too
+        witness = _witness(root, config, locks)
         _heal(root)
         journal = Journal(root, uuid4().hex)
-        return _open(root, journal, config, _wal_folders(root, wal_folder), wal_folder, locks, ack)
+        folders = _wal_folders(root, wal_folder)
+        return _open(root, journal, config, folders, wal_folder, locks, ack, witness)
     except BaseException as reason:
         locks.close()
         if isinstance(reason, OSError | DeltaError):
@@ -127,6 +130,37 @@ def _open_in_bucket(uri: str, config: StoreConfig, ack: str) -> OpenedLog:
         raise
 
 
+def _witness(root: Root, config: StoreConfig, locks: ExitStack) -> Witness | None:
+    """The lease of a root that has a witness, taken; None of one without.
+
+    Why the lease is taken before `root.json` names the witness: a root that names one never serves
+    without. Why one is not replaced by another at once: a replica that knows the old one only could
+    be promoted by it.
+    """
+    had, asked = root.identity.witness, config.witness
+    if asked == NO_WITNESS:
+        if had:
+            forget(witness_at(had), root.identity)
+            change_identity(root, lambda _: {"witness": ""})
+            _log.warning("%s has no witness any more: %s", root.path, had)
+        return None
+    if had and asked and had != asked:
+        message = f'{root.path} has the witness {had}: serve it once with witness = "{NO_WITNESS}",'
+        message += f" replicate, then say {asked}"
+        raise InvalidRequest(message)
+    if not (asked or had):
+        return None
+    lease_s = config.witness_lease_s
+    place = witness_at(asked or had, patience_s=max(1.0, lease_s / 3))
+    witness = Witness(place, root.identity, str(root.path), lease_s)
+    witness.claim(is_new=not had)
+    locks.callback(witness.stop)
+    if not had:
+        change_identity(root, lambda _: {"witness": asked})
+    _log.info("%s serves under the witness %s, %g s at a time", root.path, place.location, lease_s)
+    return witness
+
+
 def _hold(locks: ExitStack, file: Path, holder: Path) -> None:
     locks.callback(FileLock(file, str(holder)).release)
 
@@ -136,6 +170,8 @@ def _is_remote(where: str | Path) -> bool:
 
 
 def _ack(where: str | Path, config: StoreConfig) -> str:
+    if _is_remote(where) and config.witness not in {"", NO_WITNESS}:
+        raise InvalidRequest("a root in a bucket is its own witness: leave witness out")
     if not _is_remote(where):
         if config.ack == "delta":
             raise InvalidRequest("ack = delta adds nothing to a local root: leave it out")
@@ -160,6 +196,7 @@ def _open(
     wal_folder: Path,
     locks: ExitStack,
     ack: str,
+    witness: Witness | None = None,
 ) -> OpenedLog:
     tail = journal_tail(root)
     last_position = tail.last_position
@@ -181,8 +218,17 @@ def _open(
     wal = _new_wal(root, wal_folder, journal.epoch, config) if ack == "wal" else None
     state = recover(root).state
     log = Log(
-        root, journal, wal, locks, config, next_position=last_position + 2, first_segment=segment
+        root,
+        journal,
+        wal,
+        locks,
+        config,
+        next_position=last_position + 2,
+        first_segment=segment,
+        witness=witness,
     )
+    if witness is not None:
+        witness.start(log.fail)
     locks.callback(FenceWatch(_fence_check(root, journal), config.fence_check_s, log.fail).stop)
     _log.info(
         "opened %s: epoch %d, position %d, %d records replayed",

@@ -20,6 +20,7 @@ from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from sparkstore.bucket.witness import Witness
 from sparkstore.config import StoreConfig
 from sparkstore.content.reader import ContentReader
 from sparkstore.core import codec
@@ -64,9 +65,11 @@ class Log:
         *,
         next_position: int,
         first_segment: int,
+        witness: Witness | None = None,
     ) -> None:
         self.root, self.config, self.metrics = root, config, LogMetrics()
         self._wal, self._locks, self._publisher = wal, locks, journal.publisher
+        self._witness = witness
         self._pack = codec.packer()
         self.next_position = self._synced_below = next_position
         self._was_there = next_position - 1  # replayed: it survives without the write-ahead log
@@ -99,7 +102,8 @@ class Log:
         unsynced = self._taken_bytes - self._done_bytes
         waiting = self._committer.waiting_bytes
         if self._publisher is None or self._wal is None:
-            return LogBacklog(unsynced, waiting, files)
+            left_s = self._witness.left_s if self._witness is not None else None
+            return LogBacklog(unsynced, waiting, files, witness_left_s=left_s)
         return LogBacklog(unsynced, waiting, files, *self._committer.uncommitted)
 
     def append(self, records: Sequence[Record], on_complete: Fire) -> int:
@@ -191,7 +195,8 @@ class Log:
         if self.failure is not None:
             raise self.failure.with_traceback(None)
         if self._stalled:
-            message = f"{self._stalled}; Delta: {self.metrics.delta_error or 'busy'}; retry later"
+            delta = f"; Delta: {self.metrics.delta_error}" if self.metrics.delta_error else ""
+            message = f"{self._stalled}{delta}; retry later"
             raise Unavailable(message)
         if self._taken_bytes - self._done_bytes > self.config.max_pending_bytes:
             message = "too much waits for the write-ahead log: retry later"
@@ -220,9 +225,7 @@ class Log:
         """Make a batch durable as one group, and fire what it completes, in order."""
         first = self._synced_below
         records = [record for item in batch for record in item.records]
-        error = self.failure
-        if error is None and self._wal is not None and size:
-            error = self._sync(batch, len(records), first)
+        error = self._secure(batch, size, len(records))
         self._done_bytes += size
         if error is not None:
             self.fail(error)
@@ -249,27 +252,46 @@ class Log:
         if any(item.is_flush for item in batch):
             self._committer.flush(ignore, self._synced_below)
 
-    def _sync(self, batch: list[_Item], count: int, first: int) -> StoreError | None:
-        assert self._wal is not None
+    def _secure(self, batch: list[_Item], size: int, count: int) -> StoreError | None:
+        """Do all that a group's completions wait for; why they must be told an error, if so."""
+        error = self.failure
+        if error is None and self._wal is not None and size:
+            error = self._sync(self._wal, batch, count)
+        if error is None and self._witness is not None:
+            error = self._wait_for_witness(self._witness)
+        return error
+
+    def _sync(self, wal: Wal, batch: list[_Item], count: int) -> StoreError | None:
+        first = self._synced_below
         while True:
             try:
-                self._wal.append(b"".join([item.packed for item in batch]), count, first)
+                wal.append(b"".join([item.packed for item in batch]), count, first)
             except NoRoom as reason:
                 if self.failure is not None:
                     return self.failure
                 if self._ending.is_set() and self.metrics.delta_error:
                     return Unavailable(f"closed while {reason}")
-                self._stall(str(reason))
+                self._stall(f"no room in the write-ahead log: {reason}")
                 time.sleep(_ROOM_RETRY_S)
             except Exception as reason:  # noqa: BLE001 - whatever it is, callers must be told
                 what = reason if isinstance(reason, OSError) else repr(reason)
                 message = f"write-ahead log: {what}; nothing is acknowledged: restart the store"
                 return Ended(message)
             else:
-                if self._stalled:
-                    _log.warning("the write-ahead log has room again")
-                    self._stalled = ""
+                self._go_on()
                 return None
+
+    def _wait_for_witness(self, witness: Witness) -> StoreError | None:
+        """Wait until the lease runs: what is on disk by now is told only under it."""
+        while not witness.wait_until_held(_ROOM_RETRY_S):
+            if self.failure is not None:
+                return self.failure
+            if self._ending.is_set():
+                message = f"closed while the witness {witness.location} did not answer"
+                return Ended(f"{message}: whether this store is the primary is not known")
+            self._stall(f"the witness {witness.location} does not answer")
+        self._go_on()
+        return None
 
     def _refuse_the_rest(self) -> None:
         """Tell everybody who came after the end of the log thread; from any thread."""
@@ -281,8 +303,13 @@ class Log:
 
     def _stall(self, reason: str) -> None:
         if not self._stalled:
-            _log.error("no room in the write-ahead log: %s; pushing back", reason)
-            self._stalled = reason
+            _log.error("%s; pushing back", reason)
+        self._stalled = reason
+
+    def _go_on(self) -> None:
+        if self._stalled:
+            _log.warning("no longer so: %s", self._stalled)
+            self._stalled = ""
 
     def fail(self, error: StoreError) -> None:
         """Acknowledge nothing from now on; the first reason counts. From any thread."""

@@ -24,6 +24,7 @@ import logging
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,6 +36,7 @@ from sparkstore.recovery.recovery import RecoveredRoot, recover
 from sparkstore.replication.bucket_download import download_tables, identified
 from sparkstore.replication.promote import (
     Promotion,
+    ask,
     check_not_behind,
     check_not_empty,
     fence,
@@ -72,6 +74,7 @@ def promote_into(
     *,
     primary: str | Path | None = None,
     accept_loss: bool = False,
+    ask_witness: bool = True,
     at: Failpoint = no_failpoint,
 ) -> Promotion:
     """Copy a replica out of its bucket, as the primary from now on; serve the folder afterwards.
@@ -82,6 +85,7 @@ def promote_into(
         primary: Where the old primary is now; None: where it was, and it does not matter if it is
             not there.
         accept_loss: Also if the old primary can be read and holds more than the replica.
+        ask_witness: False if the witness is lost for good, and the old primary is stopped.
         at: Called at each of `BOUNDARIES`.
 
     Raises:
@@ -92,7 +96,9 @@ def promote_into(
         OSError: The folder cannot be written.
     """
     replica, path = ObjectStorage(uri), path_of(folder)
-    return promote_storage(replica, path, primary=primary, accept_loss=accept_loss, at=at)
+    return promote_storage(
+        replica, path, primary=primary, accept_loss=accept_loss, ask_witness=ask_witness, at=at
+    )
 
 
 def promote_in_place(
@@ -100,6 +106,7 @@ def promote_in_place(
     *,
     primary: str | Path | None = None,
     accept_loss: bool = False,
+    ask_witness: bool = True,
     at: Failpoint = no_failpoint,
 ) -> Promotion:
     """Make a replica in a bucket the primary; serve its URI afterwards.
@@ -115,13 +122,17 @@ def promote_in_place(
         at("copied")
         identity = _claim(replica, found.root_id, replica.location, found, old)
         at("claimed")
+        witness = ask(found, identity, replica.location, old) if ask_witness else ""
         _take_versions(replica, scratch, copied)
         at("versions taken")
         recovered = recover(Root(scratch, found))
         is_fenced = old is not None and fence(old, replica.location, required=primary is not None)
-        change_stored_identity(replica, lambda _: {"role": PRIMARY, "primary_id": ""})
+        # From now on it is fenced by epochs (`sparkstore.bucket`).
+        changes = {"role": PRIMARY, "primary_id": "", "witness": ""}
+        change_stored_identity(replica, lambda _: changes)
     _log.info("%s is the primary now, generation %d", replica.location, identity.generation)
-    return _promotion(replica.location, identity, recovered, old, found, old_fenced=is_fenced)
+    done = _promotion(replica.location, identity, recovered, old, found, old_fenced=is_fenced)
+    return replace(done, witness=witness)
 
 
 def promote_storage(
@@ -130,6 +141,7 @@ def promote_storage(
     *,
     primary: str | Path | None = None,
     accept_loss: bool = False,
+    ask_witness: bool = True,
     at: Failpoint = no_failpoint,
 ) -> Promotion:
     """Do the same with a replica in any storage."""
@@ -146,6 +158,8 @@ def promote_storage(
             now.primary_id, role=PRIMARY, generation=now.generation, replicas=[replica.location]
         )
         at("claimed")
+        witness = ask(found, identity, path, old) if ask_witness else ""
+        identity = replace(identity, witness=witness)
         _take_versions(replica, scratch, copied)
         at("versions taken")
         recovered = recover(Root(scratch, found))
@@ -153,7 +167,8 @@ def promote_storage(
         _finish(scratch, path, identity)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return _promotion(str(path), identity, recovered, old, found, old_fenced=is_fenced)
+    done = _promotion(str(path), identity, recovered, old, found, old_fenced=is_fenced)
+    return replace(done, witness=witness)
 
 
 def _checked(

@@ -8,6 +8,7 @@ copy to one prefix one is refused.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -17,7 +18,13 @@ from sparkstore.replication.replicate_plan import check_pair, check_primary
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage
-from sparkstore.tables.fencing import REPLICA, change_identity, check_may_work, identity_at
+from sparkstore.tables.fencing import (
+    REPLICA,
+    change_identity,
+    change_stored_identity,
+    check_may_work,
+    identity_at,
+)
 from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file, open_root
 
 
@@ -56,6 +63,9 @@ def paired(primary: Root, replica: Storage) -> BucketPair:
         found = identity_at(replica)
         assert found is not None
         check_is_replica_of(replica.location, found, primary.identity)
+    witness = open_root(primary.path).identity.witness
+    if found.witness != witness:  # a promotion asks it
+        found = change_stored_identity(replica, partial(_witnessed, found, witness))
     return BucketPair(primary, replica, found)
 
 
@@ -90,6 +100,10 @@ def _new_identity(primary: Root) -> Identity:
         primary_id=primary.identity.root_id,
         primary=str(primary.path),
     )
+
+
+def _witnessed(seen: Identity, witness: str, now: Identity) -> dict[str, Any]:
+    return {"witness": witness} if now.primary_id == seen.primary_id else {}
 
 
 def _registered(identity: Identity, replica: str) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 No Spark is needed, as a promotion must work when little else does.
 In this order, each step durable before the next: the replica is healed, folded once for a look and
-marked; the old root, if it can be reached, gets the role `fenced`; the replica gets the next
-generation and the role `primary`. Killed before the last step, it is a replica still, and promoting
+marked; the witness, if there is one, names the replica, and the old primary's lease runs out; the
+old root, if it can be reached, gets the role `fenced`; the replica gets the next generation and the
+role `primary`. Killed before the last step, it is a replica still, and promoting
 it again goes on; the old root may be fenced by then, which is what was asked for. There is never a
 moment in which both may be served and each could know of the other.
 """
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from deltalake.exceptions import DeltaError
 
+from sparkstore.bucket.witness import take_over, witness_at
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.log.unreplayed_records import unreplayed
@@ -33,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 _RECORDS = ("history", "journal")
 
-BOUNDARIES = ("checked", "old fenced", "promoted")
+BOUNDARIES = ("checked", "witness asked", "old fenced", "promoted")
 """Moments between what a promotion makes durable."""
 
 
@@ -50,6 +52,7 @@ class Promotion:
         old_primary: Where the old one is.
         old_fenced: It was reached, and has the role fenced. If not, stop it: it goes on until it
             can read the new primary's `root.json`.
+        witness: Where it is that told nobody of the old primary's goes on; empty: there is none.
     """
 
     root: str
@@ -59,6 +62,7 @@ class Promotion:
     messages: int
     old_primary: str
     old_fenced: bool
+    witness: str = ""
 
 
 def promote(
@@ -66,6 +70,7 @@ def promote(
     *,
     primary: str | Path | None = None,
     accept_loss: bool = False,
+    ask_witness: bool = True,
     at: Failpoint = no_failpoint,
 ) -> Promotion:
     """Make a replica the primary; serve it afterwards like any root.
@@ -75,11 +80,13 @@ def promote(
         primary: Where the old primary is now; None: where it was when the replica was made, and it
             does not matter if it is not there.
         accept_loss: Also if the old primary can be read and holds more than the replica.
+        ask_witness: False if the witness is lost for good, and the old primary is stopped.
         at: Called at each of `BOUNDARIES`.
 
     Raises:
         InvalidRequest: Not a replica; one that holds nothing yet; one that is behind a primary
-            that can be read; or `primary` is not what it is a copy of.
+            that can be read; or `primary` is not what it is a copy of; the witness is none of it.
+        Unavailable: The witness did not answer; nothing was changed.
         Fenced: Another replica of the same primary was promoted before.
         Locked: A job is at work on the replica.
         CorruptData: The replica is not whole; nothing was changed.
@@ -99,10 +106,16 @@ def promote(
         if old is not None and not accept_loss:
             check_not_behind(root.path, found.last_position, old)
         at("checked")
+        least = old.identity.generation if old is not None else 0
+        witness = ""
+        if ask_witness:
+            new = replace(root.identity, **_promoted(root.identity, least))
+            witness = ask(root.identity, new, root.path, old)
+        at("witness asked")
         is_fenced = old is not None and fence(old, root.path, required=primary is not None)
         at("old fenced")
-        least = old.identity.generation if old is not None else 0
-        now = change_identity(root, lambda identity: _promoted(identity, least))
+        promoted = {"witness": witness}
+        now = change_identity(root, lambda identity: _promoted(identity, least) | promoted)
         at("promoted")
     _log.info("%s is the primary now, generation %d", root.path, now.generation)
     return Promotion(
@@ -113,7 +126,20 @@ def promote(
         messages=sum(len(queue.entries) for queue in found.state.queues.values()),
         old_primary=str(old.path) if old is not None else root.identity.primary,
         old_fenced=is_fenced,
+        witness=witness,
     )
+
+
+def ask(replica: Identity, new: Identity, where: str | Path, old: Root | None) -> str:
+    """Have the witness, if there is one, see to it that the old primary tells nothing any more.
+
+    Returns:
+        Where the witness is; empty if there is none.
+    """
+    witness = old.identity.witness if old is not None else replica.witness
+    if witness:
+        take_over(witness_at(witness), replica, new, str(where))
+    return witness
 
 
 def check_not_empty(where: str | Path, last_position: int) -> None:

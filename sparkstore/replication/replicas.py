@@ -109,7 +109,11 @@ def _registered_pair(primary: Root, replica: Path) -> Pair:
         primary_id=primary.identity.root_id,
         primary=str(primary.path),
     )
-    return Pair(primary, open_or_create_root(replica, new))
+    made = open_or_create_root(replica, new)
+    witness = open_root(primary.path).identity.witness
+    if made.identity.witness != witness:  # a promotion asks it
+        made = Root(made.path, change_identity(made, lambda _: {"witness": witness}))
+    return Pair(primary, made)
 
 
 def _registered(identity: Identity, replica: Path) -> dict[str, Any]:

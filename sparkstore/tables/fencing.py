@@ -6,8 +6,9 @@ both. The last two replace it only if it is still what they read (`change_stored
 replication that registers cannot write an old role back over `fenced`. Everybody else only reads:
 the file is replaced atomically and durably, so what is read is whole.
 
-What a cut-off costs: whoever can read neither its own `root.json` nor its replicas' goes on. There
-is no third party here that could tell it; what it takes until it is reached stays behind.
+What a cut-off costs: whoever can read neither its own `root.json` nor its replicas' goes on, and
+what it takes until it is reached stays behind, unless a third party tells it: a witness
+(`sparkstore.bucket.witness`).
 """
 
 from __future__ import annotations

@@ -55,6 +55,7 @@ class Identity:
         successor: Of a fenced root: where the replica is that took over.
         wal_dir: Where the newest write-ahead log is; empty: `wal` in the root.
         superseded: Of a replica in a bucket: root ids of the primaries that it took over from.
+        witness: Where the object is that says whether it or its primary serves; empty: nowhere.
     """
 
     root_id: str
@@ -67,6 +68,7 @@ class Identity:
     successor: str = ""
     wal_dir: str = ""
     superseded: list[str] = field(default_factory=list)
+    witness: str = ""
 
 
 @dataclass(frozen=True, slots=True)

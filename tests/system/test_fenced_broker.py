@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from proton import Message
+from proton import Message, ProtonException
 
 from sparkstore.replication.promote import promote
+from sparkstore.tables.fencing import change_identity
 from sparkstore.tables.root import open_root
 from tests.support.roots.replicas import replica_of
-from tests.support.system.clients import send, take
+from tests.support.system.clients import connected, send, take
 from tests.support.system.processes import StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -42,6 +45,36 @@ def test_an_idle_broker_ends_when_its_replica_is_promoted(
     with pytest.raises(AssertionError, match=r"sparkstore serve: .* took over"):
         start_broker(str(primary), "--config", config)
     again = start_broker(str(replica), "--config", config)
+    assert [message.id for message in take(again.url, "q", 1)] == [1]
+
+
+def test_a_broker_that_was_stopped_meanwhile_confirms_nothing_when_it_goes_on(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """It and the replica know of each other by the witness alone."""
+    primary, replica, witness = (tmp_path / name for name in ("primary", "replica", "witness"))
+    witness.mkdir()
+    config = tmp_path / "sparkstore.toml"
+    config.write_text(f'[store]\nwitness = "{witness}"\nwitness_lease_s = 1.0\n')
+    first = start_broker(str(primary), "--config", str(config))
+    send(first.url, "q", Message(id=1, durable=True))
+    assert first.terminate() == 0
+    replica_of(open_root(primary), replica)
+    change_identity(open_root(primary), lambda _: {"replicas": []})
+    change_identity(open_root(replica), lambda _: {"primary": "/cut/off"})
+    broker = start_broker(str(primary))
+    with connected(broker.url) as connection:
+        sender = connection.create_sender("q")
+        broker.signal(signal.SIGSTOP)
+        promote(replica)
+        with ThreadPoolExecutor(1) as pool:
+            told = pool.submit(sender.send, Message(id=2, durable=True))
+            broker.signal(signal.SIGCONT)
+            with pytest.raises(ProtonException):
+                told.result()
+    assert broker.wait() == 1
+    assert "took over, with generation 2" in broker.log
+    again = start_broker(str(replica))
     assert [message.id for message in take(again.url, "q", 1)] == [1]
 
 

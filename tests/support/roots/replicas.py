@@ -22,6 +22,7 @@ def replica_of(primary: Root, path: Path) -> Root:
             generation=identity.generation,
             primary_id=identity.root_id,
             primary=str(primary.path),
+            witness=open_root(primary.path).identity.witness,
         ),
     )
     change_identity(primary, lambda known: {"replicas": [*known.replicas, str(path)]})

@@ -1,0 +1,350 @@
+"""A witness: one object elsewhere that says which of a root and its replicas may serve.
+
+    <witness>/primary.json    who serves, for how long, and the number of its newest renewal
+
+A store whose root has a witness serves under a lease: it replaces the object, if unchanged, every
+third of the lease, and tells nobody that anything is complete unless the lease is running. A
+promotion replaces the object, too, and then waits until the lease that it found has run out.
+
+Why the old primary tells nothing after the new one may begin, whoever is cut off from whom: a
+renewal counts from before its request was sent. The promotion's replacement succeeds only over the
+newest renewal that did, so each renewal that counts was sent before it, and its lease has run out
+when the promotion has waited so long, plus a margin for clocks that do not run alike; each later
+renewal fails by the tag. No two clocks are compared. The clock goes on while the machine is
+suspended (`CLOCK_BOOTTIME`); that of a virtual machine that was frozen from outside may not.
+
+What the log does (`sparkstore.log.writer`): after a group is on disk, and before any of its
+completions is called, it looks whether the lease runs, and waits while it does not. So a store that
+was stopped in between finds out when it goes on. What remains is a completion that was being told
+at that moment: it is told late, as if it had been told before, and is on the old root's disk.
+
+Why a bucket that does not answer loses nothing: the store pushes back, and goes on when a renewal
+succeeds; it is the primary until somebody replaces the object. Why a kill between any two steps is
+harmless: a promotion that was killed has waited for nothing and changed no role; made again, it
+finds itself in the object, waits the whole lease, and goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+from sparkstore.errors import CorruptData, Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.objects import ObjectStorage, is_object_uri
+from sparkstore.storage.probe import check_is_conditional
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.root import Identity
+
+_log = logging.getLogger(__name__)
+
+_NAME = "primary.json"
+_RENEWALS = 3
+"""Renewals in the time of a lease: two may fail before the store pushes back."""
+_CLOCKS_DIFFER = 1.05
+_TRIES = 10
+
+NO_WITNESS = "none"
+"""As the setting: the root has no witness any more."""
+_LOST = (
+    f"{{}} is the witness of this root, and has no {_NAME}: if it is the right place, see that no"
+    f' replica serves, and start once with witness = "{NO_WITNESS}"'
+)
+
+
+def boottime_s() -> float:
+    """Seconds on a clock that only goes on, also while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What the object says.
+
+    Attributes:
+        root_id: The root that may serve.
+        generation: Its generation.
+        writer: UUID drawn by the process that wrote this.
+        lease_s: How long the process may tell completions after it began this renewal.
+        renewal: Counts the renewals, so that no two of these are alike.
+        where: Machine and folder, to tell people.
+        is_closed: Nobody tells anything under it, nor under one before it.
+    """
+
+    root_id: str
+    generation: int
+    writer: str
+    lease_s: float
+    renewal: int = 0
+    where: str = ""
+    is_closed: bool = False
+
+
+def witness_at(where: str, patience_s: float = 60.0) -> Storage:
+    """The place of a witness: a prefix of a bucket, or a folder that all machines have.
+
+    Raises:
+        InvalidRequest: No such place, or its store does not decide conditional puts.
+        StoreError: It did not answer.
+    """
+    if not is_object_uri(where):
+        path = Path(where.removeprefix("file://"))
+        if not (path.is_absolute() and path.is_dir()):
+            message = f"witness is {where!r}, which is no folder: mount or create it, or say"
+            raise InvalidRequest(f"{message} s3://BUCKET/PREFIX")
+        return LocalStorage(path)
+    storage = ObjectStorage(where, patience_s=patience_s)
+    check_is_conditional(storage)
+    return storage
+
+
+class Witness:
+    """The lease of one store that serves; `claim` first, then `start`."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        root: Identity,
+        where: str,
+        lease_s: float,
+        clock: Callable[[], float] = boottime_s,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            storage: Where the object is (`witness_at`).
+            root: Who serves.
+            where: Its folder, to tell people.
+            lease_s: How long the store goes on when the witness does not answer.
+            clock: Seconds that only go on, on whatever scale.
+            wait: Waits for so many seconds.
+        """
+        self._storage, self._clock, self._wait = storage, clock, wait
+        place = f"{socket.gethostname()}:{where}"
+        self._own = Holder(root.root_id, root.generation, uuid4().hex, lease_s, where=place)
+        self._tag = ""
+        self._held_until = float("-inf")
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def location(self) -> str:
+        """Where the witness is."""
+        return self._storage.location
+
+    @property
+    def left_s(self) -> float:
+        """How long the lease runs without another renewal; 0: it has run out."""
+        return max(0.0, self._held_until - self._clock())
+
+    def claim(self, *, is_new: bool) -> None:
+        """Take the lease; waits out that of another machine on which a copy of this root serves.
+
+        Args:
+            is_new: The root had no witness so far. Of one that had, the object must be there: a
+                folder that is not mounted would look empty.
+
+        Raises:
+            Fenced: A replica was promoted.
+            InvalidRequest: The witness is another root's, or it lost its object.
+            StoreError: The witness did not answer.
+        """
+        for _ in range(_TRIES):
+            found = self._storage.read(_NAME)
+            began = self._clock()
+            if found is None:
+                if not is_new:
+                    raise InvalidRequest(_LOST.format(self.location))
+                if self._storage.put_if_absent(_NAME, _packed(self._own)):
+                    self._took(began)
+                    return
+                continue
+            standing = self._checked(_unpacked(self._storage.location, found.content))
+            own = self._next(standing.renewal)
+            if self._storage.replace_if_unchanged(_NAME, _packed(own), found.tag):
+                self._own = own
+                if not (standing.is_closed or _machine(standing) == _machine(own)):
+                    # A copy of this root may be served there: its lock is no lock of ours.
+                    _log.warning("%s served until now: waiting for its lease", standing.where)
+                    self._wait(standing.lease_s * _CLOCKS_DIFFER)
+                self.renew()
+                return
+        message = f"{self.location}: others change it all the time: see who uses this witness"
+        raise Unavailable(message)
+
+    def renew(self) -> None:
+        """Make the lease run anew, from now on.
+
+        Raises:
+            Fenced: Somebody else took it.
+            StoreError: The witness did not answer; the lease runs as long as it did.
+        """
+        began = self._clock()
+        found = self._storage.read(_NAME)
+        standing = None if found is None else _unpacked(self.location, found.content)
+        if found is None or standing is None or standing.writer != self._own.writer:
+            raise Fenced(self._who_took_over(standing))
+        own = self._next(standing.renewal)
+        if not self._storage.replace_if_unchanged(_NAME, _packed(own), found.tag):
+            raise Fenced(self._who_took_over(None))
+        self._own = own
+        self._took(began)
+
+    def start(self, on_fenced: Callable[[StoreError], None]) -> None:
+        """Renew from now on, on a thread; `on_fenced` is called there, at most once."""
+        arguments = (on_fenced,)
+        self._thread = threading.Thread(target=self._run, args=arguments, name="witness")
+        self._thread.daemon = True
+        self._thread.start()
+
+    def wait_until_held(self, timeout_s: float) -> bool:
+        """Wait for the lease to run, but no longer than this; True if it does."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.left_s > 0, timeout_s)
+
+    def stop(self) -> None:
+        """Renew no more; say that this store tells nothing any more."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(self._own.lease_s)  # a request may hang
+        _close(self._storage, self._own)
+
+    def _run(self, on_fenced: Callable[[StoreError], None]) -> None:
+        is_silent = False
+        while not self._stopping.wait(self._own.lease_s / _RENEWALS):
+            try:
+                self.renew()
+            except Fenced as reason:
+                on_fenced(reason)
+                return
+            except (StoreError, OSError) as reason:
+                if not is_silent:
+                    _log.warning("the witness does not answer: %s", reason)
+                is_silent = True
+            else:
+                if is_silent:
+                    _log.warning("the witness answers again")
+                is_silent = False
+
+    def _next(self, renewal: int) -> Holder:
+        return replace(self._own, renewal=renewal + 1)
+
+    def _took(self, began: float) -> None:
+        with self._changed:
+            self._held_until = began + self._own.lease_s
+            self._changed.notify_all()
+
+    def _checked(self, standing: Holder) -> Holder:
+        if standing.root_id == self._own.root_id and standing.generation <= self._own.generation:
+            return standing
+        if standing.generation > self._own.generation:
+            raise Fenced(self._who_took_over(standing))
+        message = f"{self.location} is the witness of {standing.where}: name another prefix, or"
+        message += " remove its primary.json if that root is gone"
+        raise InvalidRequest(message)
+
+    def _who_took_over(self, standing: Holder | None) -> str:
+        if standing is None:
+            return f"{self.location}: {_NAME} went or changed: somebody else took over"
+        if standing.root_id == self._own.root_id:
+            return f"{self.location}: another store of this root serves now, on {standing.where}"
+        return f"{self.location}: {standing.where} took over, with generation {standing.generation}"
+
+
+def take_over(
+    storage: Storage,
+    replica: Identity,
+    new: Identity,
+    where: str,
+    wait: Callable[[float], object] = time.sleep,
+) -> None:
+    """Make another root the one that may serve, and wait until nobody else tells anything.
+
+    Args:
+        storage: Where the object is (`witness_at`).
+        replica: Who is promoted, as it was before.
+        new: Who will serve.
+        where: Its folder or URI, to tell people.
+        wait: Waits for so many seconds.
+
+    Raises:
+        Fenced: Another replica was promoted.
+        InvalidRequest: The witness knows no primary, or another one.
+        StoreError: The witness did not answer.
+    """
+    before = {replica.primary_id, *replica.superseded, replica.root_id, new.root_id}
+    for _ in range(_TRIES):
+        found = storage.read(_NAME)
+        if found is None:
+            message = f"{storage.location} has no {_NAME}: the primary uses this witness no more;"
+            message += " see that it is stopped, and promote with --no-witness"
+            raise InvalidRequest(message)
+        standing = _unpacked(storage.location, found.content)
+        if standing.root_id not in before:
+            message = f"{storage.location}: {standing.where} was promoted before, to generation"
+            raise Fenced(f"{message} {standing.generation}: use that")
+        generation = max(new.generation, standing.generation)
+        own = Holder(
+            root_id=new.root_id,
+            generation=generation,
+            writer=uuid4().hex,
+            lease_s=standing.lease_s,
+            renewal=standing.renewal + 1,
+            where=f"{socket.gethostname()}:{where}",
+            is_closed=standing.is_closed,
+        )
+        if storage.replace_if_unchanged(_NAME, _packed(own), found.tag):
+            if not standing.is_closed:
+                wait_s = standing.lease_s * _CLOCKS_DIFFER
+                _log.warning("waiting %.1f s: so long may %s go on", wait_s, standing.where)
+                wait(wait_s)
+                _close(storage, own)
+            return
+    message = f"{storage.location}: others change it all the time: try again"
+    raise Unavailable(message)
+
+
+def _close(storage: Storage, own: Holder) -> None:
+    """Say that nobody tells anything: whoever comes next need not wait. Its failure costs that."""
+    try:
+        found = storage.read(_NAME)
+        if found is None:
+            return
+        standing = _unpacked(storage.location, found.content)
+        if standing.writer == own.writer:
+            closed = replace(standing, renewal=standing.renewal + 1, is_closed=True)
+            storage.replace_if_unchanged(_NAME, _packed(closed), found.tag)
+    except (StoreError, OSError) as reason:
+        _log.warning("the witness was not told that nobody serves: %s", reason)
+
+
+def forget(storage: Storage, root: Identity) -> None:
+    """Remove the object of a root that has no witness any more; nobody else's."""
+    found = storage.read(_NAME)
+    if found is not None and _unpacked(storage.location, found.content).root_id == root.root_id:
+        storage.delete(_NAME)
+
+
+def _machine(holder: Holder) -> str:
+    return holder.where.partition(":")[0]
+
+
+def _packed(holder: Holder) -> bytes:
+    return json.dumps(asdict(holder)).encode()
+
+
+def _unpacked(location: str, content: bytes) -> Holder:
+    try:
+        return Holder(**json.loads(content))
+    except (ValueError, TypeError) as reason:
+        message = f"{location}/{_NAME} cannot be read ({reason}): see what wrote there"
+        raise CorruptData(message) from reason

@@ -1,0 +1,310 @@
+"""A witness: under whose lease completions are told, and what a promotion waits for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_shim.completion import Completion
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore.bucket import witness as witnesses
+from sparkstore.bucket.witness import Holder, Witness, take_over, witness_at
+from sparkstore.cli.command_line import main
+from sparkstore.config import StoreConfig
+from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Unavailable
+from sparkstore.replication.promote import promote
+from sparkstore.storage.local import LocalStorage
+from sparkstore.tables.root import Identity, open_root
+from tests.support.objects.s3_server import DROP, S3Server, once, served
+from tests.support.roots.logs import until
+from tests.support.roots.replicas import replica_of, role_of
+from tests.support.stores.stores import done
+
+PRIMARY = Identity("a" * 32, replicas=["/replica"])
+REPLICA = Identity("b" * 32, role="replica", primary_id=PRIMARY.root_id)
+PROMOTED = Identity("b" * 32, generation=2)
+LEASE_S = 10.0
+
+
+class Clock:
+    """Seconds that a test lets go on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waits: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    with served(monkeypatch) as server:
+        yield server
+
+
+def primary_at(folder: Path, clock: Clock, where: str = "/primary") -> Witness:
+    return Witness(LocalStorage(folder), PRIMARY, where, LEASE_S, clock, clock.wait)
+
+
+def promoted_at(folder: Path, clock: Clock) -> None:
+    take_over(LocalStorage(folder), REPLICA, PROMOTED, "/replica", clock.wait)
+
+
+# -- the lease -------------------------------------------------------------------------------------
+
+
+def test_a_lease_runs_from_before_its_request_was_sent(tmp_path: Path, clock: Clock) -> None:
+    class Slow(LocalStorage):
+        def replace_if_unchanged(self, name: str, content: bytes, tag: str) -> bool:
+            clock.now += 4
+            return super().replace_if_unchanged(name, content, tag)
+
+    witness = Witness(Slow(tmp_path), PRIMARY, "/primary", LEASE_S, clock, clock.wait)
+    assert witness.left_s == 0
+    witness.claim(is_new=True)
+    witness.renew()
+    assert witness.left_s == LEASE_S - 4
+    clock.now += LEASE_S - 4
+    assert witness.left_s == 0
+    assert not witness.wait_until_held(0)
+
+
+def test_a_promotion_waits_for_the_lease_that_it_found_and_then_nobody_renews_it(
+    tmp_path: Path, clock: Clock
+) -> None:
+    old = primary_at(tmp_path, clock)
+    old.claim(is_new=True)
+    promoted_at(tmp_path, clock)
+    assert clock.waits == [pytest.approx(LEASE_S * 1.05)]
+    assert old.left_s == 0
+    with pytest.raises(Fenced, match="/replica took over, with generation 2"):
+        old.renew()
+    with pytest.raises(Fenced, match="took over"):
+        primary_at(tmp_path, clock).claim(is_new=False)
+
+
+def test_a_primary_that_ended_well_is_not_waited_for(tmp_path: Path, clock: Clock) -> None:
+    old = primary_at(tmp_path, clock)
+    old.claim(is_new=True)
+    old.stop()
+    promoted_at(tmp_path, clock)
+    assert clock.waits == []
+
+
+def test_a_promotion_that_was_killed_while_it_waited_waits_anew(
+    tmp_path: Path, clock: Clock
+) -> None:
+    def killed(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    primary_at(tmp_path, clock).claim(is_new=True)
+    with pytest.raises(KeyboardInterrupt):
+        take_over(LocalStorage(tmp_path), REPLICA, PROMOTED, "/replica", killed)
+    promoted_at(tmp_path, clock)
+    assert len(clock.waits) == 1
+    promoted_at(tmp_path, clock)
+    assert len(clock.waits) == 1  # it has been waited for
+
+
+def test_of_two_replicas_one_is_promoted(tmp_path: Path, clock: Clock) -> None:
+    primary_at(tmp_path, clock).claim(is_new=True)
+    promoted_at(tmp_path, clock)
+    sibling = Identity("c" * 32, role="replica", primary_id=PRIMARY.root_id)
+    with pytest.raises(Fenced, match="was promoted before, to generation 2: use that"):
+        take_over(LocalStorage(tmp_path), sibling, sibling, "/sibling", clock.wait)
+
+
+def test_a_copy_of_the_root_on_another_machine_waits_for_the_first_and_ends_it(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = primary_at(tmp_path, clock)
+    first.claim(is_new=True)
+    again = primary_at(tmp_path, clock)
+    again.claim(is_new=False)
+    assert clock.waits == []  # one machine: the root's lock keeps two processes apart
+    monkeypatch.setattr(witnesses.socket, "gethostname", lambda: "elsewhere")
+    copy = primary_at(tmp_path, clock)
+    copy.claim(is_new=False)
+    assert clock.waits == [pytest.approx(LEASE_S * 1.05)]
+    assert (again.left_s, copy.left_s) == (0, LEASE_S)
+    with pytest.raises(Fenced, match="another store of this root serves now, on elsewhere"):
+        again.renew()
+
+
+def test_whoever_was_fenced_does_not_close_the_lease_of_its_successor(
+    tmp_path: Path, clock: Clock
+) -> None:
+    old = primary_at(tmp_path, clock)
+    old.claim(is_new=True)
+    promoted_at(tmp_path, clock)
+    new = Witness(LocalStorage(tmp_path), PROMOTED, "/replica", LEASE_S, clock, clock.wait)
+    new.claim(is_new=False)
+    old.stop()
+    new.renew()
+    assert new.left_s == LEASE_S
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+def test_the_witness_of_another_root_is_refused(tmp_path: Path, clock: Clock) -> None:
+    primary_at(tmp_path, clock).claim(is_new=True)
+    other = Identity("d" * 32)
+    witness = Witness(LocalStorage(tmp_path), other, "/other", LEASE_S, clock)
+    with pytest.raises(InvalidRequest, match=r"is the witness of .*:/primary: name another prefix"):
+        witness.claim(is_new=True)
+
+
+def test_a_folder_that_is_not_mounted_is_not_taken_for_a_new_witness(
+    tmp_path: Path, clock: Clock
+) -> None:
+    with pytest.raises(InvalidRequest, match='start once with witness = "none"'):
+        primary_at(tmp_path, clock).claim(is_new=False)
+    with pytest.raises(InvalidRequest, match="mount or create it"):
+        witness_at(str(tmp_path / "absent"))
+    with pytest.raises(InvalidRequest, match="s3://BUCKET/PREFIX"):
+        witness_at("lake/witness")
+    with pytest.raises(InvalidRequest, match="promote with --no-witness"):
+        promoted_at(tmp_path, clock)
+
+
+def test_an_object_that_cannot_be_read_is_told(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "primary.json").write_text('{"root_id": 1, "colour": "red"}')
+    with pytest.raises(CorruptData, match=r"primary\.json cannot be read"):
+        primary_at(tmp_path, clock).claim(is_new=True)
+
+
+# -- over a bucket ---------------------------------------------------------------------------------
+
+
+def test_an_answer_that_was_lost_is_read_back(bucket: S3Server, clock: Clock) -> None:
+    def opened() -> Witness:
+        storage = witness_at("s3://lake/witness")
+        return Witness(storage, PRIMARY, "/primary", LEASE_S, clock, clock.wait)
+
+    bucket.faults.append(once("PUT", "primary.json", DROP))
+    witness = opened()
+    witness.claim(is_new=True)
+    bucket.faults.append(once("PUT", "primary.json", DROP))
+    witness.renew()
+    assert witness.left_s == LEASE_S
+
+
+# -- under a store ---------------------------------------------------------------------------------
+
+
+def opened(root: Path, witness: str, lease_s: float = 0.3) -> DeltaMessageStore:
+    return DeltaMessageStore(root, StoreConfig(witness=witness, witness_lease_s=lease_s))
+
+
+def put(store: DeltaMessageStore) -> Completion:
+    completion = Completion()
+    store.enqueue(store.message(MessageHeader(), b"x"), "q", completion.finish)
+    return completion
+
+
+def test_a_store_tells_nothing_while_the_witness_does_not_answer_and_then_goes_on(
+    bucket: S3Server, tmp_path: Path
+) -> None:
+    store = opened(tmp_path / "root", "s3://lake/witness")
+    done(store.create, Queue("q"))
+    bucket.faults.append(lambda _request: 403)
+    until(lambda: store.backlog.witness_left_s == 0)
+    late = put(store)
+    until(lambda: bool(store._log._stalled))
+    refused = put(store)
+    assert not late.is_complete
+    bucket.faults.clear()
+    late.complete()
+    with pytest.raises(Unavailable, match="the witness s3://lake/witness does not answer; retry"):
+        refused.complete()
+    store.close()
+    assert Holder(**_object(bucket)).is_closed
+
+
+def test_a_store_ends_when_a_replica_takes_its_place_and_tells_what_waited_so(
+    bucket: S3Server, tmp_path: Path
+) -> None:
+    """Both roots are cut off from each other: only the witness knows."""
+    primary, replica = tmp_path / "primary", tmp_path / "replica"
+    store = opened(primary, "s3://lake/witness")
+    done(store.create, Queue("q"))
+    store.catch_up()
+    replica_of(open_root(primary), replica)
+    hidden = replica.rename(tmp_path / "elsewhere")
+    (hidden / "root.json").write_text(
+        (hidden / "root.json").read_text().replace(str(primary), str(tmp_path / "nobody"))
+    )
+    done_promotion = promote(hidden)
+    assert (done_promotion.witness, role_of(hidden)) == ("s3://lake/witness", ("primary", 2))
+    assert role_of(primary) == ("primary", 1)
+    until(lambda: store.failure is not None)
+    with pytest.raises(Fenced, match="took over, with generation 2"):
+        put(store).complete()
+    store.close()
+    with pytest.raises(Fenced, match="took over"):
+        opened(primary, "")  # a root that has a witness needs no setting
+    again = opened(hidden, "")
+    assert again.backlog.witness_left_s is not None
+    again.close()
+
+
+def test_a_witness_is_taken_away_by_name_and_changed_only_so(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    opened(tmp_path / "root", str(one)).close()
+    with pytest.raises(InvalidRequest, match='serve it once with witness = "none"'):
+        opened(tmp_path / "root", str(two))
+    opened(tmp_path / "root", "none").close()
+    assert not (one / "primary.json").exists()
+    assert open_root(tmp_path / "root").identity.witness == ""
+    opened(tmp_path / "root", str(two)).close()
+    assert open_root(tmp_path / "root").identity.witness == str(two)
+    (two / "primary.json").unlink()  # as of a folder that is not mounted
+    with pytest.raises(InvalidRequest, match='start once with witness = "none"'):
+        opened(tmp_path / "root", str(two))
+
+
+def test_a_root_in_a_bucket_is_its_own_witness(bucket: S3Server) -> None:
+    config = StoreConfig(witness="s3://lake/witness")
+    with pytest.raises(InvalidRequest, match="its own witness: leave witness out"):
+        DeltaMessageStore("s3://lake/root", config)
+    assert not bucket.objects
+
+
+def test_a_lost_witness_is_left_out_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "witness"
+    place.mkdir()
+    store = opened(tmp_path / "primary", str(place))
+    done(store.create, Queue("q"))
+    store.close()
+    replica = replica_of(open_root(tmp_path / "primary"), tmp_path / "replica").path
+    (place / "primary.json").unlink()
+    assert main(["promote", str(replica)]) == 2
+    assert role_of(replica) == ("replica", 1)
+    assert "--no-witness" in capsys.readouterr().err
+    assert main(["promote", str(replica), "--no-witness"]) == 0
+    assert role_of(replica) == ("primary", 2)
+
+
+def _object(bucket: S3Server) -> dict[str, object]:
+    (content,) = (body for key, body in bucket.objects.items() if key.endswith("primary.json"))
+    found: dict[str, object] = json.loads(content)
+    return found
