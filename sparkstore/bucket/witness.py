@@ -244,7 +244,7 @@ class Witness:
             self._changed.notify_all()
 
     def _checked(self, standing: Holder) -> Holder:
-        if standing.root_id == self._own.root_id and standing.generation <= self._own.generation:
+        if standing.root_id == self._own.root_id:
             return standing
         if standing.generation > self._own.generation:
             raise Fenced(self._who_took_over(standing))

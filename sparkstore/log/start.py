@@ -199,12 +199,7 @@ def _open(
     witness: Witness | None = None,
 ) -> OpenedLog:
     tail = journal_tail(root)
-    last_position = tail.last_position
-    for folder in old_wal_folders:
-        replay = _read_wal(root, folder, tail, last_position)
-        if ack == "wal" and folder == old_wal_folders[0]:  # the newest
-            _tell_if_cut(folder, replay.end, tail)
-        last_position = _replay(root, journal, replay.groups, last_position, tail.segment + 1)
+    last_position = _replay_all(root, journal, tail, old_wal_folders, ack)
     publisher = journal.publisher
     _make_durable(root, journal, config)
     journal.begin_epoch(tail.epoch + 1 if publisher is None else publisher.claim.epoch)
@@ -217,16 +212,8 @@ def _open(
         root = _with_wal_folder(root, wal_folder)
     wal = _new_wal(root, wal_folder, journal.epoch, config) if ack == "wal" else None
     state = recover(root).state
-    log = Log(
-        root,
-        journal,
-        wal,
-        locks,
-        config,
-        next_position=last_position + 2,
-        first_segment=segment,
-        witness=witness,
-    )
+    ends = {"next_position": last_position + 2, "first_segment": segment}
+    log = Log(root, journal, wal, locks, config, **ends, witness=witness)
     if witness is not None:
         witness.start(log.fail)
     locks.callback(FenceWatch(_fence_check(root, journal), config.fence_check_s, log.fail).stop)
@@ -334,6 +321,17 @@ def _heal(root: Root) -> None:
             heal(root, ["history", "state"])
     except Locked:
         _log.info("a job is running: it has checked history and state")
+
+
+def _replay_all(root: Root, journal: Journal, tail: Tail, folders: list[Path], ack: str) -> int:
+    """Commit what the journal lacks of each write-ahead log; the last position then."""
+    last_position = tail.last_position
+    for folder in folders:
+        replay = _read_wal(root, folder, tail, last_position)
+        if ack == "wal" and folder == folders[0]:  # the newest
+            _tell_if_cut(folder, replay.end, tail)
+        last_position = _replay(root, journal, replay.groups, last_position, tail.segment + 1)
+    return last_position
 
 
 def _replay(

@@ -107,15 +107,12 @@ def promote(
             check_not_behind(root.path, found.last_position, old)
         at("checked")
         least = old.identity.generation if old is not None else 0
-        witness = ""
-        if ask_witness:
-            new = replace(root.identity, **_promoted(root.identity, least))
-            witness = ask(root.identity, new, root.path, old)
+        new = replace(root.identity, **_promoted(root.identity, least))
+        witness = ask(root.identity, new, root.path, old) if ask_witness else ""
         at("witness asked")
         is_fenced = old is not None and fence(old, root.path, required=primary is not None)
         at("old fenced")
-        promoted = {"witness": witness}
-        now = change_identity(root, lambda identity: _promoted(identity, least) | promoted)
+        now = change_identity(root, lambda seen: _promoted(seen, least) | {"witness": witness})
         at("promoted")
     _log.info("%s is the primary now, generation %d", root.path, now.generation)
     return Promotion(
