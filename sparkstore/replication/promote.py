@@ -92,13 +92,11 @@ def promote(
         CorruptData: The replica is not whole; nothing was changed.
         OSError: It cannot be written.
     """
-    root = open_root(where)
-    _check_role(root)
+    root = _replica_at(where)
     with ExitStack() as held:
         held.enter_context(jobs_lease(root.path))
         held.callback(FileLock(root.path / "writer.lock", str(root.path)).release)
-        root = open_root(where)
-        _check_role(root)
+        root = _replica_at(where)
         old = old_root(root.path, root.identity, primary)
         healing.heal(root, TABLES)
         found = recover(root)
@@ -165,7 +163,8 @@ def check_not_behind(where: str | Path, last_position: int, old: Root) -> None:
         raise InvalidRequest(message)
 
 
-def _check_role(root: Root) -> None:
+def _replica_at(where: str | Path) -> Root:
+    root = open_root(where)
     identity = root.identity
     if identity.role == PRIMARY:
         message = f"{root.path} is a primary already (generation {identity.generation}): serve it"
@@ -173,6 +172,7 @@ def _check_role(root: Root) -> None:
     if identity.role != REPLICA:
         message = f"{root.path} is {identity.role}, not a replica: {identity.successor} took over"
         raise InvalidRequest(message)
+    return root
 
 
 def old_root(where: str | Path, replica: Identity, named: str | Path | None) -> Root | None:
