@@ -70,7 +70,7 @@ class Holder:
 
     Attributes:
         root_id: The root that may serve.
-        generation: Its generation.
+        generation: The number of that root that a promotion raises.
         writer: UUID drawn by the process that wrote this.
         lease_s: How long the process may tell completions after it began this renewal.
         renewal: Counts the renewals, so that no two of these are alike.
@@ -121,7 +121,7 @@ class Witness:
 
         Args:
             storage: Where the object is (`witness_at`).
-            root: Who serves.
+            root: The identity of the root that the store serves.
             where: Its folder, to tell people.
             lease_s: How long the store goes on when the witness does not answer.
             clock: Seconds that only go on, on whatever scale.
