@@ -113,7 +113,7 @@ def until(is_true: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
 
 def image_of(where: Path, copy: Path) -> Path:
     """What a process killed now leaves on disk. Only for a log whose commits wait (`BY_HAND`)."""
-    return Path(shutil.copytree(where, copy, ignore=shutil.ignore_patterns("*.new")))
+    return Path(shutil.copytree(where, copy, ignore=shutil.ignore_patterns("*.new", "*.sock")))
 
 
 def unsynced_files(root: Root, table: str = "journal") -> list[Path]:

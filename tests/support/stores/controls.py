@@ -26,6 +26,7 @@ from broker_shim.service.socket import Door, listen_on_path
 from broker_shim.sockets.listener import Listener
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore.config import StoreConfig
 from sparkstore.content.reader import ContentReader
 from sparkstore.control.client import AdminClient, open_control
 from sparkstore.core.fold import State
@@ -85,8 +86,13 @@ class ServedRoot:
 class ServicedRoot:
     """A store service without AMQP over a root, in this process."""
 
-    def __init__(self, path: Path, held: Sequence[tuple[str, int]] = ()) -> None:
-        self.store = DeltaMessageStore(path, DELTA_CONFIG)
+    def __init__(
+        self,
+        path: Path,
+        held: Sequence[tuple[str, int]] = (),
+        config: StoreConfig = DELTA_CONFIG,
+    ) -> None:
+        self.store = DeltaMessageStore(path, config)
         self._folder = tempfile.TemporaryDirectory(prefix="sock-", dir=os.environ.get("TMPDIR"))
         self.path = Path(self._folder.name) / "s"
         self.audited: list[tuple[str, dict[str, Any]]] = []
