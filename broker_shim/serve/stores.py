@@ -126,6 +126,8 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
     """
     if config.chain and not options.root:
         raise InvalidRequest("[store] chain is for a root: give one, or leave chain out")
+    if config.witness and not options.root:
+        raise InvalidRequest("[store] witness is for a root: give one, or leave witness out")
     if options.store is not None:
         return stores_of(_member_store(options, config))
     if options.memory:

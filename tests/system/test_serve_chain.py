@@ -162,6 +162,13 @@ def test_memory_has_no_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "[store] chain is for a root" in capsys.readouterr().err
 
 
+def test_memory_has_no_witness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s.toml").write_text('[store]\nwitness = "s3://lake/witness"\n')
+    settings = f"--config={tmp_path / 's.toml'}"
+    assert main(["--memory", "--listen=127.0.0.1:0", settings]) == 2
+    assert "[store] witness is for a root" in capsys.readouterr().err
+
+
 def test_a_mirror_that_was_served_by_itself_is_never_made_like_its_old_root_again(
     start_broker: StartBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
