@@ -193,21 +193,22 @@ class MemberConnection:
         """Decide requests; while the log has no room, nothing more is read: the peer waits."""
         if not frames:
             return
-        self._taken += len(frames)
+        count = sum(map(wire.request_count, frames))
+        self._taken += count
         if self._taken - self._answered > wire.MAX_WAITING_REQUESTS:
             message = f"more than {wire.MAX_WAITING_REQUESTS} requests wait for their answers"
             raise InvalidRequest(message)
         until = time.monotonic() + _ROOM_WAIT_S
         while self._ending is None:
             try:
-                self._decide_now(frames)
+                self._decide_now(frames, count)
             except Unavailable:
                 if time.monotonic() >= until or self._has_ended.wait(_ROOM_RETRY_S):
                     raise
             else:
                 return
 
-    def _decide_now(self, frames: Sequence[Frame]) -> None:
+    def _decide_now(self, frames: Sequence[Frame], count: int) -> None:
         member = self._member
         assert member is not None
         with self._store.batch() as batch:
@@ -215,7 +216,7 @@ class MemberConnection:
                 decided = member.requests.decide(batch, frames)
                 if self._grace is not None and decided.holders:
                     self._grace.gone(filter(self._members.is_away, decided.holders))
-                batch.finish(partial(self._decided, decided, len(frames)))
+                batch.finish(partial(self._decided, decided, count))
 
     def _decided(self, decided: BatchDecision, count: int, error: StoreError | None) -> None:
         """On the log's thread."""

@@ -1,4 +1,4 @@
-"""The store protocol, version 2: bytes in, frames out, and back. Pure: no socket, no clock.
+"""The store protocol, version 3: bytes in, frames out, and back. Pure: no socket, no clock.
 
     frame     u32  length of what follows, big-endian: 1 ..= max_frame_bytes
               u8   type
@@ -43,6 +43,13 @@
                                                       operator, the oldest first; since is UTC µs
      25 LOOK     [number, queue, [index, …], count]   LOOKED: what waits after a place, in order
      26 FORGET   [request, xid]                       of one that an operator decided
+     27 EACH     [request, record, [message_id, …], contents]
+                                                      the record once for each message: requests
+                                                      `request`, `request` + 1, …, each for itself;
+                                                      1 ..= 1,000 messages. contents: [[header,
+                                                      body or nil], …] of `enqueued`, nil of
+                                                      `acquired`, `dequeued` and `released`. In the
+                                                      record message_id, message and body are nil
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]
@@ -75,8 +82,8 @@
               message_id, holder, delivery_count, transaction (nil), message (array of 20),
               body, body_offset, exchange, binding_key, detail, member (nil), request (nil), xid
 
-              altered (20) is within version 2: a service that does not know it refuses that record
-              alone, and no client is told of it: RECOVER has the definitions as they are now
+              altered (20) came within version 2: who does not know it refuses that record alone,
+              and no client is told of it: RECOVER has the definitions as they are now
 
     detail    of enqueued and released: what the entry adds to its message's annotations from now on
               (JSON, `sparkstore.core.annotations`); nil: nothing, or what it was
@@ -96,7 +103,9 @@
 Requests of a member are numbered, rising over all its incarnations. Every one ≤ `through` is
 decided, and durable as its tier promises, but for those that a refusal names; `through` only
 rises. After a lost connection the client says HELLO again: what is ≤ `last_request` was done, or
-is in the refusals of WELCOME; all later ones it sends again, in order and unchanged. Reads are
+is in the refusals of WELCOME; all later ones it sends again, in order and unchanged: EACH as a
+whole, if `last_request` is below its last; the service tells of those that it has decided again,
+and decides the rest. So what holds of a request holds of each message of a batch. Reads are
 numbered by the client as it likes, for one connection. `error` is a class of `sparkstore.errors`.
 """
 
@@ -112,12 +121,14 @@ from broker_shim import errors
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.core.xids import is_branch_holder
 
-VERSION = 2
+VERSION = 3
 MAX_FRAME_BYTES = 8 << 20
 MAX_HELLO_BYTES = 4096
 """Of a frame before WELCOME: what a stranger says is neither kept nor read at any length."""
 MAX_WAITING_REQUESTS = 16_384
 MAX_WAITING_READS = 1_024
+MAX_EACH = 1_000
+"""Messages in one EACH."""
 MAX_ARRAY_LENGTH = 65_536
 MAX_IDS = 1_000_000
 HELLO_TIMEOUT_S = 10.0
@@ -126,7 +137,7 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
     1, 15
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
-PREPARE, DECIDE, BRANCHES, LOOK, FORGET = range(22, 27)
+PREPARE, DECIDE, BRANCHES, LOOK, FORGET, EACH = range(22, 28)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 LOOKED = 138
 
@@ -229,6 +240,13 @@ class Decoder:
             message = f"frame of {length} bytes: from 2 to {self.max_frame_bytes} are allowed"
             raise InvalidRequest(message)
         return length - 1
+
+
+def request_count(frame: Frame) -> int:
+    """How many requests a frame is, well formed or not: each message of EACH is one."""
+    kind, body = frame
+    is_many = kind == EACH and len(body) == 4 and type(body[2]) is tuple
+    return len(body[2]) if is_many else 1
 
 
 def error_of(name: str, message: str) -> StoreError:

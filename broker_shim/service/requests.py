@@ -6,6 +6,11 @@ decided goes to the log in one item, its number on its last record, or a refusal
 its number: a log that was cut off anywhere (SIGKILL) holds all of a request or nothing, and the
 state that is recovered from it says which was the last. A request that leaves no record is
 decided again after that, and says the same: it only made sure of something, or was transient.
+
+Of a batch (EACH) each message is a request with a number, a record and, if it is refused, a refusal
+of its own, in the order of the numbers. So the same holds of each: a log that was cut off within a
+batch has a first part of it, whole, and of a batch that comes again the numbers up to the last one
+decided are told, and the rest is decided.
 """
 
 from __future__ import annotations
@@ -16,21 +21,20 @@ from typing import Any, ClassVar, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
+from broker_shim.service.decisions import each
 from broker_shim.service.decisions.arrivals import check_record
 from broker_shim.service.decisions.decisions import Decisions, Open
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Body, Frame, Refusal
 from broker_shim.store.delta import Batch
 from sparkstore.core import fold, records
-from sparkstore.core.records import Kind, Record
+from sparkstore.core.records import Kind
 from sparkstore.core.state_machine import branches
 from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.core.xids import xid_from
 
-_MEMBER = Record._fields.index("member")
 _MAX_NUMBER = (1 << 63) - 1
 _ENQUEUED = int(Kind.ENQUEUED)
-_new = tuple.__new__
 
 
 class BatchDecision(NamedTuple):
@@ -71,6 +75,10 @@ class MemberRequests:
         try:
             for kind, body in frames:
                 request = _check_request(kind, body)
+                if kind == wire.EACH:
+                    through = max(through, self._take_each(batch, body, last, refusals))
+                    last = max(last, through)
+                    continue
                 if request <= last:
                     self._metrics.replayed += 1
                     through = max(through, request)
@@ -93,6 +101,38 @@ class MemberRequests:
         for opened in self._open.values():
             self._decisions.end(opened, commit=False)
         self._open.clear()
+
+    def _take_each(self, batch: Batch, body: Body, last: int, refusals: list[Refusal]) -> int:
+        """Decide those of EACH that are not decided yet; the number of its last one."""
+        part = each.part_of(body)
+        count = len(part.message_ids)
+        done = min(max(last - part.first + 1, 0), count)
+        if done:
+            self._metrics.replayed += done
+            told = part.first + done - 1
+            refusals += refusals_of(batch.machine.state, self._member, part.first, told)
+        self._metrics.requests += count - done
+
+        def refuse(request: int, refusal: StoreError) -> list[RecordStep]:
+            self._metrics.refused += 1
+            step, told = self._refusal(batch, request, refusal)
+            refusals.append(told)
+            return [step]
+
+        for some in each.parts_of(part.from_(done)) if done < count else ():
+            steps = each.decided(self._decisions, some, self._member, refuse)
+            try:
+                batch.take(steps)
+            except StoreError:  # nothing of it is true: which of them cannot be written?
+                self._take_one_by_one(batch, steps, refuse)
+        return part.first + count - 1
+
+    def _take_one_by_one(self, batch: Batch, steps: list[RecordStep], refuse: each.Refuse) -> None:
+        for own in each.by_request(steps):
+            try:
+                batch.take(own)
+            except StoreError as refusal:
+                batch.take(refuse(own[-1].record.request or 0, refusal))
 
     def _again(self, batch: Batch, kind: int, body: Body) -> list[Refusal]:
         """A request that was decided; its refusal, if it was refused.
@@ -150,26 +190,21 @@ class MemberRequests:
         branches.forget(batch.machine, xid)
 
     def _take_steps(self, batch: Batch, steps: list[RecordStep], request: int) -> None:
-        for index in range(len(steps) - 1, -1, -1):
-            step = steps[index]
-            if step.is_kept:
-                steps[index] = step._replace(record=self._asked(step.record, request))
-                break
-        else:
-            if steps:  # kept nowhere, but others are told who did it
-                steps[-1] = steps[-1]._replace(record=self._asked(steps[-1].record, request))
-        batch.take(steps)
-
-    def _asked(self, record: Record, request: int) -> Record:
-        return _new(Record, (*record[:_MEMBER], self._member, request, record.xid))
+        batch.take(each.asked_by(steps, self._member, request))
 
     def _refuse(self, batch: Batch, request: int, refusal: StoreError) -> Refusal:
         """Put a refusal on record: else a replay could be decided otherwise."""
+        step, told = self._refusal(batch, request, refusal)
+        batch.take([step])
+        return told
+
+    def _refusal(
+        self, batch: Batch, request: int, refusal: StoreError
+    ) -> tuple[RecordStep, Refusal]:
         name, message = type(refusal).__name__, _sendable(str(refusal))
         detail = json.dumps({"error": name, "message": message})
         record = records.refused(batch.machine.now_us(), self._member, request, detail)
-        batch.take([RecordStep(record, is_kept=True)])
-        return request, name, message
+        return RecordStep(record, is_kept=True), (request, name, message)
 
     def _do(self, batch: Batch, body: Body) -> list[RecordStep]:
         if len(body[1]) == 1:
@@ -232,6 +267,11 @@ _BODIES: Mapping[int, tuple[type, ...]] = {
     wire.PREPARE: (int, int, bytes),
     wire.DECIDE: (int, bytes, bool),
     wire.FORGET: (int, bytes),
+    wire.EACH: (int, tuple, tuple, tuple),
+}
+_ALSO: Mapping[int, Sequence[tuple[type, ...]]] = {
+    wire.END: ((int, int, bool),),
+    wire.EACH: ((int, tuple, tuple, type(None)),),
 }
 _BUILDS = {wire.OPEN, wire.ADD, wire.PIECE}
 REQUESTS = frozenset(_BODIES)
@@ -259,8 +299,8 @@ def _check_request(kind: int, body: Body) -> int:
         InvalidRequest: It is no request.
     """
     shape = tuple(map(type, body))
-    is_right = shape == _BODIES[kind] or (kind == wire.END and shape == _BODIES[kind][:3])
-    if not is_right or not 0 < body[0] <= _MAX_NUMBER:
+    is_right = shape == _BODIES[kind] or shape in _ALSO.get(kind, ())
+    if not is_right or not 0 < body[0] <= _MAX_NUMBER - wire.MAX_EACH:
         message = f"the body of a frame of type {kind} is not what the protocol says"
         raise InvalidRequest(message)
     return int(body[0])

@@ -11,6 +11,7 @@ from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, StoreError
 from broker_shim.store.interface import MessageHeader, NewEntry, StoredMessage
 from sparkstore.core.state_machine.arguments import check_batch
+from sparkstore.core.state_machine.batches import new_entry
 
 
 class OneByOne:
@@ -28,13 +29,14 @@ class OneByOne:
         check_batch(messages, on_complete)
         ids: list[int] = []
 
-        def put(header: MessageHeader, body: bytes, queue: str, on_complete: OnComplete) -> None:
+        def put(asked: NewEntry, on_complete: OnComplete) -> None:
             ids.append(0)
+            header, body, queue = new_entry(asked)
             message = self.message(header, body)
             ids[-1] = message.message_id
             self.enqueue(message, queue, on_complete)
 
-        _each((partial(put, *each) for each in messages), len(messages), on_complete)
+        _each((partial(put, each) for each in messages), len(messages), on_complete)
         return ids
 
     def acquire_each(

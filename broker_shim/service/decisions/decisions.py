@@ -53,11 +53,12 @@ class Decisions:
     """Those of one member's incarnation.
 
     Attributes:
+        machine: Of the store.
         staged: Content that came in pieces.
     """
 
     def __init__(self, machine: StoreStateMachine, member: str, max_message_bytes: int) -> None:
-        self._machine = machine
+        self.machine = machine
         self._prefix = f"{member}/"
         self._max_message_bytes = max_message_bytes
         self.staged = StagedContents(machine, max_message_bytes)
@@ -67,10 +68,16 @@ class Decisions:
         message = self._message(fields, {})
         try:
             told = annotations_of(fields[_DETAIL])
-            return self._machine.enqueue(message, fields[2], asked=asked, annotations=told)
+            return self.machine.enqueue(message, fields[2], asked=asked, annotations=told)
         except StoreError:
-            self._machine.dismiss(message.message_id)
+            self.machine.dismiss(message.message_id)
             raise
+
+    def holder_of_free(self, holder: str | None) -> str | None:
+        """Who takes what nobody holds: see `holder_of`."""
+        if holder is None or self.machine.is_resumable(holder):
+            return holder
+        return self._prefix + holder
 
     def one(self, fields: Fields) -> list[RecordStep]:
         """A record by itself; each of `_ALONE` says what it completes with in `MessageStore`."""
@@ -120,7 +127,7 @@ class Decisions:
             if kind == Kind.CONTENT:
                 content += self.staged.piece(fields)
             elif kind in _CONFIGURATION:
-                others += _configuration(self._machine, record_of(fields), there)
+                others += _configuration(self.machine, record_of(fields), there)
             elif kind in _WIRING:
                 others += self.one(fields)
             elif kind == Kind.STAGING_ABORTED:
@@ -149,7 +156,7 @@ class Decisions:
                 message = self._message(fields, opened.messages)
                 opened.messages.setdefault(message.message_id, message)
                 told = annotations_of(fields[_DETAIL])
-                transactions.enqueue(self._machine, message, fields[2], told, opened.transaction)
+                transactions.enqueue(self.machine, message, fields[2], told, opened.transaction)
                 return
             record = record_of(fields)
             if record.kind not in _IN_TRANSACTIONS:
@@ -177,12 +184,12 @@ class Decisions:
         try:
             if commit:
                 for message_id in opened.messages:
-                    self._machine.admit(message_id)
-                return [*transactions.commit(self._machine, opened.transaction), *others]
-            return transactions.abort(self._machine, opened.transaction)
+                    self.machine.admit(message_id)
+                return [*transactions.commit(self.machine, opened.transaction), *others]
+            return transactions.abort(self.machine, opened.transaction)
         finally:
             for message_id in opened.messages:
-                self._machine.dismiss(message_id)
+                self.machine.dismiss(message_id)
 
     @contextmanager
     def prepared(self, opened: Open, xid: bytes) -> Iterator[list[RecordStep]]:
@@ -193,19 +200,19 @@ class Decisions:
         """
         try:
             for message_id in opened.messages:
-                self._machine.admit(message_id)
+                self.machine.admit(message_id)
             try:
                 named = xid_from(xid)
             except StoreError:
-                transactions.abort(self._machine, opened.transaction)
+                transactions.abort(self.machine, opened.transaction)
                 raise
             member = self._prefix[:-1]
-            yield branches.prepare(self._machine, opened.transaction, named, member)
+            yield branches.prepare(self.machine, opened.transaction, named, member)
         except StoreError:
             for message_id in opened.messages:
-                self._machine.dismiss(message_id)
+                self.machine.dismiss(message_id)
             raise
-        branches.accept(self._machine, opened.transaction, named)
+        branches.accept(self.machine, opened.transaction, named)
 
     def _objects(self, taken: tuple[Fields, ...]) -> list[RecordStep]:
         there: dict[tuple[str, str], bool] = {}
@@ -215,13 +222,13 @@ class Decisions:
             if record.kind not in _CONFIGURATION:
                 message = f"a record of kind {record.kind.column} cannot come with END"
                 raise InvalidRequest(message)
-            steps += _configuration(self._machine, record, there)
+            steps += _configuration(self.machine, record, there)
         return steps
 
     def _message(self, fields: Fields, brought: Mapping[int, StoredMessage]) -> StoredMessage:
         """The message of an `enqueued` record, whole if this record brings it."""
         message = message_of(fields)
-        message_id, machine = message.message_id, self._machine
+        message_id, machine = message.message_id, self.machine
         if message.header.protocol is None:
             known = brought.get(message_id) or machine.volatile.get(message_id)
             if known is None and message_id not in machine.state.messages:
@@ -237,49 +244,49 @@ class Decisions:
         return message
 
     def _holder(self, record: Record) -> str:
-        return holder_of(self._machine, self._prefix, record)
+        return holder_of(self.machine, self._prefix, record)
 
     def created(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.create`."""
-        return self._machine.create(definition_of(record))
+        return self.machine.create(definition_of(record))
 
     def altered(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.alter`."""
         queue = definition_of(record)
         if not isinstance(queue, Queue):
             raise InvalidRequest("only a queue is altered, not an exchange")
-        return self._machine.alter(queue)
+        return self.machine.alter(queue)
 
     def destroyed(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.destroy`."""
-        return self._machine.destroy(definition_of(record))
+        return self.machine.destroy(definition_of(record))
 
     def bound(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.bind`."""
         arguments = object_of(record.detail or "{}").get("arguments", {})
         if not isinstance(arguments, dict):
             raise InvalidRequest("the arguments of a binding are an object")
-        return self._machine.bind(binding_of(record), arguments)
+        return self.machine.bind(binding_of(record), arguments)
 
     def unbound(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.unbind`."""
-        return self._machine.unbind(binding_of(record))
+        return self.machine.unbind(binding_of(record))
 
     def dequeued(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """See `MessageStore.dequeue`."""
         outcome = None if record.detail is None else object_of(record.detail)
         taker = None if record.holder is None else self._holder(record)
         target = (record.message_id or 0, record.queue or "")
-        return self._machine.dequeue(*target, taker, outcome, transaction)
+        return self.machine.dequeue(*target, taker, outcome, transaction)
 
     def acquired(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """See `MessageStore.acquire`."""
         target = (record.message_id or 0, record.queue or "")
-        return self._machine.acquire(*target, self._holder(record), transaction)
+        return self.machine.acquire(*target, self._holder(record), transaction)
 
     def released(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """See `MessageStore.release`."""
-        return self._machine.release(
+        return self.machine.release(
             record.message_id or 0,
             record.queue or "",
             self._holder(record),
@@ -292,20 +299,20 @@ class Decisions:
         """See `LinkCalls.unsettled`."""
         state = None if record.detail is None else object_of(record.detail)
         tag = tag_of(record.binding_key)
-        return self._machine.unsettled(link_key_of(record), tag, state, transaction)
+        return self.machine.unsettled(link_key_of(record), tag, state, transaction)
 
     def settled(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """See `LinkCalls.settle`."""
-        return self._machine.settle(link_key_of(record), tags_of(record), transaction)
+        return self.machine.settle(link_key_of(record), tags_of(record), transaction)
 
     def attached(self, record: Record) -> list[RecordStep]:
         """See `LinkCalls.attach`."""
-        return self._machine.attach(link_key_of(record), object_of(record.detail or ""))
+        return self.machine.attach(link_key_of(record), object_of(record.detail or ""))
 
     def detached(self, record: Record) -> list[RecordStep]:
         """See `LinkCalls.detach`."""
         is_closed = record.detail is not None and object_of(record.detail).get("closed") is True
-        return self._machine.detach(link_key_of(record), closed=is_closed)
+        return self.machine.detach(link_key_of(record), closed=is_closed)
 
     def staging_aborted(self, record: Record) -> list[RecordStep]:
         """Forget what was staged of a message with its header: it will not be enqueued."""
@@ -313,7 +320,7 @@ class Decisions:
 
     def configured(self, record: Record) -> list[RecordStep]:
         """Put or remove a configured object."""
-        return _configuration(self._machine, record, {})
+        return _configuration(self.machine, record, {})
 
 
 def holder_of(machine: StoreStateMachine, prefix: str, record: Record) -> str:

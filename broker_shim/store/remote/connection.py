@@ -130,6 +130,7 @@ class RemoteConnection:
         refusal: StoreError | None = None,
         keep_for: int = 0,
         on_unwritable: Callable[[], None] | None = None,
+        outcomes: list[StoreError | None] | None = None,
     ) -> None:
         """Send a request; what cannot be sent is refused here, in its turn.
 
@@ -141,6 +142,7 @@ class RemoteConnection:
             keep_for: The message whose content this is a piece of.
             on_unwritable: Called, instead of refusing it, if a record of it cannot be written: as
                 in a store of this process the commit will be refused.
+            outcomes: If it is many requests: gets what came of each, before `on_complete`.
 
         Raises:
             Closed: The store is closed.
@@ -153,14 +155,16 @@ class RemoteConnection:
             request = self.requests.next_request
             if refusal is None and self.requests.waiting_bytes > _MAX_WAITING_BYTES:
                 refusal = Unavailable("too much waits for the store service: retry later")
-            frame = b""
-            if refusal is None:
-                frame, refusal = framed(self._frame, kind, (request, *body), on_unwritable)
             if refusal is not None:
-                frame = self._frame(wire.DO, (request, ()))
-            elif keep_for:
+                kind, body = wire.DO, ((),)
+            asked = (request, *body)
+            kind, frame, unwritable = framed(self._frame, kind, asked, on_unwritable)
+            refusal = refusal or unwritable
+            if keep_for and refusal is None:
                 self.requests.keep(keep_for, request, frame)
-            self.requests.add(Waiting(request, frame, on_complete, refusal, time.monotonic()))
+            outcomes = outcomes if kind == wire.EACH else None
+            waiting = (request, frame, on_complete, refusal, time.monotonic(), outcomes)
+            self.requests.add(Waiting(*waiting))
             self._pump()
 
     def read(self, kind: int, *body: Any) -> list[tuple[Any, ...]]:

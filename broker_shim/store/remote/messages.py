@@ -26,6 +26,8 @@ from sparkstore.core.state_machine.arguments import (
 )
 
 _IDS = 1_000
+_FEW_IDS = 500
+"""Left of a block: the next one is asked for, so that nobody has to wait for it."""
 _UNDER_WAY = 64
 """Loads asked for before the answer of the first: of 1,024 that the service lets wait."""
 _HEADERS = 10_000
@@ -47,13 +49,18 @@ class RemoteMessages:
     def __init__(self, connection: RemoteConnection, max_message_bytes: int) -> None:
         self._connection, self._max_message_bytes = connection, max_message_bytes
         self._next_id = self._end_id = 0
+        self._ids_ahead: deque[range] = deque()
+        self._is_asking_ahead = False
         self._fresh: dict[int, bool] = {}  # True once the content was given
 
     def make(self, header: MessageHeader, body: bytes) -> StoredMessage:
         """A new message. Waits for the service when its block of ids is used up."""
         check_header(header)
         check_body(body)
-        message_id = self._take_id()
+        return self.made(self.take_ids(1)[0], header, body)
+
+    def made(self, message_id: int, header: MessageHeader, body: bytes) -> StoredMessage:
+        """A new message with an id of `take_ids`; header and body are checked."""
         self._fresh[message_id] = bool(body)
         header = header._replace(header_bytes=len(header.header or b""), body_bytes=len(body))
         return StoredMessage(message_id, header, body)
@@ -130,19 +137,59 @@ class RemoteMessages:
             with self._connection.guard:
                 self._connection.requests.forget(message_id)
 
-    def _take_id(self) -> int:
-        """Waiting for a block of ids is done outside the guard, which the answer needs."""
-        guard = self._connection.guard
+    def note_told(self, message_ids: Iterable[int]) -> None:
+        """Messages whose content nobody sends again: they are on a queue, or were refused."""
+        with_content = [each for each in message_ids if self._fresh.pop(each, None)]
+        with self._connection.guard:
+            for message_id in with_content:
+                self._connection.requests.forget(message_id)
+
+    def take_ids(self, count: int) -> list[int]:
+        """Ids of new messages, rising; waits for the service only if none are at hand.
+
+        Waiting for a block of ids is done outside the guard, which the answer needs.
+
+        Raises:
+            Closed: The store is closed.
+            StoreError: The service gives out no ids now.
+        """
+        guard, taken = self._connection.guard, list[int]()
         while True:
             with guard:
                 self._connection.check_open()
-                if self._next_id < self._end_id:
-                    self._next_id += 1
-                    return self._next_id - 1
+                while len(taken) < count and self._has_ids():
+                    end = min(self._end_id, self._next_id + count - len(taken))
+                    taken += range(self._next_id, end)
+                    self._next_id = end
+                self._ask_ahead()
+            if len(taken) == count:
+                return taken
             first = self._connection.read(wire.IDS, _IDS)[0][0]
             with guard:
-                if self._next_id >= self._end_id:
-                    self._next_id, self._end_id = first, first + _IDS
+                self._ids_ahead.append(range(first, first + _IDS))
+
+    def _has_ids(self) -> bool:
+        """True if a block is at hand that is not used up; under the guard."""
+        if self._next_id == self._end_id and self._ids_ahead:
+            block = self._ids_ahead.popleft()
+            self._next_id, self._end_id = block.start, block.stop
+        return self._next_id < self._end_id
+
+    def _ask_ahead(self) -> None:
+        """Ask for a block before there is none; but for the first, which is waited for."""
+        is_low = 0 < self._end_id < self._next_id + _FEW_IDS and not self._ids_ahead
+        if not is_low or self._is_asking_ahead:
+            return
+
+        def answered(answer: Answer) -> None:
+            _is_last, found, error = answer
+            with self._connection.guard:
+                self._is_asking_ahead = False
+                if error is None:  # else whoever needs one asks, and is told
+                    self._ids_ahead.append(range(found[0], found[0] + _IDS))
+
+        self._is_asking_ahead = True
+        self._connection.start_read(answered, wire.IDS, _IDS)
 
     def _begin_content(self, message: StoredMessage) -> None:
         if self._fresh.get(message.message_id, True):

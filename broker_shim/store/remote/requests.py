@@ -32,6 +32,8 @@ class Waiting(NamedTuple):
         on_complete: Told what came of it.
         refusal: What it fails with whatever the service says: it was refused on this side.
         since_s: When it was made, on the caller's clock.
+        outcomes: If the frame is many requests (EACH), from `request` on: what came of each, as
+            soon as all have their answers. `on_complete` is told only of what all failed with.
     """
 
     request: int
@@ -39,6 +41,12 @@ class Waiting(NamedTuple):
     on_complete: OnComplete
     refusal: StoreError | None
     since_s: float
+    outcomes: list[StoreError | None] | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the last request of the frame."""
+        return self.request if self.outcomes is None else self.request + len(self.outcomes) - 1
 
 
 class PendingRequests:
@@ -55,20 +63,20 @@ class PendingRequests:
         self._window = window
         self._waiting: deque[Waiting] = deque()
         self._kept: dict[int, dict[int, bytes]] = {}
-        self._unsent: deque[tuple[int, bytes]] = deque()  # request (0 for a read) and frame
+        self._unsent: deque[tuple[int, bytes]] = deque()  # last request (0: a read) and frame
         self._reads: dict[int, bytes] = {}
         self._instance = ""
 
     def __len__(self) -> int:
-        """How many wait for an answer."""
+        """How many frames wait for an answer."""
         return len(self._waiting)
 
     def add(self, waiting: Waiting) -> None:
         """The next request."""
-        self.next_request = waiting.request + 1
+        self.next_request = waiting.last + 1
         self.waiting_bytes += len(waiting.frame)
         self._waiting.append(waiting)
-        self._unsent.append((waiting.request, waiting.frame))
+        self._unsent.append((waiting.last, waiting.frame))
 
     def keep(self, message_id: int, request: int, frame: bytes) -> None:
         """A piece of content: another run of the service needs it again, until `forget`."""
@@ -106,21 +114,30 @@ class PendingRequests:
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
     def done(self, through: int, refusals: Iterable[Refusal]) -> Completed:
-        """The service decided all up to `through`; what completes, in order."""
+        """The service decided all up to `through`; what completes, in order.
+
+        Of many that came in one frame, and of which a part is decided, nothing completes: they are
+        sent again, and the service says again what it refused.
+        """
         refused = {request: error_of(name, text) for request, name, text in refusals}
         completed: Completed = []
         waiting = self._waiting
-        while waiting and waiting[0].request <= through:
+        while waiting and waiting[0].last <= through:
             one = waiting.popleft()
             self.waiting_bytes -= len(one.frame)
-            completed.append((one.on_complete, one.refusal or refused.get(one.request)))
+            error = one.refusal
+            if one.outcomes is None:
+                error = error or refused.get(one.request)
+            elif refused:
+                one.outcomes[:] = map(refused.get, range(one.request, one.last + 1))
+            completed.append((one.on_complete, error))
         return completed
 
     def welcome(self, welcome: Welcome) -> Completed:
         """Connected again: what completes, in order; the rest is to be sent again."""
         completed = self.done(welcome.last_request, welcome.refusals)
         self.next_request = max(self.next_request, welcome.last_request + 1)
-        frames = {one.request: one.frame for one in self._waiting}
+        frames = {one.last: one.frame for one in self._waiting}
         if welcome.instance != self._instance:
             for pieces in self._kept.values():
                 frames |= pieces
@@ -191,17 +208,18 @@ def framed(
     kind: int,
     body: tuple[Any, ...],
     on_unwritable: Callable[[], None] | None,
-) -> tuple[bytes, StoreError | None]:
-    """A request's frame; or the refusal of what cannot be one.
+) -> tuple[int, bytes, StoreError | None]:
+    """The type of a request's frame, and the frame; or the refusal of what cannot be one.
 
     With `on_unwritable`, that is called for a record that cannot be written, and nothing is asked.
     """
     try:
-        return pack(kind, body), None
+        return kind, pack(kind, body), None
     except InvalidRequest as too_large:
-        return b"", too_large
+        refusal = too_large
     except (OverflowError, ValueError) as reason:
-        if on_unwritable is None:
-            return b"", InvalidRequest(f"a record cannot be written: {reason}")
-        on_unwritable()
-        return pack(wire.DO, (body[0], ())), None
+        if on_unwritable is not None:
+            on_unwritable()
+            return wire.DO, pack(wire.DO, (body[0], ())), None
+        refusal = InvalidRequest(f"a record cannot be written: {reason}")
+    return wire.DO, pack(wire.DO, (body[0], ())), refusal

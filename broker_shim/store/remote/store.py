@@ -1,8 +1,9 @@
 """A `MessageStore` in another process: the store service's member, over its protocol.
 
-Every call becomes one request; what the service cannot be asked is refused here, in its turn. When
-the connection is lost the store connects again, with what is unanswered; after `retry_s` without
-a service that completes with Unavailable: its outcome is unknown.
+Every call becomes one request, and a batch of calls one frame of many; what the service cannot be
+asked is refused here, in its turn. When the connection is lost the store connects again, with what
+is unanswered; after `retry_s` without a service that completes with Unavailable: its outcome is
+unknown.
 
 What differs from a store in this process: the entries that `recover` tells are those of that
 moment, and the number of a transaction is not the one in its rows.
@@ -32,9 +33,9 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
-from broker_shim.store.one_by_one import OneByOne
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import records as made
+from broker_shim.store.remote.batches import RemoteBatches
 from broker_shim.store.remote.branches import RemoteBranches
 from broker_shim.store.remote.connection import RemoteConnection, ServiceListener
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
@@ -49,7 +50,7 @@ RETRY_S = 60.0
 """How long a request waits for a service that is gone."""
 
 
-class RemoteMessageStore(RemoteBranches, ReadCalls, OneByOne):
+class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
     """See `MessageStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
 
     def __init__(

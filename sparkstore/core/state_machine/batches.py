@@ -43,6 +43,18 @@ class Decided(NamedTuple):
     outcomes: list[StoreError | None]
 
 
+class Asked(NamedTuple):
+    """Who asked for what a batch does, as its records will say.
+
+    Attributes:
+        member: Of a store service.
+        first: Number of the request that is the first call; the others follow.
+    """
+
+    member: str
+    first: int
+
+
 class NewEntry(NamedTuple):
     """A message to be made and put on a queue.
 
@@ -96,16 +108,21 @@ def enqueue_new(
     return decided, ids
 
 
+def new_entry(asked: object) -> NewEntry:
+    """The same value; raises InvalidRequest if it is no `NewEntry`, whatever is in it."""
+    if type(asked) is not NewEntry:
+        message = f"a new message cannot be {type(asked).__name__}: give a NewEntry"
+        raise InvalidRequest(message)
+    return asked
+
+
 def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> StoredMessage:
     """The message, with the next id, which is used up if only its enqueue is refused.
 
     Raises:
         InvalidRequest: It is none, or it cannot be put on its queue.
     """
-    if type(asked) is not NewEntry:
-        message = f"a new message cannot be {type(asked).__name__}: give a NewEntry"
-        raise InvalidRequest(message)
-    header, body, queue = asked
+    header, body, queue = new_entry(asked)
     check_header(header)
     check_body(body)
     message_id = machine.next_id
@@ -127,14 +144,13 @@ def acquire(
     machine: StoreStateMachine, message_ids: Sequence[int], queue: str, holder: str
 ) -> Decided:
     """Reserve each for one holder."""
-    return _of_entries(
+    return of_entries(
         machine,
         message_ids,
         queue,
         holder,
         Kind.ACQUIRED,
-        None,
-        lambda message_id: machine.acquire(message_id, queue, holder),
+        lambda _index, message_id: machine.acquire(message_id, queue, holder),
     )
 
 
@@ -146,14 +162,13 @@ def dequeue(
     outcome: Mapping[str, Any] | None = None,
 ) -> Decided:
     """Remove each from its queue for good."""
-    return _of_entries(
+    return of_entries(
         machine,
         message_ids,
         queue,
         holder,
         None if outcome is not None else Kind.DEQUEUED,
-        holder,
-        lambda message_id: machine.dequeue(message_id, queue, holder, outcome),
+        lambda _index, message_id: machine.dequeue(message_id, queue, holder, outcome),
     )
 
 
@@ -168,16 +183,16 @@ def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
     yield from ([each] for each in message_ids)
 
 
-def _of_entries(
+def of_entries(
     machine: StoreStateMachine,
     message_ids: Sequence[int],
     queue: str,
     holder: str | None,
     kind: Kind | None,
-    held_by: str | None,
-    decide: Callable[[int], list[RecordStep]],
+    decide: Callable[[int, int], list[RecordStep]],
+    asked: Asked | None = None,
 ) -> Decided:
-    """Decide about entries of one queue.
+    """Decide about entries of one queue: to acquire them, or to remove them.
 
     Args:
         machine: Of the store.
@@ -185,23 +200,27 @@ def _of_entries(
         queue: That they are on.
         holder: Who asks for them, as the records will say.
         kind: Of the records, where they say nothing else; None: leave all to `decide`.
-        held_by: Who may have acquired an entry already, beside nobody.
-        decide: The single call.
+        decide: The single call, of the id at an index.
+        asked: Who asked, if the records are to say it; those of `decide` say it themselves.
     """
     steps: list[RecordStep] = []
     outcomes: list[StoreError | None] = []
     get = _plain_entries(machine, queue, holder, kind).get
     now_us = machine.now_us()
-    for message_id in message_ids:
+    held_by = holder if kind is Kind.DEQUEUED else None
+    rest: tuple[Any, ...] = _NONE_FROM_COUNT
+    for index, message_id in enumerate(message_ids):
         entry = get(message_id) if type(message_id) is int else None
         if entry is None or entry.acquired_by not in (None, held_by):
             try:
-                steps += decide(message_id)
+                steps += decide(index, message_id)
             except StoreError as refusal:
                 outcomes.append(refusal)
                 continue
         else:
-            fields = (kind, now_us, queue, message_id, holder, *_NONE_FROM_COUNT)
+            if asked is not None:
+                rest = (*_NONE_TO_MEMBER, asked.member, asked.first + index, None)
+            fields = (kind, now_us, queue, message_id, holder, *rest)
             steps.append(_new(RecordStep, (_new(Record, fields), entry.position > 0, None)))
         outcomes.append(None)
     return Decided(steps, outcomes)
@@ -221,4 +240,7 @@ def _plain_entries(
 
 
 _NONE_FROM_COUNT = (None,) * (len(Record._fields) - Record._fields.index("delivery_count"))
+_NONE_TO_MEMBER = (None,) * (
+    Record._fields.index("member") - Record._fields.index("delivery_count")
+)
 _NONE_FROM_OFFSET = (None,) * (len(Record._fields) - Record._fields.index("body_offset"))

@@ -11,11 +11,13 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 
 from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.interface import MessageHeader, NewEntry, Queue
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.recovery.recovery import recover
@@ -65,6 +67,7 @@ class Member:
 
     def _run(self) -> None:
         calls = [self._enqueue] * 8 + [self._dequeue] * 5 + [self._transact, self._refusable]
+        calls += [self._enqueue_many, self._enqueue_many, self._take_many]
         while not self._ending.is_set():
             self._slots.acquire()
             self._dice.choice(calls)()
@@ -101,6 +104,49 @@ class Member:
         gone = self._available.pop(0)
         done = self._answered(Counter({gone: -1}))
         self.store.dequeue(gone, self.queues[0], "me", done.finish)
+
+    def _enqueue_many(self) -> None:
+        """Each for itself, on its queue or refused; of a queue that is not there all are."""
+        names = (*self.queues, "nowhere")
+        queues = [self._dice.choice(names) for _ in range(self._dice.choice([3, 90]))]
+        new = [NewEntry(MessageHeader(), self._dice.randbytes(30), queue) for queue in queues]
+        asked = Event()
+        ids: list[int] = []
+
+        def note(outcomes: Sequence[StoreError | None]) -> None:
+            asked.wait(60)  # until the ids are known here
+            for message_id, queue, error in zip(ids, queues, outcomes, strict=True):
+                if (queue == "nowhere") != isinstance(error, InvalidRequest):
+                    self.wrong.append(f"one of a batch came to {error!r} on {queue}")
+                elif error is None:
+                    self.told += 1
+                    self.expected[message_id] += 1
+                    if queue == self.queues[0]:
+                        self._available.append(message_id)
+            self._slots.release()
+
+        ids += self.store.enqueue_new(new, note)
+        asked.set()
+
+    def _take_many(self) -> None:
+        """Acquire some, and one that nobody has; then dequeue them, in one frame each."""
+        count = min(len(self._available), self._dice.choice([2, 50]))
+        gone = [self._available.pop(0) for _ in range(count)]
+        taken = [*gone, self._new()]
+
+        def note(outcomes: Sequence[StoreError | None]) -> None:
+            shown = [type(each) for each in outcomes]
+            if shown != [type(None)] * count + [InvalidRequest]:
+                self.wrong.append(f"a batch of entries came to {shown}")
+
+        def dequeued(outcomes: Sequence[StoreError | None]) -> None:
+            note(outcomes)
+            self.told += count
+            self.expected.update(dict.fromkeys(gone, -1))
+            self._slots.release()
+
+        self.store.acquire_each(taken, self.queues[0], "me", note)
+        self.store.dequeue_each(taken, self.queues[0], "me", dequeued)
 
     def _transact(self) -> None:
         """One message on both queues, or on none."""

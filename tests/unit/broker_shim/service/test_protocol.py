@@ -122,15 +122,15 @@ def test_hello_is_taken_as_it_was_said() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ((1, *HELLO[1:]), r"version 1 .* version 2"),
+        ((2, *HELLO[1:]), r"version 2 .* version 3"),
         ((), "version none"),
         (HELLO[:-1], "HELLO is"),
-        ((2, b"m", "i", None, False, None), "HELLO is"),
-        ((2, "m", "i", None, 0, None), "HELLO is"),
-        ((2, "", "i", None, False, None), "name is 1 to 200"),
-        ((2, "a/b", "i", None, False, None), "name is 1 to 200"),
-        ((2, "m" * 201, "i", None, False, None), "name is 1 to 200"),
-        ((2, "m", "", None, False, None), "incarnation"),
+        ((wire.VERSION, b"m", "i", None, False, None), "HELLO is"),
+        ((wire.VERSION, "m", "i", None, 0, None), "HELLO is"),
+        ((wire.VERSION, "", "i", None, False, None), "name is 1 to 200"),
+        ((wire.VERSION, "a/b", "i", None, False, None), "name is 1 to 200"),
+        ((wire.VERSION, "m" * 201, "i", None, False, None), "name is 1 to 200"),
+        ((wire.VERSION, "m", "", None, False, None), "incarnation"),
     ],
     ids=repr,
 )
@@ -145,7 +145,7 @@ def test_the_first_frame_must_be_hello() -> None:
 
 
 def test_a_service_of_another_version_is_told_with_both_versions() -> None:
-    with pytest.raises(InvalidRequest, match=r"version 9 .* version 2"):
+    with pytest.raises(InvalidRequest, match=r"version 9 .* version 3"):
         welcome_of((9,))
     with pytest.raises(InvalidRequest, match="well formed"):
-        welcome_of((2, "no"))
+        welcome_of((wire.VERSION, "no"))

@@ -1,0 +1,231 @@
+"""Batches of a remote store: many requests in one frame, decided, logged and answered together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from broker_shim.completion import OnComplete, OnEachComplete
+from broker_shim.errors import Closed, InvalidRequest, StoreError
+from broker_shim.service import protocol as wire
+from broker_shim.store.interface import NewEntry
+from broker_shim.store.remote import records as made
+from broker_shim.store.remote.connection import RemoteConnection
+from broker_shim.store.remote.messages import RemoteMessages
+from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine.arguments import (
+    check_batch,
+    check_body,
+    check_header,
+    check_queue,
+)
+from sparkstore.core.state_machine.batches import new_entry
+
+MOST_BYTES = 1 << 20
+"""Of content in one frame; one message may have more."""
+_MOST_NUMBER = (1 << 63) - 1
+
+Content = tuple[MessageHeader, bytes | None]
+
+
+class Frame(NamedTuple):
+    """Calls of a batch that go in one frame.
+
+    Attributes:
+        record: For each message, without its id and content.
+        indexes: Of the calls, in the batch.
+        message_ids: One each.
+        contents: Header and content of each, to enqueue it.
+    """
+
+    record: Record
+    indexes: list[int]
+    message_ids: list[int]
+    contents: list[Content] | None
+
+
+class RemoteBatches:
+    """The batches of a `MessageStore`; what it is part of has the rest."""
+
+    _connection: RemoteConnection
+    _messages: RemoteMessages
+
+    def enqueue_new(
+        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
+    ) -> Sequence[int]:
+        """See `MessageStore.enqueue_new`."""
+        check_batch(messages, on_complete)
+        outcomes: list[StoreError | None] = [None] * len(messages)
+        try:
+            ids = self._messages.take_ids(len(messages))
+        except Closed:
+            raise
+        except StoreError as refusal:
+            self._connection.ask(wire.DO, ((),), _failing(on_complete, len(messages)), refusal)
+            return [0] * len(messages)
+
+        def told(said: Sequence[StoreError | None]) -> None:
+            self._messages.note_told(ids)
+            on_complete(said)
+
+        with self._connection.guard:
+            self._connection.check_open()
+            frames = _frames_of(self._contents(messages, ids, outcomes))
+            self._ask_each(frames, outcomes, told)
+        return ids
+
+    def acquire_each(
+        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
+    ) -> None:
+        """See `MessageStore.acquire_each`."""
+        check_batch(message_ids, on_complete)
+        self._ask_entries(message_ids, partial(made.acquired, 0, queue, holder), on_complete)
+
+    def dequeue_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str | None,
+        on_complete: OnEachComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `MessageStore.dequeue_each`."""
+        check_batch(message_ids, on_complete)
+        record = partial(made.dequeued, 0, queue, holder, outcome)
+        self._ask_entries(message_ids, record, on_complete)
+
+    def _contents(
+        self,
+        messages: Sequence[NewEntry],
+        message_ids: Sequence[int],
+        outcomes: list[StoreError | None],
+    ) -> Iterator[tuple[int, int, str, Content]]:
+        """Index, id, queue and content of each message that is not refused here."""
+        for index, (asked, message_id) in enumerate(zip(messages, message_ids, strict=True)):
+            try:
+                header, body, queue = _checked(asked)
+                message = self._messages.made(message_id, header, body)
+                record = self._messages.enqueued(message, queue)
+            except InvalidRequest as refusal:
+                outcomes[index] = refusal
+                continue
+            assert record.message is not None
+            yield index, message_id, queue, (record.message, record.body)
+
+    def _ask_entries(
+        self, message_ids: Sequence[int], record: partial[Record], on_complete: OnEachComplete
+    ) -> None:
+        """Ask the same of many entries of one queue."""
+        outcomes: list[StoreError | None] = [None] * len(message_ids)
+        frames: list[Frame] = []
+        try:
+            one = record()._replace(message_id=None)
+        except InvalidRequest as refusal:
+            outcomes = [refusal] * len(message_ids)
+        else:
+            for index, message_id in enumerate(message_ids):
+                if type(message_id) is not int or not 0 <= message_id <= _MOST_NUMBER:
+                    outcomes[index] = _refusal_of(message_id, record)
+                    continue
+                if not frames or len(frames[-1].indexes) == wire.MAX_EACH:
+                    frames.append(Frame(one, [], [], None))
+                frames[-1].indexes.append(index)
+                frames[-1].message_ids.append(message_id)
+        with self._connection.guard:
+            self._connection.check_open()
+            self._ask_each(frames, outcomes, on_complete)
+
+    def _ask_each(
+        self,
+        frames: Sequence[Frame],
+        outcomes: list[StoreError | None],
+        on_complete: OnEachComplete,
+    ) -> None:
+        """Send frames, under the guard; answers come in their order, and the last one tells all."""
+        last = len(frames) - 1
+        for number, frame in enumerate(frames):
+            self._ask_frame(frame, outcomes, on_complete if number == last else _nobody)
+        if not frames:
+            self._connection.ask(wire.DO, ((),), lambda _error: on_complete(outcomes))
+
+    def _ask_frame(
+        self, frame: Frame, outcomes: list[StoreError | None], on_complete: OnEachComplete
+    ) -> None:
+        answers: list[StoreError | None] = [None] * len(frame.indexes)
+        is_unwritable = False
+
+        def told(error: StoreError | None) -> None:
+            if not is_unwritable:
+                for index, answer in zip(frame.indexes, answers, strict=True):
+                    outcomes[index] = error or answer
+                on_complete(outcomes)
+
+        def ask_each_alone() -> None:
+            nonlocal is_unwritable
+            is_unwritable = True
+
+        body = (frame.record, frame.message_ids, frame.contents)
+        many = ask_each_alone if len(frame.indexes) > 1 else None
+        self._connection.ask(wire.EACH, body, told, on_unwritable=many, outcomes=answers)
+        if is_unwritable:  # only one of them is, perhaps: its request is refused by itself
+            self._ask_each([*_alone(frame)], outcomes, on_complete)
+
+
+def _checked(asked: object) -> NewEntry:
+    """Raises InvalidRequest if it is no new message."""
+    new = new_entry(asked)
+    check_header(new.header)
+    check_body(new.body)
+    check_queue(new.queue)
+    if new.header.protocol is None:
+        told = "a new message names the protocol of its header: this one has None"
+        raise InvalidRequest(told)
+    return new
+
+
+def _frames_of(contents: Iterator[tuple[int, int, str, Content]]) -> list[Frame]:
+    """New messages by frame: of one queue each, bounded by count and bytes."""
+    frames: list[Frame] = []
+    size = 0
+    for index, message_id, queue, content in contents:
+        taken = len(content[1] or b"") + content[0].header_bytes
+        frame = frames[-1] if frames else None
+        if (
+            frame is None
+            or frame.record.queue != queue
+            or len(frame.indexes) == wire.MAX_EACH
+            or size + taken > MOST_BYTES
+        ):
+            frame, size = Frame(Record(Kind.ENQUEUED, 0, queue), [], [], []), 0
+            frames.append(frame)
+        assert frame.contents is not None
+        size += taken
+        frame.indexes.append(index)
+        frame.message_ids.append(message_id)
+        frame.contents.append(content)
+    return frames
+
+
+def _alone(frame: Frame) -> Iterator[Frame]:
+    for at, (index, message_id) in enumerate(zip(frame.indexes, frame.message_ids, strict=True)):
+        content = None if frame.contents is None else [frame.contents[at]]
+        yield Frame(frame.record, [index], [message_id], content)
+
+
+def _refusal_of(message_id: object, record: partial[Record]) -> StoreError:
+    """Why a value is no id of a message."""
+    try:
+        record.func(message_id, *record.args[1:])
+    except InvalidRequest as refusal:
+        return refusal
+    return InvalidRequest(f"message id {message_id}: from 0 to {_MOST_NUMBER}")
+
+
+def _failing(on_complete: OnEachComplete, count: int) -> OnComplete:
+    """Tells each call of a batch the same."""
+    return lambda error: on_complete([error] * count)
+
+
+def _nobody(_outcomes: Sequence[StoreError | None]) -> None:
+    """A later frame of the batch tells."""

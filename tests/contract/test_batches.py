@@ -1,0 +1,131 @@
+"""Many calls in one, of every `MessageStore`: each for itself, in order, told together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import Any
+
+import pytest
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import Closed, InvalidRequest, StoreError
+from broker_shim.service.protocol import MAX_EACH
+from broker_shim.store.interface import MessageStore, NewEntry, Queue
+from tests.support.stores.calls import HEADER
+from tests.support.stores.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
+
+NEW = NewEntry(HEADER, b"body", "q")
+
+
+def outcomes(call: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
+    """What a batch returned, and the type of what each of its calls came to."""
+    told: list[Sequence[StoreError | None]] = []
+    is_told = Event()
+
+    def on_complete(said: Sequence[StoreError | None]) -> None:
+        told.append(said)
+        is_told.set()
+
+    returned = call(*args, on_complete)
+    assert is_told.wait(TIMEOUT_S)
+    assert len(told) == 1
+    return returned, ["" if each is None else type(each).__name__ for each in told[0]]
+
+
+@pytest.fixture
+def q(store: MessageStore) -> MessageStore:
+    """The store, with queues `q` and `other`."""
+    for name in ("q", "other"):
+        done(store.create, Queue(name))
+    return store
+
+
+def test_of_many_new_messages_each_is_put_or_refused_for_itself_in_order(q: MessageStore) -> None:
+    strange: Any = "no message"
+    large = NewEntry(HEADER, bytes(MAX_MESSAGE_BYTES), "q")
+    ids, told = outcomes(
+        q.enqueue_new,
+        [
+            NEW,
+            NEW._replace(queue="unknown"),
+            NEW._replace(queue="other"),
+            NEW._replace(body=bytes(MAX_MESSAGE_BYTES + 1)),
+            strange,
+            large,
+            NEW._replace(header=HEADER._replace(correlation_id="\ud800")),
+            NEW,
+        ],
+    )
+    refused = "InvalidRequest"
+    assert told == ["", refused, "", refused, refused, "", refused, ""]
+    entries = q.recover().entries
+    assert [*entries["q"]] == [ids[0], ids[5], ids[7]]
+    assert [*entries["other"]] == [ids[2]]
+    assert q.load(ids[7]).body == b"body"
+    assert len(q.load(ids[5]).body) == MAX_MESSAGE_BYTES
+
+
+def test_a_batch_may_be_larger_than_what_is_sent_at_once(q: MessageStore) -> None:
+    count = 2 * MAX_EACH + 1
+    ids, told = outcomes(q.enqueue_new, [NEW] * count)
+    assert told == [""] * count
+    assert [*q.recover().entries["q"]] == [*ids]
+    assert outcomes(q.acquire_each, ids, "q", "me")[1] == told
+    assert outcomes(q.dequeue_each, ids, "q", "me")[1] == told
+    assert [*q.recover().entries["q"]] == []
+
+
+def test_of_many_entries_each_is_taken_or_refused_for_itself(q: MessageStore) -> None:
+    (first, second, third), _ = outcomes(q.enqueue_new, [NEW] * 3)
+    done(q.acquire, second, "q", "another")
+    asked: list[Any] = [first, second, first, "no id", 1 << 70, third]
+    refused, held = "InvalidRequest", "NotAcquired"
+    assert outcomes(q.acquire_each, asked, "q", "me")[1] == ["", held, held, refused, refused, ""]
+    assert outcomes(q.dequeue_each, asked, "q", "me")[1] == [
+        "",
+        held,
+        refused,
+        refused,
+        refused,
+        "",
+    ]
+    assert q.recover().entries["q"][second].acquired_by == "another"
+    assert [*q.recover().entries["q"]] == [second]
+
+
+def test_a_whole_batch_is_refused_for_what_all_of_it_shares(q: MessageStore) -> None:
+    ids, _ = outcomes(q.enqueue_new, [NEW] * 2)
+    nobody: Any = 5
+    assert outcomes(q.acquire_each, ids, "unknown", "me")[1] == ["InvalidRequest"] * 2
+    assert outcomes(q.acquire_each, ids, "q", nobody)[1] == ["InvalidRequest"] * 2
+    assert outcomes(q.dequeue_each, ids, "q", nobody)[1] == ["InvalidRequest"] * 2
+
+
+def test_a_batch_survives_a_restart(home: Home) -> None:
+    done(home.store.create, Queue("q"))
+    ids, _ = outcomes(home.store.enqueue_new, [NEW] * 3)
+    outcomes(home.store.dequeue_each, ids[:1], "q", None)
+    outcomes(home.store.acquire_each, ids[1:2], "q", "me")
+    home.reopen()
+    if home.tier is TerminusDurability.UNSETTLED_STATE:
+        assert [*home.store.recover().entries["q"]] == [*ids[1:]]
+
+
+def test_a_closed_store_takes_no_batch(home: Home) -> None:
+    home.store.close()
+    for call in (
+        lambda: home.store.enqueue_new([NEW], _nobody),
+        lambda: home.store.dequeue_each([1], "q", "me", _nobody),
+    ):
+        with pytest.raises(Closed):
+            call()
+
+
+def test_no_batch_is_of_nothing(q: MessageStore) -> None:
+    with pytest.raises(InvalidRequest):
+        q.enqueue_new([], _nobody)
+
+
+def _nobody(_outcomes: Sequence[StoreError | None]) -> None:
+    """Nobody waits."""

@@ -1,0 +1,197 @@
+"""A batch asked of the store service is its calls one by one, wherever the service is killed.
+
+The service is killed at any record of its log, within a batch too, and connections are lost with
+answers under way. What each call came to, and what is on the queue, is what calls one by one, of a
+service that nobody kills, come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from broker_shim.durability import TerminusDurability
+from broker_shim.errors import StoreError
+from broker_shim.service import protocol as wire
+from broker_shim.service.decisions.decisions import Decisions
+from broker_shim.service.metrics import ServiceMetrics
+from broker_shim.service.requests import BatchDecision, MemberRequests, refusals_of
+from broker_shim.store.delta import Batch
+from broker_shim.store.remote.requests import PendingRequests, Waiting
+from sparkstore.core import fold
+from sparkstore.core.fold import State
+from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.state_machine.values import Queue
+
+_HEADER = MessageHeader(body_bytes=1)
+_IDS = 30
+
+
+class _Log:
+    """Takes records, in memory."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = [*records]
+
+    @property
+    def next_position(self) -> int:
+        return len(self.records) + 1
+
+    def pack(self, _records: Sequence[Record]) -> bytes:
+        return b""
+
+    def append_packed(self, records: Sequence[Record], _packed: bytes, _done: object) -> None:
+        self.records += records
+
+
+class _Service:
+    """What a run of the service makes of its log, and decides from there on."""
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self.log = _Log(records)
+        state = State()
+        for position, record in enumerate(records, 1):
+            fold.apply(state, position, record)
+        self.machine = StoreStateMachine(state, TerminusDurability.UNSETTLED_STATE, lambda: 7)
+        decisions = Decisions(self.machine, "m", 1 << 20)
+        self._requests = MemberRequests(decisions, "m", ServiceMetrics())
+
+    def batch(self, use: Callable[[Batch], Any]) -> Any:
+        log: Any = self.log
+        batch = Batch(self.machine, log, iter(range(1, 1000)), None)
+        try:
+            return use(batch)
+        finally:
+            batch.hand_over()
+
+    def decide(self, frames: Sequence[wire.Frame]) -> BatchDecision:
+        decided: BatchDecision = self.batch(lambda batch: self._requests.decide(batch, frames))
+        return decided
+
+    def entries(self) -> list[Any]:
+        return [*self.machine.state.queues["kept"].entries.items()]
+
+
+def _ready() -> _Service:
+    service = _Service()
+    service.batch(lambda batch: batch.take(service.machine.create(Queue("kept"))))
+    service.batch(lambda batch: batch.take(service.machine.reserve(_IDS)[1]))
+    return service
+
+
+_ids = st.lists(st.integers(0, _IDS + 1), min_size=1, max_size=6)
+_queue = st.sampled_from(["kept", "kept", "kept", "unknown"])
+_holder = st.sampled_from(["me", "you"])
+_outcome = st.sampled_from([None, '{"outcome": "rejected"}', "no JSON"])
+_taker = st.one_of(st.none(), _holder)  # a release needs one, so without it each is refused
+_records = st.one_of(
+    _queue.map(lambda queue: Record(Kind.ENQUEUED, 0, queue)),
+    st.tuples(_queue, _holder).map(lambda said: Record(Kind.ACQUIRED, 0, said[0], holder=said[1])),
+    st.tuples(_queue, _taker, _outcome).map(
+        lambda said: Record(Kind.DEQUEUED, 0, said[0], holder=said[1], detail=said[2])
+    ),
+    st.tuples(_queue, _taker, st.sampled_from([None, 1])).map(
+        lambda said: Record(Kind.RELEASED, 0, said[0], holder=said[1], delivery_count=said[2])
+    ),
+)
+_steps = st.one_of(
+    st.tuples(st.just("ask"), _records, _ids),
+    st.tuples(st.just("ask"), _records, _ids),
+    st.tuples(st.just("decide"), st.integers(1, 3)),
+    st.tuples(st.just("tell")),
+    st.tuples(st.just("lose"), st.none()),
+    st.tuples(st.just("lose"), st.integers(0, 30)),
+)
+
+
+class _Member:
+    """A client's waiting requests, a service that may be killed, and the way between them."""
+
+    def __init__(self) -> None:
+        self.service = _ready()
+        self.requests = PendingRequests()
+        self.outcomes: dict[int, StoreError | None] = {}
+        self._pack, self._decoder = wire.frame_packer(), wire.Decoder()
+        self._under_way: list[wire.Frame] = []
+        self._decided: list[BatchDecision] = []
+        self._durable = len(self.service.log.records)
+        self.welcome()
+
+    def welcome(self) -> None:
+        state = self.service.machine.state
+        there = state.members.get("m")
+        last = 0 if there is None else there.last_request
+        refusals = refusals_of(state, "m", 0, last)
+        self._tell(self.requests.welcome(wire.Welcome(last, "i", "root", refusals, 1, 1)))
+
+    def ask(self, record: Record, message_ids: Sequence[int]) -> None:
+        first, answers = self.requests.next_request, [None] * len(message_ids)
+        contents = None
+        if record.kind is Kind.ENQUEUED:
+            contents = [(_HEADER, b"x")] * len(message_ids)
+        frame = self._pack(wire.EACH, (first, record, message_ids, contents))
+
+        def told(error: StoreError | None) -> None:
+            for number, answer in enumerate(answers, first):
+                assert number not in self.outcomes
+                self.outcomes[number] = error or answer
+
+        self.requests.add(Waiting(first, frame, told, None, 0.0, answers))  # type: ignore[arg-type]
+
+    def decide(self, count: int) -> None:
+        """So many frames get there."""
+        self._under_way += self._decoder.feed(self.requests.take(1 << 20))
+        taken, self._under_way = self._under_way[:count], self._under_way[count:]
+        if taken:
+            self._decided.append(self.service.decide(taken))
+
+    def tell(self) -> None:
+        """What is decided is durable, and the member is told."""
+        self._durable = len(self.service.log.records)
+        for decided in self._decided:
+            self._tell(self.requests.done(decided.through, decided.refusals))
+        self._decided = []
+
+    def lose(self, kept: int | None) -> None:
+        """Lose the connection; with a number, the service is killed, which had written so many."""
+        self._under_way, self._decided = [], []
+        if kept is not None:
+            self.service = _Service(self.service.log.records[: self._durable + kept])
+        self._durable = len(self.service.log.records)  # whatever the next run finds is durable
+        self.welcome()
+
+    def _tell(self, completed: Any) -> None:
+        for on_complete, error in completed:
+            on_complete(error)
+
+
+@settings(max_examples=150, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(st.lists(_steps, max_size=25))
+def test_a_batch_is_its_calls_one_by_one_wherever_the_service_is_killed(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    member, alone = _Member(), _ready()
+    asked: list[tuple[Record, int]] = []
+    for name, *arguments in steps:
+        getattr(member, name)(*arguments)
+        if name == "ask":
+            asked += [(arguments[0], message_id) for message_id in arguments[1]]
+    while len(member.requests):
+        member.decide(100)
+        member.tell()
+    expected = {}
+    for request, (record, message_id) in enumerate(asked, 1):
+        whole = record._replace(message_id=message_id)
+        if record.kind is Kind.ENQUEUED:
+            whole = whole._replace(message=_HEADER, body=b"x")
+        frame = wire.frame_packer()(wire.DO, (request, (whole,)))
+        decided = alone.decide(wire.Decoder().feed(frame))
+        expected[request] = [error for _, error, _ in decided.refusals]
+    told = {n: [type(e).__name__] if e else [] for n, e in member.outcomes.items()}
+    assert told == expected
+    assert member.service.entries() == alone.entries()
+    assert member.service.log.records == alone.log.records
