@@ -300,7 +300,7 @@ def _check_request(kind: int, body: Body) -> int:
     """
     shape = tuple(map(type, body))
     is_right = shape == _BODIES[kind] or shape in _ALSO.get(kind, ())
-    if not is_right or not 0 < body[0] <= _MAX_NUMBER - wire.MAX_EACH:
+    if not is_right or not 0 < body[0] <= _MAX_NUMBER:
         message = f"the body of a frame of type {kind} is not what the protocol says"
         raise InvalidRequest(message)
     return int(body[0])

@@ -104,7 +104,8 @@ _steps = st.one_of(
     st.tuples(st.just("decide"), st.integers(1, 3)),
     st.tuples(st.just("tell")),
     st.tuples(st.just("lose"), st.none()),
-    st.tuples(st.just("lose"), st.integers(0, 30)),
+    st.tuples(st.just("kill"), st.integers(1, 3), st.integers(0, 8)),
+    st.tuples(st.just("kill"), st.integers(1, 3), st.integers(0, 8)),
 )
 
 
@@ -156,6 +157,11 @@ class _Member:
             self._tell(self.requests.done(decided.through, decided.refusals))
         self._decided = []
 
+    def kill(self, count: int, kept: int) -> None:
+        """Kill the service over so many frames, within one of them as a rule."""
+        self.decide(count)
+        self.lose(kept)
+
     def lose(self, kept: int | None) -> None:
         """Lose the connection; with a number, the service is killed, which had written so many."""
         self._under_way, self._decided = [], []
@@ -170,7 +176,7 @@ class _Member:
 
 
 @settings(max_examples=150, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-@given(st.lists(_steps, max_size=25))
+@given(st.lists(_steps, min_size=3, max_size=25))
 def test_a_batch_is_its_calls_one_by_one_wherever_the_service_is_killed(
     steps: list[tuple[Any, ...]],
 ) -> None:

@@ -73,6 +73,7 @@ def part_of(body: Body) -> Part:
     record, message_ids, contents = part[1:]
     is_right = (
         0 < len(message_ids) <= wire.MAX_EACH
+        and part.first + len(message_ids) - 1 <= MAX_NUMBER
         and all(type(each) is int and 0 <= each <= MAX_NUMBER for each in message_ids)
         and len(record) == _FIELDS
         and type(record[0]) is int

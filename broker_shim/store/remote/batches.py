@@ -29,13 +29,13 @@ _MOST_NUMBER = (1 << 63) - 1
 Content = tuple[MessageHeader, bytes | None]
 
 
-class Frame(NamedTuple):
+class EachFrame(NamedTuple):
     """Calls of a batch that go in one frame.
 
     Attributes:
         record: For each message, without its id and content.
         indexes: Of the calls, in the batch.
-        message_ids: One each.
+        message_ids: Of the message of each call.
         contents: Header and content of each, to enqueue it.
     """
 
@@ -118,7 +118,7 @@ class RemoteBatches:
     ) -> None:
         """Ask the same of many entries of one queue."""
         outcomes: list[StoreError | None] = [None] * len(message_ids)
-        frames: list[Frame] = []
+        frames: list[EachFrame] = []
         try:
             one = record()._replace(message_id=None)
         except InvalidRequest as refusal:
@@ -129,7 +129,7 @@ class RemoteBatches:
                     outcomes[index] = _refusal_of(message_id, record)
                     continue
                 if not frames or len(frames[-1].indexes) == wire.MAX_EACH:
-                    frames.append(Frame(one, [], [], None))
+                    frames.append(EachFrame(one, [], [], None))
                 frames[-1].indexes.append(index)
                 frames[-1].message_ids.append(message_id)
         with self._connection.guard:
@@ -138,7 +138,7 @@ class RemoteBatches:
 
     def _ask_each(
         self,
-        frames: Sequence[Frame],
+        frames: Sequence[EachFrame],
         outcomes: list[StoreError | None],
         on_complete: OnEachComplete,
     ) -> None:
@@ -150,7 +150,7 @@ class RemoteBatches:
             self._connection.ask(wire.DO, ((),), lambda _error: on_complete(outcomes))
 
     def _ask_frame(
-        self, frame: Frame, outcomes: list[StoreError | None], on_complete: OnEachComplete
+        self, frame: EachFrame, outcomes: list[StoreError | None], on_complete: OnEachComplete
     ) -> None:
         answers: list[StoreError | None] = [None] * len(frame.indexes)
         is_unwritable = False
@@ -184,9 +184,9 @@ def _checked(asked: object) -> NewEntry:
     return new
 
 
-def _frames_of(contents: Iterator[tuple[int, int, str, Content]]) -> list[Frame]:
+def _frames_of(contents: Iterator[tuple[int, int, str, Content]]) -> list[EachFrame]:
     """New messages by frame: of one queue each, bounded by count and bytes."""
-    frames: list[Frame] = []
+    frames: list[EachFrame] = []
     size = 0
     for index, message_id, queue, content in contents:
         taken = len(content[1] or b"") + content[0].header_bytes
@@ -197,7 +197,7 @@ def _frames_of(contents: Iterator[tuple[int, int, str, Content]]) -> list[Frame]
             or len(frame.indexes) == wire.MAX_EACH
             or size + taken > MOST_BYTES
         ):
-            frame, size = Frame(Record(Kind.ENQUEUED, 0, queue), [], [], []), 0
+            frame, size = EachFrame(Record(Kind.ENQUEUED, 0, queue), [], [], []), 0
             frames.append(frame)
         assert frame.contents is not None
         size += taken
@@ -207,10 +207,10 @@ def _frames_of(contents: Iterator[tuple[int, int, str, Content]]) -> list[Frame]
     return frames
 
 
-def _alone(frame: Frame) -> Iterator[Frame]:
+def _alone(frame: EachFrame) -> Iterator[EachFrame]:
     for at, (index, message_id) in enumerate(zip(frame.indexes, frame.message_ids, strict=True)):
         content = None if frame.contents is None else [frame.contents[at]]
-        yield Frame(frame.record, [index], [message_id], content)
+        yield EachFrame(frame.record, [index], [message_id], content)
 
 
 def _refusal_of(message_id: object, record: partial[Record]) -> StoreError:
