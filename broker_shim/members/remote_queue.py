@@ -8,6 +8,7 @@ granted and has not settled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from broker_shim.broker.queues.queue import QueueDispatch
@@ -124,6 +125,13 @@ class RemoteQueue(QueueDispatch):
     def entry_of_browsed(self, message_id: int) -> Entry | None:
         """See `QueueDispatch.entry_of_browsed`."""
         return self._browsed.pop(message_id, None)
+
+    def take_browsed(self, message_id: int, entry: Entry | None, holder: str) -> Withdrawn:
+        """Whether it waits the service says when it is asked: until then it counts as held here."""
+        if message_id in self.granted or entry is None:
+            return Withdrawn([], *((0, 1) if entry is None else (1, 0)))
+        self.granted[message_id] = replace(entry, acquired_by=holder)
+        return Withdrawn([message_id], 0, 0)
 
     def is_acquired(self, message_id: int) -> bool:
         """True: it is granted in its holder's name."""

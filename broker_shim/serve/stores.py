@@ -90,11 +90,6 @@ def check_choice(options: argparse.Namespace) -> None:
     if options.accept_durable and (options.root or is_member):
         text = "--accept-durable is for --memory and --configuration: a root keeps what is durable"
         raise InvalidRequest(text)
-    if options.amqp_0_10 and (is_member or options.store_socket or options.store_listen):
-        raise InvalidRequest(
-            "--amqp-0-10 is for a broker alone: members of a store service speak AMQP 1.0 in this"
-            " version"
-        )
     if options.accept_loss and not options.root:
         raise InvalidRequest("--accept-loss is for a root that was a mirror: give its folder")
     if is_member:

@@ -15,6 +15,9 @@ from proton import Delivery, Message
 from proton.reactor import Container, Copy, DurableSubscription, Selector
 from proton.utils import BlockingConnection, LinkDetached
 
+from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.definitions import DtxXaStatus, ExecutionErrorCode
+from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.store.interface import MessageHeader
 from broker_shim.store.remote.store import RemoteMessageStore
@@ -33,11 +36,13 @@ from tests.support.system.clients import (
     take,
 )
 from tests.support.system.link_sockets import talk
+from tests.support.system.old_client import OldClient
 from tests.support.system.processes import BrokerProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 LISTEN = "--listen=127.0.0.1:0"
+OLDER = "--amqp-0-10=same"
 
 
 def durable(number: int, **fields: Any) -> Message:
@@ -65,8 +70,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     root = tmp_path_factory.mktemp("members") / "root"
     with short_folder() as folder:
         socket = folder / "s"
-        first = BrokerProcess(str(root), f"--store-socket={socket}", LISTEN)
-        second = member(socket, "second", "--queue=of-second")
+        first = BrokerProcess(str(root), f"--store-socket={socket}", LISTEN, OLDER)
+        second = member(socket, "second", "--queue=of-second", OLDER)
         yield Pair(first, second, socket)
         assert second.terminate() == 0
         assert first.terminate() == 0
@@ -100,6 +105,92 @@ def test_consumers_of_two_members_get_each_message_once(pair: Pair) -> None:
 
 def urls(pair: Pair) -> tuple[str, str]:
     return pair.first.url, pair.second.url
+
+
+def test_what_is_sent_over_0_10_at_one_is_had_over_both_protocols_at_the_other(pair: Pair) -> None:
+    for at, to in (urls(pair), urls(pair)[::-1]):
+        with OldClient(at) as sender, OldClient(to) as receiver:
+            sender.do(c.QueueDeclare("old", durable=True))
+            for number in range(4):
+                sender.publish("old", b"%d" % number)
+            assert [message.body for message in take(to, "old", 2)] == [b"0", b"1"]
+            receiver.subscribe("old")
+            came = [receiver.receive() for _ in range(2)]
+            assert [each.body for each in came] == [b"2", b"3"]
+            receiver.do(c.MessageAccept(((came[0].number, came[1].number),)))
+        assert is_empty(at, "old")
+
+
+def test_messages_shown_at_a_member_are_acquired_released_and_rejected_there(pair: Pair) -> None:
+    with OldClient(pair.first.url) as sender, OldClient(pair.second.url) as browser:
+        sender.do(c.QueueDeclare("shown", durable=True))
+        for number in range(3):
+            sender.publish("shown", b"%d" % number)
+        browser.subscribe("shown", acquire_mode=1)
+        shown = [browser.receive() for _ in range(3)]
+        assert [each.body for each in shown] == [b"0", b"1", b"2"]
+        taken = browser.do(c.MessageAcquire(((shown[0].number, shown[1].number),)))
+        assert taken.transfers == ((shown[0].number, shown[1].number),)
+        assert [message.body for message in take(pair.first.url, "shown", 1)] == [b"2"]
+        gone = browser.do(c.MessageAcquire(((shown[2].number, shown[2].number),)))
+        assert not gone.transfers
+        browser.do(c.MessageRelease(((shown[0].number, shown[0].number),), set_redelivered=True))
+        browser.do(c.MessageReject(((shown[1].number, shown[1].number),), 0))
+        sender.subscribe("shown")
+        again = sender.receive()
+        assert (again.body, again.header.delivery.redelivered) == (b"0", True)
+        sender.do(c.MessageAccept(((again.number, again.number),)))
+    assert is_empty(pair.first.url, "shown")
+
+
+def test_credit_in_bytes_and_settled_deliveries_at_a_member(pair: Pair) -> None:
+    with OldClient(pair.second.url) as it:
+        it.do(c.QueueDeclare("small", durable=True))
+        for number in range(2):
+            it.publish("small", b"%d" % number * 1_000)
+        it.do(c.MessageSubscribe("small", "d", 1, 0))
+        it.do(c.MessageFlow("d", 0, 9))
+        it.do(c.MessageFlow("d", 1, 1_500))
+        assert len(it.receive().body) == 1_000
+        it.do(c.MessageFlow("d", 1, 1_500))
+        assert len(it.receive().body) == 1_000
+    assert is_empty(pair.first.url, "small")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (c.DtxSelect(), ExecutionErrorCode.NOT_IMPLEMENTED),
+        (c.QueuePurge("of-second"), ExecutionErrorCode.PRECONDITION_FAILED),
+        (c.QueueDelete("of-second", if_empty=True), ExecutionErrorCode.PRECONDITION_FAILED),
+    ],
+)
+def test_what_a_member_cannot_do_over_0_10_is_refused_by_name(
+    pair: Pair, command: Any, code: int
+) -> None:
+    with OldClient(pair.second.url) as it, pytest.raises(AssertionError):
+        it.do(command)
+    assert it.exception is not None
+    assert it.exception.error_code == code
+
+
+def test_branches_at_the_broker_that_serves_members(pair: Pair) -> None:
+    xid = DtxXid(1, b"g", b"b")
+    with OldClient(pair.first.url) as it:
+        it.do(c.QueueDeclare("branch", durable=True))
+        it.publish("branch", b"taken")
+        it.do(c.DtxSelect())
+        it.subscribe("branch", count=1)
+        taken = it.receive()
+        it.do(c.DtxStart(xid))
+        it.publish("branch", b"put")
+        it.do(c.MessageAccept(((taken.number, taken.number),)))
+        it.do(c.DtxEnd(xid))
+        assert it.do(c.DtxPrepare(xid)).status == DtxXaStatus.XA_OK
+        assert is_empty(pair.second.url, "branch")
+        assert it.do(c.DtxCommit(xid)).status == DtxXaStatus.XA_OK
+    assert [message.body for message in take(pair.second.url, "branch", 1)] == [b"put"]
+    assert is_empty(pair.first.url, "branch")
 
 
 def test_wiring_that_one_makes_all_know(pair: Pair) -> None:

@@ -14,6 +14,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.store.interface import Entry
 
 
 class AcquiringHost(QueueHost, Protocol):
@@ -32,7 +33,14 @@ class Acquisition:
     def __init__(self, host: AcquiringHost) -> None:
         self._host = host
 
-    def acquire(self, queue: str, message_id: int, holder: str, on_done: OnComplete) -> None:
+    def acquire(
+        self,
+        queue: str,
+        message_id: int,
+        holder: str,
+        on_done: OnComplete,
+        entry: Entry | None = None,
+    ) -> None:
         """Have a waiting message held by `holder`; `on_done(None)` when that is durable.
 
         Then the caller ends it by `Settlement.remove`, `Settlement.give_back` or a `Rejection`,
@@ -45,12 +53,13 @@ class Acquisition:
             on_done: Told `NotAcquired` if somebody else has it, `InvalidRequest` if it is not on
                 the queue (any more), `Unavailable` if the store does not answer now: then it is
                 given back, and may be asked for again.
+            entry: What `entry_of_browsed` told of it.
         """
         dispatch = self._host.queues.get(queue)
         if dispatch is None:
             on_done(InvalidRequest(f"unknown queue {queue!r}"))
             return
-        withdrawn = dispatch.withdraw([message_id])
+        withdrawn = dispatch.take_browsed(message_id, entry, holder)
         if withdrawn.left:
             on_done(NotAcquired(f"message {message_id} on queue {queue!r} is held by another"))
         elif withdrawn.gone:

@@ -240,6 +240,10 @@ class QueueDispatch:
         """What the service has of a message that was browsed, once; None: the store knows it."""
         return None
 
+    def take_browsed(self, message_id: int, _entry: Entry | None, _holder: str) -> Withdrawn:
+        """As `withdraw`, of what a browser was shown with this entry (`entry_of_browsed`)."""
+        return self.withdraw((message_id,))
+
     def is_acquired(self, _message_id: int) -> bool:
         """True if what was handed out needs no acquire: the store did it."""
         return False
@@ -254,10 +258,8 @@ class QueueDispatch:
 
     def failed_too_often(self) -> list[int]:
         """What waits with more failed deliveries than the queue allows."""
-        limit = self.arguments.max_delivery_count
-        if limit is None:
-            return []
-        failed = [each for each, count in self._delivery_counts.items() if count > limit]
+        limit, counts = self.arguments.max_delivery_count, self._delivery_counts
+        failed = [each for each, count in counts.items() if limit is not None and count > limit]
         return [each for each in failed if self._index.find(each) is not None]
 
     def add_measuring(self, consumer: MeasuringConsumer, selector: Selector | None = None) -> None:

@@ -2,7 +2,7 @@
 
     subscriptions            all consumers of a session, and what becomes of what they were sent
     subscription             one of them: credit, dispatch
-    look                     what a browser sees next
+    look, holdings           what a browser sees next; how what a consumer holds ends
     session_delivery         a message on its way
     subscribing_session      what they need of their session
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker_shim.broker.header_scan import headers_of
 from broker_shim.broker.queues.queue import QueueDispatch
@@ -11,6 +11,7 @@ from broker_shim.broker.storage.header_reader import Found
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.selectors import Selector
+from broker_shim.store.interface import Entry
 
 _LOOK = 100
 
@@ -20,6 +21,7 @@ class BrowserLook:
 
     Attributes:
         found: What is to be shown next.
+        entries: What the service told of those, at a member.
         is_reading: It waits for what it asked for; then `on_found` is called.
     """
 
@@ -34,6 +36,7 @@ class BrowserLook:
         self._on_found = on_found
         self._cursor = queue.cursor()
         self.found: deque[int] = deque()
+        self.entries: dict[int, Entry] = {}
         self.is_reading = False
 
     @property
@@ -43,23 +46,42 @@ class BrowserLook:
         return is_through and self._queue.has_browsed(self._cursor)
 
     def go_on(self) -> bool:
-        """BrowserLook at the next ones; False if there is nothing new, or nothing new yet."""
-        if self.is_reading or self._queue.has_browsed(self._cursor):
+        """Look at the next ones; False if there is nothing new, or nothing new yet."""
+        if self.is_reading:
+            return False
+        if not self._queue.can_look(self._cursor, self._is_known):
+            self.is_reading = True
+            return False
+        if self._queue.has_browsed(self._cursor):
             return False
         batch = [number for _place, number in self._queue.browse(self._cursor, _LOOK)]
         if self._selector is None or not batch:
-            self.found += batch
+            self._add(batch)
             return True
+        self._read(batch, self._selector)
+        return False
+
+    def _read(self, batch: Sequence[int], selector: Selector) -> None:
+        """Have the headers of these read, and show those that the selector wants."""
         self.is_reading = True
-        selector = self._selector
 
         def read(error: StoreError | None, found: Found) -> None:
             self.is_reading = False
             if error is None:
                 for number, header in headers_of(self._broker.headers, batch, found).items():
                     if header is not None and selector.fits(header.get):
-                        self.found.append(number)
+                        self._add((number,))
             self._on_found()
 
         self._broker.calls.read_headers(batch, read)
-        return False
+
+    def _add(self, message_ids: Sequence[int]) -> None:
+        self.found += message_ids
+        for message_id in message_ids:
+            entry = self._queue.entry_of_browsed(message_id)
+            if entry is not None:
+                self.entries[message_id] = entry
+
+    def _is_known(self) -> None:
+        self.is_reading = False
+        self._on_found()

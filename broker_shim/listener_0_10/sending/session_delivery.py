@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker_shim.errors import StoreError
+from broker_shim.messages.message import Message
 from broker_shim.messages.residency import LoadedMessage
+from broker_shim.store.interface import Entry
 
 
 class SessionDelivery:
@@ -17,10 +17,12 @@ class SessionDelivery:
         byte_count: What it costs of credit in bytes.
         loaded: Header and content once they are here, or why they never come.
         is_ours: False if somebody else acquired it.
+        entry: What the service told of it, if it was only shown, at a member.
     """
 
-    def __init__(self, message_id: int, message: Any, byte_count: int, holder: str) -> None:
-        self.message_id, self.message, self.byte_count = message_id, message, byte_count
+    def __init__(self, message: Message, byte_count: int, holder: str, entry: Entry | None) -> None:
+        self.message_id, self.message, self.byte_count = message.message_id, message, byte_count
+        self.entry = entry
         self.loaded: LoadedMessage | StoreError | None = None
         self.is_ours = True
         self._reference = message.reference(holder)

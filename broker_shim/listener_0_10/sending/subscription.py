@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -13,17 +13,18 @@ from broker_shim.amqp_0_10.definitions import (
     MessageAcceptMode,
     MessageAcquireMode,
 )
-from broker_shim.broker.dead_letters import Rejection
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.framing.segments import BodySegment
 from broker_shim.listener_0_10.messages import written_header
+from broker_shim.listener_0_10.sending.holdings import ConsumerHoldings
 from broker_shim.listener_0_10.sending.look import BrowserLook
 from broker_shim.listener_0_10.sending.session_delivery import SessionDelivery
 from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.selectors import Selector
+from broker_shim.store.interface import Entry
 
 INFINITE = 0xFFFFFFFF
 _UNDER_WAY, _MOST_BYTES = 1_000, 4 << 20
@@ -38,12 +39,14 @@ class SentMessage:
         subscription: The consumer that it was sent to.
         message_id: The id of the message.
         is_acquired: False of one that was only shown (not-acquired).
+        entry: What the service told of one that was only shown, at a member.
         in_transaction: It was accepted in a transaction that is not committed.
     """
 
     subscription: SessionConsumer
     message_id: int
     is_acquired: bool
+    entry: Entry | None = None
     in_transaction: bool = False
 
 
@@ -73,6 +76,7 @@ class SessionConsumer:
         name: The destination that the client gave it.
         queue: What it consumes or looks at.
         holder: What the store knows it by.
+        holdings: What it holds, to be settled.
         is_exclusive: Nobody else may consume from the queue.
     """
 
@@ -80,23 +84,25 @@ class SessionConsumer:
         self,
         owner: SubscriptionOwner,
         session: SubscribingSession,
-        name: str,
+        holder: str,
         queue: QueueDispatch,
         command: c.MessageSubscribe,
         selector: Selector | None,
     ) -> None:
         self._owner, self._session, self._broker = owner, session, session.broker
-        self.name, self.queue, self.holder = name, queue, session.holder
+        self.name, self.queue, self.holder = command.destination or "", queue, holder
         self.is_exclusive = command.exclusive
+        self.holdings = ConsumerHoldings(session.broker, queue, holder)
         self._selector = selector
         self._look = BrowserLook(self._broker, queue, selector, self.look)
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED
         self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
-        self._transfer = c.MessageTransfer(name, command.accept_mode, command.acquire_mode)
+        self._transfer = c.MessageTransfer(self.name, command.accept_mode, command.acquire_mode)
         self._is_window = True
         self._credit = ConsumerCredit()
         self._line: deque[SessionDelivery] = deque()
         self._under_way = self._bytes_under_way = 0
+        self._granted: deque[int] = deque()
         self._on_flushed: list[Any] = []
         self._on_stopped: list[Any] = []
         self._has_ended = False
@@ -118,6 +124,7 @@ class SessionConsumer:
             self.queue.browsers.remove(self)
         else:
             self.queue.discard(self)
+        self._give_back_granted()
         for each in list(self._line):
             each.loaded = each.loaded or Unavailable("the subscriber is gone")
         self._send_line()
@@ -130,9 +137,11 @@ class SessionConsumer:
     def credit(self) -> int:
         """See `Consumer`."""
         is_full = self._bytes_under_way > _MOST_BYTES
-        if self._has_ended or is_full or not self._session.may_send:
+        if self._has_ended or is_full or self._granted or not self._session.may_send:
             return 0
-        room = min(_UNDER_WAY, self._owner.unsettled_room) - self._under_way
+        # What a service hands out it does not measure: one at a time, which may have to wait here.
+        most = 1 if self.measures and self._broker.is_member else _UNDER_WAY
+        room = min(most, self._owner.unsettled_room) - self._under_way
         return max(0, min(self._credit.count, room))
 
     @property
@@ -146,7 +155,8 @@ class SessionConsumer:
 
     def _bytes_of(self, message_id: int) -> int:
         """Header and body of a message, as the store has them."""
-        entry = self._broker.calls.entry(self.queue.name, message_id)
+        entry = self._look.entries.get(message_id)
+        entry = entry or self._broker.calls.entry(self.queue.name, message_id)
         return 0 if entry is None else entry.message_bytes
 
     @property
@@ -166,16 +176,19 @@ class SessionConsumer:
             self._credit.grant_bytes(more)
         else:
             self._credit.grant_messages(more)
+        self._take_granted()
         self._wanted()
 
     def _take_back(self) -> None:
         self._credit.stop()
+        self._give_back_granted()
         self._owner.close_window(self)
 
     def moved_on(self, byte_count: int) -> None:
         """The client has taken in one message of the window."""
         if not self._has_ended and self._is_window:
             self._credit.restore(byte_count)
+            self._take_granted()
             self._wanted()
 
     def has_room(self) -> None:
@@ -227,6 +240,10 @@ class SessionConsumer:
 
     def assign(self, message_ids: Sequence[int]) -> int:
         """See `Consumer`."""
+        if self.queue.is_acquired(message_ids[0]):
+            self._granted += message_ids
+            self._take_granted()
+            return len(message_ids)
         taken: list[SessionDelivery] = []
         for message_id in message_ids:
             taken.append(self._take_up(message_id))
@@ -238,6 +255,18 @@ class SessionConsumer:
             ids, acquired = message_ids[: len(taken)], partial(self._bring, taken)
             self._broker.calls.acquire_each(ids, self.queue.name, self.holder, acquired)
         return len(taken)
+
+    def _take_granted(self) -> None:
+        """What a service acquired for this consumer, as far as there is credit in bytes."""
+        taken: list[SessionDelivery] = []
+        while self._granted and self.takes(self._granted[0]):
+            taken.append(self._take_up(self._granted.popleft()))
+        if taken:
+            self._bring(taken, [None] * len(taken))
+
+    def _give_back_granted(self) -> None:
+        while self._granted:
+            self.holdings.give_back(self._granted.popleft(), failed=False)
 
     def look(self) -> None:
         """See `Browser`."""
@@ -258,7 +287,8 @@ class SessionConsumer:
         self._under_way += 1
         self._bytes_under_way += byte_count
         message = self._broker.calls.messages.get(message_id)
-        taken = SessionDelivery(message_id, message, byte_count, self.holder)
+        entry = self._look.entries.pop(message_id, None)
+        taken = SessionDelivery(message, byte_count, self.holder, entry)
         self._line.append(taken)
         return taken
 
@@ -331,12 +361,12 @@ class SessionConsumer:
             return
         if not taken.is_ours and not isinstance(taken.loaded, Unavailable):
             self.queue.removed((taken.message_id,))  # another member of the store has it
-        elif self._is_settled:
+        elif self._is_settled and not self.queue.is_acquired(taken.message_id):
             self.queue.released(taken.message_id, delivery_failed=False)
             self._broker.wanted(self.queue.name)
         else:
             delay_s = self._broker.settings.probe_interval_s if not self._has_ended else 0.0
-            self.give_back(taken.message_id, failed=False, delay_s=delay_s)
+            self.holdings.give_back(taken.message_id, failed=False, delay_s=delay_s)
 
     def _send(self, taken: SessionDelivery, loaded: LoadedMessage) -> None:
         failures = self.queue.delivery_count(taken.message_id)
@@ -345,45 +375,7 @@ class SessionConsumer:
         number = self._session.command(self._transfer, header, body)
         sent = None
         if not self._is_settled:
-            sent = SentMessage(self, taken.message_id, is_acquired=not self._is_browser)
+            is_acquired = not self._is_browser
+            sent = SentMessage(self, taken.message_id, is_acquired, taken.entry)
         self._owner.sent(number, sent, (self, taken.byte_count) if self._is_window else None)
         self._broker.metrics.delivered += 1
-
-    def accept(
-        self, message_ids: Sequence[int], on_done: Callable[[Sequence[StoreError | None]], None]
-    ) -> None:
-        """They are the client's: off their queue, durably; `on_done` is told of some at a time."""
-
-        def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
-            self._broker.metrics.accepted += sum(each is None for each in outcomes)
-            self._broker.calls.messages.forget(ids)
-            on_done(outcomes)
-
-        self._broker.settlement.remove(message_ids, self.queue.name, self.holder, done)
-
-    def reject(self, message_id: int, text: str, on_done: Any) -> None:
-        """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""
-
-        def done(error: StoreError | None) -> None:
-            self._broker.metrics.rejected += error is None
-            on_done(error)
-
-        told = {"description": text} if text else {}
-        Rejection(self._broker, self.queue, message_id, self.holder, told).run(self, done)
-
-    def give_back(
-        self, message_id: int, *, failed: bool, on_done: Any = None, delay_s: float = 0.0
-    ) -> None:
-        """It is available again."""
-        self._broker.settlement.give_back(
-            message_id,
-            self.queue.name,
-            self.holder,
-            failed=failed,
-            on_done=on_done,
-            delay_s=delay_s,
-        )
-
-    def forget(self, message_id: int) -> None:
-        """Its content need not stay in memory."""
-        self._broker.calls.messages.forget((message_id,))

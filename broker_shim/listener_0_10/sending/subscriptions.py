@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 from broker_shim.amqp_0_10 import commands as c
@@ -44,6 +45,7 @@ class Subscriptions:
         self._by_name: dict[str, SessionConsumer] = {}
         self._sent: dict[int, SentMessage] = {}
         self._in_window: dict[int, tuple[SessionConsumer, int]] = {}
+        self._numbers = count(1)
 
     def __len__(self) -> int:
         """How many consumers there are."""
@@ -68,7 +70,9 @@ class Subscriptions:
         if is_taken or (command.exclusive and dispatch.consumer_count):
             text = f"queue {shown(queue)} has a subscriber, and one of the two is exclusive"
             raise locked(text)
-        subscription = SessionConsumer(self, session, name, dispatch, command, _selector(command))
+        holder = f"{session.holder}/{next(self._numbers)}"
+        selector = _selector(command)
+        subscription = SessionConsumer(self, session, holder, dispatch, command, selector)
         self._by_name[name] = subscription
         subscription.start()
         session.complete(command_id)
@@ -124,14 +128,14 @@ class Subscriptions:
         if not left:
             finished(None)
         for subscription, message_ids in together.items():
-            subscription.accept([*message_ids], done)
+            subscription.holdings.accept([*message_ids], done)
 
     def _accept_within(
         self, transaction: SessionTransaction, number: int, sent: SentMessage
     ) -> None:
         def undone() -> None:
             if self._session.is_over or transaction.gives_back:
-                sent.subscription.give_back(sent.message_id, failed=True)
+                sent.subscription.holdings.give_back(sent.message_id, failed=True)
             else:
                 sent.in_transaction = False
                 self._sent[number] = sent
@@ -141,7 +145,7 @@ class Subscriptions:
             sent.message_id,
             subscription.queue.name,
             subscription.holder,
-            partial(subscription.forget, sent.message_id),
+            partial(subscription.holdings.forget, (sent.message_id,)),
             undone,
         )
         sent.in_transaction = True
@@ -152,7 +156,8 @@ class Subscriptions:
         sent = self._take(command.transfers)
         done = self._last_of(len(sent), command_id)
         for _number, each in sent:
-            each.subscription.reject(each.message_id, command.text or "", done)
+            reject = each.subscription.holdings.reject
+            reject(each.message_id, command.text or "", each.subscription, done)
 
     def release(self, command: c.MessageRelease, command_id: int) -> None:
         """Somebody else may have these; `set-redelivered` counts as a failed delivery."""
@@ -160,7 +165,7 @@ class Subscriptions:
         done = self._last_of(len(sent), command_id)
         for _number, each in sent:
             failed = command.set_redelivered
-            each.subscription.give_back(each.message_id, failed=failed, on_done=done)
+            each.subscription.holdings.give_back(each.message_id, failed=failed, on_done=done)
 
     def acquire(self, command: c.MessageAcquire, command_id: int) -> None:
         """Of messages that were shown, those that nobody else has: they are held from now on."""
@@ -184,7 +189,7 @@ class Subscriptions:
                 sent.is_acquired = True
                 held.append(number)
                 if self._session.is_over:
-                    sent.subscription.give_back(sent.message_id, failed=True)
+                    sent.subscription.holdings.give_back(sent.message_id, failed=True)
             if not left:
                 answer()
 
@@ -193,7 +198,7 @@ class Subscriptions:
         for number, each in shown_ones:
             queue, holder = each.subscription.queue.name, each.subscription.holder
             acquire = self._session.broker.acquisition.acquire
-            acquire(queue, each.message_id, holder, partial(done, number, each))
+            acquire(queue, each.message_id, holder, partial(done, number, each), each.entry)
 
     def _take(self, ranges: Ranges) -> list[tuple[int, SentMessage]]:
         """What was sent by these numbers and is acquired; the client has decided about it."""
@@ -256,7 +261,7 @@ class Subscriptions:
         self._in_window.clear()
         for each in sent.values():
             if each.is_acquired and not each.in_transaction:
-                each.subscription.give_back(each.message_id, failed=failed)
+                each.subscription.holdings.give_back(each.message_id, failed=failed)
 
     def queue_deleted(self, subscription: SessionConsumer) -> None:
         """The queue of a consumer is deleted."""

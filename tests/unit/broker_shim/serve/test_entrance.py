@@ -187,8 +187,6 @@ def test_what_is_in_force_is_told(users: str, tmp_path: Path) -> None:
         (["--store=unix:s", "--accept-loss"], "--accept-loss is for a root"),
         (["--memory", "--accept-loss"], "--accept-loss is for a root"),
         (["--store=unix:s", "--accept-durable"], "--accept-durable is for --memory"),
-        (["--store=unix:s", "--amqp-0-10=127.0.0.1:0"], "--amqp-0-10 is for a broker alone"),
-        (["root", "--store-socket=s", "--amqp-0-10=127.0.0.1:0"], "is for a broker alone"),
     ],
 )
 def test_a_member_is_asked_for_by_its_own_options(said: list[str], hint: str) -> None:
