@@ -16,7 +16,10 @@ from broker_shim.amqp_0_10.commands import (
 )
 from broker_shim.amqp_0_10.controls import (
     ConnectionClose,
+    ConnectionOpen,
     ConnectionOpenOk,
+    ConnectionStartOk,
+    ConnectionTuneOk,
     SessionAttach,
     SessionAttached,
     SessionCompleted,
@@ -25,7 +28,14 @@ from broker_shim.amqp_0_10.controls import (
 )
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.framing.assembly import Assembly, frames_of
-from broker_shim.framing.frames import ALONE, FIRST_FRAME, FIRST_SEGMENT, Frame
+from broker_shim.framing.frames import (
+    ALONE,
+    FIRST_FRAME,
+    FIRST_SEGMENT,
+    PROTOCOL_HEADER,
+    Frame,
+)
+from broker_shim.framing.segments import HeaderSegment
 from tests.support.amqp.amqp_0_10 import Bench010, Client010, content
 
 FRAMING, CONTROL, COMMAND, BODY = 501, 0, 1, 3
@@ -223,3 +233,54 @@ def test_commands_that_wait_for_wiring_hold_the_connection_back(bench: Bench010)
     assert client.connection.waiting_bytes == 0
     client.do(SessionFlush(completed=True))
     assert client.completed == ((0, 4),)
+
+
+def struct32(code: int, content: bytes) -> bytes:
+    return struct.pack(">IH", len(content) + 2, code) + content
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        struct32(0x401, b"\x00"),  # flags of one byte, where delivery-properties have two
+        struct32(0x401, b"\x00\x00\x00\x00"),  # and of four
+        struct32(0x401, b"\xff\xff"),  # reserved ones
+        struct32(0x403, b"\x01\x00\x00"),  # a content-length cut short
+        struct32(0x403, b"\x00"),
+        b"\x00\x00\x00\x01\x04",
+        b"\xff\xff\xff\xff\x04\x01",
+    ],
+)
+@pytest.mark.parametrize("body", [b"body", b""])
+@pytest.mark.usefixtures("other")
+def test_a_struct_with_the_wrong_pack_ends_its_session(
+    bench: Bench010, header: bytes, body: bytes
+) -> None:
+    client = bad_client(bench)
+    parts = content("q", body)
+    client.say(MessageTransfer("", 1, 0), **parts)
+    client.say(MessageTransfer("", 1, 0), header=HeaderSegment(header), body=parts["body"])
+    client.say(MessageTransfer("", 1, 0), **parts)
+    bench.run()
+    assert [int(each.error_code) for each in client.of(ExecutionException)] == [531]
+    assert client.of(ExecutionException)[0].command_id == 1
+    assert client.of(ConnectionClose) == []
+    assert len(bench.broker.queues["q"]) == 1  # what came before it is stored, what came after lost
+
+
+def test_the_last_of_65_535_channels_may_be_used_and_none_after_what_was_agreed() -> None:
+    bench = Bench010(settings=BrokerSettings(max_sessions=65_535))
+    client, other = bench.client(), bench.opened()
+    client.write(PROTOCOL_HEADER)
+    client.say(ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), 0)
+    client.say(ConnectionTuneOk(65_534, 65_535, 0), 0)
+    client.say(ConnectionOpen(""), 0)
+    for channel in (0, 1, 65_533, 65_534):
+        client.say(SessionAttach(b"s%d" % channel), channel)
+    bench.run()
+    assert len(client.of(SessionAttached)) == 4
+    client.say(SessionAttach(b"s65535"), 65_535)
+    bench.run()
+    assert client.of(ConnectionClose)[0].reply_code == FRAMING
+    assert other.sync()
+    bench.close()
