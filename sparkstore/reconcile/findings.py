@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 
 from sparkstore.compaction.state_fold import check_is_newest, commit_metadata
 from sparkstore.errors import CorruptData
+from sparkstore.reconcile.catalogue import INFO, Invariant
 from sparkstore.tables.delta_files import newest_version, versions
 from sparkstore.tables.healing import heal
 from sparkstore.tables.marks import lower_mark, mark_durable
@@ -36,7 +37,6 @@ from sparkstore.tables.root import Root
 _log = logging.getLogger(__name__)
 
 TABLE = "findings"
-INFO, WARNING, ERROR = "info", "warning", "error"
 NONE, PROPOSED, DONE = "none", "proposed", "done"
 
 MAX_SHOWN = 20
@@ -82,6 +82,20 @@ class Finding:
             "repair": self.repair,
             "advice": self.advice,
         }
+
+
+def finding_of(
+    broken: Invariant, subject: str, evidence: Mapping[str, Any], advice: str | None = None
+) -> Finding:
+    """A finding about an invariant that does not hold; `advice` if it knows better than that."""
+    return Finding(
+        broken.name,
+        broken.severity,
+        subject,
+        evidence,
+        broken.advice if advice is None else advice,
+        PROPOSED if broken.is_repaired else NONE,
+    )
 
 
 def capped(found: Sequence[Finding], count: int) -> list[Finding]:

@@ -11,9 +11,20 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.compaction.state_fold import Meta
-from sparkstore.reconcile.findings import ERROR, INFO, PROPOSED, WARNING, Finding
+from sparkstore.reconcile.catalogue import (
+    ACQUISITIONS_ARE_ALIVE,
+    BINDINGS_JOIN_WHAT_IS_THERE,
+    DELIVERIES_HAVE_LINKS,
+    ENTRIES_HAVE_QUEUES,
+    INFO,
+    RECOVERY_AGREES,
+    STATE_IS_THE_FOLD_OF_HISTORY,
+    VIEWS_ANSWER,
+    Invariant,
+)
+from sparkstore.reconcile.findings import Finding, finding_of
 from sparkstore.reconcile.inspection import MAX_RECOVERED, Look, Names
-from sparkstore.reconcile.record_checks import REPAIR, listed, told
+from sparkstore.reconcile.record_checks import listed, told
 from sparkstore.reconcile.sides import (
     ENTRY_KEY,
     ENTRY_VALUES,
@@ -42,23 +53,25 @@ class Folded(NamedTuple):
     others: DataFrame
 
 
-def compared(check: str, advice: str, left: Folded, right: Folded) -> list[Finding]:
+def compared(
+    broken: Invariant, left: Folded, right: Folded, advice: str | None = None
+) -> list[Finding]:
     """Findings about what is not the same on two sides: entries, wiring, and the others.
 
     Args:
-        check: Name of the check that the findings are of.
-        advice: What to do.
+        broken: What does not hold if they differ.
         left: What is there.
         right: What should be there.
+        advice: What to do, if not what the invariant says.
     """
 
     def entry(row: Row) -> Finding:
         subject = f"message {row.message_id} on {row.queue!r}"
-        return Finding(check, ERROR, subject, _both(row), advice, PROPOSED)
+        return finding_of(broken, subject, _both(row), advice)
 
     def wired(row: Row) -> Finding:
         what = " ".join(repr(row[name]) for name in WIRING_KEY if row[name] is not None)
-        return Finding(check, ERROR, f"wiring {what}", _both(row), advice, PROPOSED)
+        return finding_of(broken, f"wiring {what}", _both(row), advice)
 
     def other(row: Row) -> Finding:
         subject = {
@@ -67,12 +80,12 @@ def compared(check: str, advice: str, left: Folded, right: Folded) -> list[Findi
             "link": f"link {row.exchange}",
             "delivery": f"delivery {row.binding_key} on link {row.exchange}",
         }[row.part]
-        return Finding(check, ERROR, subject, _both(row), advice, PROPOSED)
+        return finding_of(broken, subject, _both(row), advice)
 
     return [
-        *listed(check, _differing(left.entries, right.entries, ENTRY_KEY, ENTRY_VALUES), entry),
-        *listed(check, _differing(left.wiring, right.wiring, WIRING_KEY, WIRING_VALUES), wired),
-        *listed(check, _differing(left.others, right.others, OTHER_KEY, OTHER_VALUES), other),
+        *listed(_differing(left.entries, right.entries, ENTRY_KEY, ENTRY_VALUES), entry),
+        *listed(_differing(left.wiring, right.wiring, WIRING_KEY, WIRING_VALUES), wired),
+        *listed(_differing(left.others, right.others, OTHER_KEY, OTHER_VALUES), other),
     ]
 
 
@@ -92,84 +105,71 @@ def _both(row: Row) -> dict[str, object]:
 
 
 def views_answer(seen: Look) -> list[Finding]:
-    """The views over the tables answer; they refuse when records are missing after P."""
+    """Findings of `VIEWS_ANSWER`: one, with the reason."""
     if not seen.refusal:
         return []
-    advice = "repair the positions that are missing: see positions_are_gapless"
-    return [Finding("views_answer", ERROR, "views", {"reason": seen.refusal}, advice, PROPOSED)]
+    return [finding_of(VIEWS_ANSWER, "views", {"reason": seen.refusal})]
 
 
 def recovery_agrees(seen: Look) -> list[Finding]:
-    """A broker would start with what the views show."""
-    check = "recovery_agrees"
+    """Findings of `RECOVERY_AGREES`."""
     if seen.recovery_failure:
         evidence = {"reason": seen.recovery_failure}
         advice = "a store cannot start: repair what else is found first"
-        return [Finding(check, ERROR, "recovery", evidence, advice, PROPOSED)]
+        return [finding_of(RECOVERY_AGREES, "recovery", evidence, advice)]
     if seen.recovered is None:
         evidence = {"rows": f"more than {MAX_RECOVERED}"}
         advice = "not compared: too much for this process; the other folds were"
-        return [Finding(check, INFO, "recovery", evidence, advice)]
+        return [Finding(RECOVERY_AGREES.name, INFO, "recovery", evidence, advice)]
     spark = seen.names.spark
     shown = Folded(*(spark.table(name) for name in (seen.entries, seen.wiring, seen.others)))
-    advice = "views and recovery fold the same records differently: call the operator"
-    return compared(check, advice, shown, Folded(*frames_of(spark, seen.recovered.state)))
+    return compared(RECOVERY_AGREES, shown, Folded(*frames_of(spark, seen.recovered.state)))
 
 
 def entries_have_queues(seen: Look) -> list[Finding]:
-    """Every entry is on a queue that exists, once."""
-    check = "entries_have_queues"
-
-    def finding(row: Row) -> Finding:
-        return Finding(
-            check, ERROR, f"queue {row.queue!r}: {row.what}", told(row), REPAIR, PROPOSED
-        )
-
-    return listed(check, seen.rows("reconcile_unqueued", wiring=seen.wiring), finding)
+    """Findings of `ENTRIES_HAVE_QUEUES`."""
+    return listed(
+        seen.rows("reconcile_unqueued", wiring=seen.wiring),
+        lambda row: finding_of(ENTRIES_HAVE_QUEUES, f"queue {row.queue!r}: {row.what}", told(row)),
+    )
 
 
 def bindings_join_what_is_there(seen: Look) -> list[Finding]:
-    """Every binding joins an exchange and a queue that exist."""
-    check = "bindings_join_what_is_there"
+    """Findings of `BINDINGS_JOIN_WHAT_IS_THERE`."""
 
     def finding(row: Row) -> Finding:
         subject = f"binding {row.exchange!r} {row.queue!r} {row.binding_key!r}"
-        return Finding(check, ERROR, subject, told(row), REPAIR, PROPOSED)
+        return finding_of(BINDINGS_JOIN_WHAT_IS_THERE, subject, told(row))
 
-    return listed(check, seen.rows("reconcile_unjoined", wiring=seen.wiring), finding)
+    return listed(seen.rows("reconcile_unjoined", wiring=seen.wiring), finding)
 
 
 def deliveries_have_links(seen: Look) -> list[Finding]:
-    """Every delivery that is remembered is of a link that exists."""
-    check = "deliveries_have_links"
+    """Findings of `DELIVERIES_HAVE_LINKS`."""
     return listed(
-        check,
         seen.rows("reconcile_unlinked", others=seen.others),
-        lambda row: Finding(check, ERROR, f"link {row.link}", told(row), REPAIR, PROPOSED),
+        lambda row: finding_of(DELIVERIES_HAVE_LINKS, f"link {row.link}", told(row)),
     )
 
 
 def acquisitions_are_alive(seen: Look) -> list[Finding]:
-    """Nobody holds an entry while no store runs. A running store knows its holders itself."""
-    check = "acquisitions_are_alive"
+    """Findings of `ACQUISITIONS_ARE_ALIVE`."""
     if seen.is_written or seen.root.identity.role != "primary":
         return []
-    advice = "start the broker, or run reconcile --repair: both give them back"
     held = seen.names.add("held", seen.held())
     return listed(
-        check,
         seen.rows("reconcile_holders", held=held),
-        lambda row: Finding(check, WARNING, f"holder {row.holder!r}", told(row), advice, PROPOSED),
+        lambda row: finding_of(ACQUISITIONS_ARE_ALIVE, f"holder {row.holder!r}", told(row)),
     )
 
 
 def state_is_the_fold_of_history(seen: Look) -> list[Finding]:
-    """`state` at P is what folding history up to P gives, and its meta row too."""
-    check, spark = "state_is_the_fold_of_history", seen.names.spark
+    """Findings of `STATE_IS_THE_FOLD_OF_HISTORY`."""
+    broken, spark = STATE_IS_THE_FOLD_OF_HISTORY, seen.names.spark
     if seen.history_end < seen.meta.position:
         evidence = {"history_end": seen.history_end, "state_position": seen.meta.position}
         advice = "history lost its end: run compact, it brings it again from the journal"
-        return [Finding(check, ERROR, "history", evidence, advice, PROPOSED)]
+        return [finding_of(broken, "history", evidence, advice)]
     stored = spark.table(seen.side.state)
     found = Folded(
         stored.where("part = 'entry'"),
@@ -180,11 +180,10 @@ def state_is_the_fold_of_history(seen: Look) -> list[Finding]:
     )
     side = history_side(seen.names, seen.side, seen.meta, seen.meta.position)
     expected = Folded(entries(spark, side), wiring(spark, side), others(spark, side))
-    advice = REPAIR + ": it is rebuilt from history"
-    return [*_meta(seen, check, advice), *compared(check, advice, found, expected)]
+    return [*_meta(seen), *compared(broken, found, expected)]
 
 
-def _meta(seen: Look, check: str, advice: str) -> list[Finding]:
+def _meta(seen: Look) -> list[Finding]:
     rows = [
         row.asDict()
         for row in seen.names.spark.table(seen.side.state).where("part = 'meta'").limit(2).collect()
@@ -197,7 +196,7 @@ def _meta(seen: Look, check: str, advice: str) -> list[Finding]:
     if stored == expected:
         return []
     evidence = {"found": stored, "expected": expected, "copies": len(rows)}
-    return [Finding(check, ERROR, "meta", evidence, advice, PROPOSED)]
+    return [finding_of(STATE_IS_THE_FOLD_OF_HISTORY, "meta", evidence)]
 
 
 def history_side(names: Names, side: Side, meta: Meta, last: int) -> Side:

@@ -1,13 +1,13 @@
 """What must be true of a root at any moment, checked from outside; no JVM, nothing changed.
 
-Every check gives a finding, good or bad, with evidence to act on; one that cannot be made because
+Every check gives a result, good or bad, with evidence to act on; one that cannot be made because
 the root cannot be read is bad. They read narrow columns of everything there is, so the time grows
 with history; content is read only if asked for (`deep`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,6 +22,8 @@ from sparkstore.core.fold import State
 from sparkstore.core.records import Kind
 from sparkstore.errors import StoreError, Unavailable
 from sparkstore.log.unreplayed_records import unreplayed
+from sparkstore.reconcile import catalogue
+from sparkstore.reconcile.catalogue import Invariant
 from sparkstore.recovery.arrow_fold import fold_tables, rows_that_count
 from sparkstore.recovery.recovery import RecoveredRoot, read_state, recover
 from sparkstore.tables.delta_files import newest_version
@@ -40,9 +42,9 @@ class InvariantResult:
     """What one check found.
 
     Attributes:
-        name: Of the check, in `CHECKS`.
+        name: Of the invariant, in the catalogue.
         holds: True if the invariant holds.
-        evidence: What was counted, or what is wrong and where.
+        evidence: What was counted; or what is wrong and where, and what to do.
     """
 
     name: str
@@ -51,7 +53,15 @@ class InvariantResult:
 
 
 class _Broken(Exception):
-    """An invariant does not hold; the text is the evidence."""
+    """An invariant does not hold; the text is the evidence.
+
+    Attributes:
+        advice: What to do, if not what the invariant says.
+    """
+
+    def __init__(self, evidence: str, advice: str) -> None:
+        super().__init__(evidence)
+        self.advice = advice
 
 
 class _Facts:
@@ -94,21 +104,24 @@ class _Facts:
 
 
 def check(root: Root, *, deep: bool = False) -> list[InvariantResult]:
-    """One finding for each invariant, in the order of `CHECKS`; never raises for a broken root.
+    """One result for each invariant, in the order of `CHECKS`; never raises for a broken root.
 
     Args:
         root: A root that is not being written to; a serving one may show a commit half done.
         deep: Also read the content of every message that is on a queue.
     """
     facts = _Facts(root)
-    return [_finding(name, test, facts) for name, test in CHECKS.items() if deep or name != DEEP]
+    return [_result(of, test, facts) for of, test in CHECKS.items() if deep or not of.is_deep]
 
 
-def _finding(name: str, test: Callable[[_Facts], str], facts: _Facts) -> InvariantResult:
+def _result(of: Invariant, test: Callable[[_Facts], str], facts: _Facts) -> InvariantResult:
     try:
-        return InvariantResult(name, holds=True, evidence=test(facts))
-    except (_Broken, StoreError, DeltaError, OSError, pa.ArrowException) as reason:
-        return InvariantResult(name, holds=False, evidence=str(reason).partition("\n")[0])
+        return InvariantResult(of.name, holds=True, evidence=test(facts))
+    except _Broken as reason:
+        evidence = f"{reason}; {reason.advice or of.advice}"
+    except (StoreError, DeltaError, OSError, pa.ArrowException) as reason:
+        evidence = str(reason).partition("\n")[0]
+    return InvariantResult(of.name, holds=False, evidence=evidence)
 
 
 def _tables_are_whole(facts: _Facts) -> str:
@@ -117,9 +130,7 @@ def _tables_are_whole(facts: _Facts) -> str:
     was_durable = any(first and first <= marks.get(table, -1) for table, first in broken.items())
     _none(
         [f"{table} is broken from version {first} on" for table, first in broken.items() if first],
-        "it was on disk: restore the root from a replica or a backup"
-        if was_durable
-        else "start the store, it heals them",
+        catalogue.GONE if was_durable else "start the store: it heals them",
     )
     newest = (f"{table} {newest_version(facts.root.table(table))}" for table in TABLES)
     return f"versions: {', '.join(newest)}"
@@ -248,7 +259,7 @@ def _state_is_the_fold_of_history(facts: _Facts) -> str:
     expected = fold_tables(state_rows.slice(0, 0), rows)
     found = fold_tables(state_rows, rows.slice(0, 0))
     _none(
-        f"{name} differ at position {position}: run reconcile"
+        f"{name} differ at position {position}"
         for name in State.__dataclass_fields__
         if getattr(found, name) != getattr(expected, name)
     )
@@ -277,22 +288,21 @@ def _none(wrong: Iterable[str], advice: str = "") -> None:
     found = list(wrong)
     if found:
         more = [f"and {len(found) - _MAX_EVIDENCE} more"] if len(found) > _MAX_EVIDENCE else []
-        raise _Broken("; ".join([*found[:_MAX_EVIDENCE], *more, *([advice] if advice else [])]))
+        raise _Broken("; ".join([*found[:_MAX_EVIDENCE], *more]), advice)
 
 
-DEEP = "content_is_there"
-CHECKS: dict[str, Callable[[_Facts], str]] = {
-    "tables_are_whole": _tables_are_whole,
-    "log_can_be_replayed": _log_can_be_replayed,
-    "marks_are_not_ahead": _marks_are_not_ahead,
-    "positions_are_gapless": _positions_are_gapless,
-    "epochs_rise": _epochs_rise,
-    "requests_rise": _requests_rise,
-    "message_ids_were_reserved": _message_ids_were_reserved,
-    "entries_have_queues": _entries_have_queues,
-    "bindings_join_what_is_there": _bindings_join_what_is_there,
-    "deliveries_have_links": _deliveries_have_links,
-    "state_is_the_fold_of_history": _state_is_the_fold_of_history,
-    DEEP: _content_is_there,
+CHECKS: Mapping[Invariant, Callable[[_Facts], str]] = {
+    catalogue.TABLES_ARE_WHOLE: _tables_are_whole,
+    catalogue.LOG_CAN_BE_REPLAYED: _log_can_be_replayed,
+    catalogue.MARKS_ARE_NOT_AHEAD: _marks_are_not_ahead,
+    catalogue.POSITIONS_ARE_GAPLESS: _positions_are_gapless,
+    catalogue.EPOCHS_RISE: _epochs_rise,
+    catalogue.REQUESTS_RISE: _requests_rise,
+    catalogue.MESSAGE_IDS_WERE_RESERVED: _message_ids_were_reserved,
+    catalogue.STATE_IS_THE_FOLD_OF_HISTORY: _state_is_the_fold_of_history,
+    catalogue.ENTRIES_HAVE_QUEUES: _entries_have_queues,
+    catalogue.BINDINGS_JOIN_WHAT_IS_THERE: _bindings_join_what_is_there,
+    catalogue.DELIVERIES_HAVE_LINKS: _deliveries_have_links,
+    catalogue.CONTENT_IS_THERE: _content_is_there,
 }
-"""Every check by name; `DEEP` only when asked for."""
+"""How each invariant is computed that `verify` knows; deep ones only when asked for."""

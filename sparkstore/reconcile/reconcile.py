@@ -28,10 +28,11 @@ from sparkstore.config import StoreConfig
 from sparkstore.errors import StoreError
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.jobs.report import JobReport
-from sparkstore.reconcile import findings, fold_checks
+from sparkstore.reconcile import catalogue, findings, fold_checks
 from sparkstore.reconcile import record_checks as checks
+from sparkstore.reconcile.catalogue import ERROR, WARNING, Invariant
 from sparkstore.reconcile.comparable_roots import Roots, check_roots
-from sparkstore.reconcile.findings import ERROR, WARNING, Finding
+from sparkstore.reconcile.findings import Finding
 from sparkstore.reconcile.inspection import Look, look
 from sparkstore.reconcile.repair import STEPS, Looks, Repair, told
 from sparkstore.reconcile.replica_checks import checks_of_replica
@@ -43,28 +44,29 @@ from sparkstore.views.spark_tables import translated
 
 _log = logging.getLogger(__name__)
 
-ALWAYS: Mapping[str, checks.Check] = {
-    "tables_are_whole": checks.tables_are_whole,
-    "positions_are_gapless": checks.positions_are_gapless,
-    "epochs_rise": checks.epochs_rise,
-    "transactions_are_whole": checks.transactions_are_whole,
-    "requests_rise": checks.requests_rise,
-    "message_ids_were_reserved": checks.message_ids_were_reserved,
-    "layers_agree": checks.layers_agree,
-    "staged_content_is_used": checks.staged_content_is_used,
-    "state_is_the_fold_of_history": fold_checks.state_is_the_fold_of_history,
-    "views_answer": fold_checks.views_answer,
+ALWAYS: Mapping[Invariant, checks.Check] = {
+    catalogue.TABLES_ARE_WHOLE: checks.tables_are_whole,
+    catalogue.POSITIONS_ARE_GAPLESS: checks.positions_are_gapless,
+    catalogue.EPOCHS_RISE: checks.epochs_rise,
+    catalogue.TRANSACTIONS_ARE_WHOLE: checks.transactions_are_whole,
+    catalogue.REQUESTS_RISE: checks.requests_rise,
+    catalogue.MESSAGE_IDS_WERE_RESERVED: checks.message_ids_were_reserved,
+    catalogue.LAYERS_AGREE: checks.layers_agree,
+    catalogue.STAGED_CONTENT_IS_USED: checks.staged_content_is_used,
+    catalogue.STATE_IS_THE_FOLD_OF_HISTORY: fold_checks.state_is_the_fold_of_history,
+    catalogue.VIEWS_ANSWER: fold_checks.views_answer,
 }
-IF_FOLDED: Mapping[str, checks.Check] = {
-    "recovery_agrees": fold_checks.recovery_agrees,
-    "entries_have_queues": fold_checks.entries_have_queues,
-    "bindings_join_what_is_there": fold_checks.bindings_join_what_is_there,
-    "deliveries_have_links": fold_checks.deliveries_have_links,
-    "content_is_there": checks.content_is_there,
-    "acquisitions_are_alive": fold_checks.acquisitions_are_alive,
+IF_FOLDED: Mapping[Invariant, checks.Check] = {
+    catalogue.RECOVERY_AGREES: fold_checks.recovery_agrees,
+    catalogue.ENTRIES_HAVE_QUEUES: fold_checks.entries_have_queues,
+    catalogue.BINDINGS_JOIN_WHAT_IS_THERE: fold_checks.bindings_join_what_is_there,
+    catalogue.DELIVERIES_HAVE_LINKS: fold_checks.deliveries_have_links,
+    catalogue.CONTENT_IS_THERE: checks.content_is_there,
+    catalogue.ACQUISITIONS_ARE_ALIVE: fold_checks.acquisitions_are_alive,
 }
 """Checks of what the views fold: when the views refuse, there is nothing to check."""
-CHECKS = ("marks_are_not_ahead", *ALWAYS, *IF_FOLDED)
+CHECKS = (catalogue.MARKS_ARE_NOT_AHEAD, *ALWAYS, *IF_FOLDED)
+"""What is checked of every root; with a replica, `checks_of_replica` is made too."""
 
 BOUNDARIES = ("looked", *STEPS, "findings written")
 """Moments between the commits of a run that repairs, in order; a step only if it is due."""
@@ -216,7 +218,7 @@ class _Reconciliation:
             return broken, 0
         with self.looks() as (seen, replica):
             made = {**ALWAYS, **({} if seen.refusal else IF_FOLDED)}
-            found = [one for name, check in made.items() for one in _made(name, check, seen)]
+            found = [one for of, check in made.items() for one in _made(of.name, check, seen)]
             if replica is not None:
                 found += _made("replica", lambda it: checks_of_replica(it, replica), seen)
             return found, seen.end

@@ -7,12 +7,28 @@ of them decide on narrow columns, by sums first; what they bring to the driver i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
 from sparkstore.errors import CorruptData
-from sparkstore.reconcile.findings import ERROR, MAX_SHOWN, PROPOSED, WARNING, Finding, capped
+from sparkstore.reconcile.catalogue import (
+    BY_A_START,
+    CONTENT_IS_THERE,
+    EPOCHS_RISE,
+    GONE,
+    LAYERS_AGREE,
+    MARKS_ARE_NOT_AHEAD,
+    MESSAGE_IDS_WERE_RESERVED,
+    POSITIONS_ARE_GAPLESS,
+    REPAIR,
+    REQUESTS_RISE,
+    STAGED_CONTENT_IS_USED,
+    TABLES_ARE_WHOLE,
+    TRANSACTIONS_ARE_WHOLE,
+)
+from sparkstore.reconcile.findings import MAX_SHOWN, NONE, Finding, capped, finding_of
 from sparkstore.reconcile.inspection import Look, digests
 from sparkstore.reconcile.sides import by_position, differing
 from sparkstore.tables.delta_files import newest_version
@@ -22,26 +38,21 @@ from sparkstore.tables.root import TABLES, Root
 
 Check = Callable[[Look], list[Finding]]
 
-REPAIR = "run reconcile --repair"
-_BY_A_START = "start the store: it heals its journal from the write-ahead log"
 
-
-def listed(check: str, frame: DataFrame | None, finding: Callable[[Row], Finding]) -> list[Finding]:
+def listed(frame: DataFrame | None, finding: Callable[[Row], Finding]) -> list[Finding]:
     """A finding for each row, the first few and a count; none for no frame."""
     if frame is None:
         return []
     rows = frame.limit(MAX_SHOWN + 1).collect()
     count = len(rows) if len(rows) <= MAX_SHOWN else frame.count()
-    found = [finding(row) for row in rows]
-    assert all(one.check == check for one in found)
-    return capped(found, count)
+    return capped([finding(row) for row in rows], count)
 
 
 def tables_open(root: Root) -> list[Finding]:
     """Tables that do not open, or end before their mark: no look is possible before that is mended.
 
     Returns:
-        Findings of `tables_are_whole` and `marks_are_not_ahead`.
+        Findings of `TABLES_ARE_WHOLE` and `MARKS_ARE_NOT_AHEAD`.
     """
     found = []
     marked = read_marks(root).versions
@@ -49,36 +60,35 @@ def tables_open(root: Root) -> list[Finding]:
         newest = newest_version(root.table(table))
         if newest < marked.get(table, -1):
             evidence = {"marked": marked[table], "newest": newest}
-            found.append(Finding("marks_are_not_ahead", ERROR, table, evidence, _GONE))
+            found.append(finding_of(MARKS_ARE_NOT_AHEAD, table, evidence))
             continue
         try:
             first = first_broken(root, table)
         except CorruptData as reason:
-            found.append(Finding(_WHOLE, ERROR, table, {"reason": str(reason)}, _GONE))
+            lost = finding_of(TABLES_ARE_WHOLE, table, {"reason": str(reason)}, GONE)
+            found.append(replace(lost, repair=NONE))
             continue
         if first is not None:
-            advice = _BY_A_START if table == "journal" else REPAIR
+            advice = BY_A_START if table == "journal" else None
             evidence = {"first_broken_version": first}
-            found.append(Finding(_WHOLE, ERROR, table, evidence, advice, PROPOSED))
+            found.append(finding_of(TABLES_ARE_WHOLE, table, evidence, advice))
     return found
 
 
-_GONE = "restore the root from a replica or a backup: what was durable is gone"
-_WHOLE = "tables_are_whole"
 _LOST = {
     "journal": "if history has its positions, nothing is lost and the next trim drops it; else"
     " restore it from a backup or promote a replica",
-    "history": REPAIR + ", with --replica if there is one",
+    "history": f"{REPAIR}, with --replica if there is one",
     "state": REPAIR,
 }
 
 
 def tables_are_whole(seen: Look) -> list[Finding]:
-    """Every data file that a table names is there, with its size and footer."""
+    """Findings of `TABLES_ARE_WHOLE`: a data file that is lost, or is not what its table says."""
     found = []
     for table, lost in seen.lost.items():
         files = [
-            Finding(_WHOLE, ERROR, f"{table}/{path}", {"reason": why}, _LOST[table], PROPOSED)
+            finding_of(TABLES_ARE_WHOLE, f"{table}/{path}", {"reason": why}, _LOST[table])
             for path, why in sorted(lost.items())
         ]
         found += capped(files, len(files))
@@ -86,8 +96,8 @@ def tables_are_whole(seen: Look) -> list[Finding]:
 
 
 def positions_are_gapless(seen: Look) -> list[Finding]:
-    """History, and the journal after its end, have every position once."""
-    check, spark = "positions_are_gapless", seen.names.spark
+    """Findings of `POSITIONS_ARE_GAPLESS`."""
+    spark = seen.names.spark
     records = spark.table(seen.records).where(f"position >= {seen.start}").select("position")
     wanted = spark.range(seen.start, seen.end + 1).withColumnRenamed("id", "position")
     wrong = differing(
@@ -101,59 +111,49 @@ def positions_are_gapless(seen: Look) -> list[Finding]:
         where = "history" if row.first <= seen.history_end else "journal"
         evidence = {"first": row["first"], "last": row["last"], "in": where, "what": row.what}
         subject = f"positions {row['first']} to {row['last']} are {row.what}"
-        advice = REPAIR + ", with --replica if there is one" if where == "history" else _BY_A_START
-        return Finding(check, ERROR, subject, evidence, advice, PROPOSED)
+        advice = None if where == "history" else BY_A_START
+        return finding_of(POSITIONS_ARE_GAPLESS, subject, evidence, advice)
 
-    return listed(check, islands, finding)
+    return listed(islands, finding)
 
 
 def epochs_rise(seen: Look) -> list[Finding]:
-    """Each epoch is one run of positions that its `opened` begins, after the epoch before."""
-    check = "epochs_rise"
-    advice = "two writers wrote at once, or records were changed: restore the root from a replica"
+    """Findings of `EPOCHS_RISE`."""
     return listed(
-        check,
         seen.rows("reconcile_epochs"),
-        lambda row: Finding(check, ERROR, f"epoch {row.epoch}", told(row), advice),
+        lambda row: finding_of(EPOCHS_RISE, f"epoch {row.epoch}", told(row)),
     )
 
 
 def transactions_are_whole(seen: Look) -> list[Finding]:
-    """All records of a transaction count, in a row, or none does."""
-    check = "transactions_are_whole"
-    advice = "see the positions around it in message_history; restore the rest from a replica"
+    """Findings of `TRANSACTIONS_ARE_WHOLE`."""
 
     def finding(row: Row) -> Finding:
         subject = f"transaction {row.transaction} of epoch {row.epoch}"
-        return Finding(check, ERROR, subject, told(row), advice)
+        return finding_of(TRANSACTIONS_ARE_WHOLE, subject, told(row))
 
-    return listed(check, seen.rows("reconcile_transactions"), finding)
+    return listed(seen.rows("reconcile_transactions"), finding)
 
 
 def requests_rise(seen: Look) -> list[Finding]:
-    """Each request of a member was decided once, and after those before it."""
-    check = "requests_rise"
-    advice = "a request was done twice: see the records around it, and undo one of them"
+    """Findings of `REQUESTS_RISE`."""
     return listed(
-        check,
         seen.rows("reconcile_requests"),
-        lambda row: Finding(check, ERROR, f"member {row.member!r}", told(row), advice),
+        lambda row: finding_of(REQUESTS_RISE, f"member {row.member!r}", told(row)),
     )
 
 
 def message_ids_were_reserved(seen: Look) -> list[Finding]:
-    """No message has an id that a store might give out again."""
+    """Findings of `MESSAGE_IDS_WERE_RESERVED`: one, about the largest id."""
     (row,) = seen.rows("reconcile_ids").collect()
     if row.used < row.next:
         return []
-    subject = f"message {row.used}"
-    advice = "stop the store: the next start would give this id to another message"
-    return [Finding("message_ids_were_reserved", ERROR, subject, told(row), advice)]
+    return [finding_of(MESSAGE_IDS_WERE_RESERVED, f"message {row.used}", told(row))]
 
 
 def layers_agree(seen: Look) -> list[Finding]:
-    """A position that is in history and in the journal is the same record in both."""
-    check, spark = "layers_agree", seen.names.spark
+    """Findings of `LAYERS_AGREE`."""
+    spark = seen.names.spark
     journal = spark.table(seen.counting).where(f"position <= {seen.history_end}")
     ends = journal.selectExpr("min(position) AS first").collect()[0]
     if ends["first"] is None:
@@ -166,35 +166,26 @@ def layers_agree(seen: Look) -> list[Finding]:
     )
     if wrong is not None:  # what one of them lacks, or history repeats, is told elsewhere
         wrong = wrong.where("(left_copies = 1 AND right_copies = 1) OR right_copies > 1")
-    advice = "one of the two was changed: compare with a replica, restore history from it"
     return listed(
-        check,
-        wrong,
-        lambda row: Finding(check, ERROR, f"position {row.position}", told(row), advice),
+        wrong, lambda row: finding_of(LAYERS_AGREE, f"position {row.position}", told(row))
     )
 
 
 def content_is_there(seen: Look) -> list[Finding]:
-    """Every message that is on a queue has its header, and as many bytes as its body has."""
-    check = "content_is_there"
-    advice = "restore its record from a backup, or give it up: reconcile --repair --purge-lost"
+    """Findings of `CONTENT_IS_THERE`."""
     return listed(
-        check,
         seen.lost_content().orderBy("message_id"),
-        lambda row: Finding(check, ERROR, f"message {row.message_id}", told(row), advice, PROPOSED),
+        lambda row: finding_of(CONTENT_IS_THERE, f"message {row.message_id}", told(row)),
     )
 
 
 def staged_content_is_used(seen: Look) -> list[Finding]:
-    """Content that came in pieces belongs to a message that was enqueued, or may be yet."""
-    check = "staged_content_is_used"
+    """Findings of `STAGED_CONTENT_IS_USED`."""
     newest = seen.names.spark.table(seen.records).selectExpr("max(epoch) AS epoch").collect()[0]
     ended = (newest.epoch or 0) + (0 if seen.is_written else 1)
-    advice = "nothing to do: it is on no queue, and goes when its segment passes history_days"
     return listed(
-        check,
         seen.rows("reconcile_orphans", ended=ended),
-        lambda row: Finding(check, WARNING, f"message {row.message_id}", told(row), advice),
+        lambda row: finding_of(STAGED_CONTENT_IS_USED, f"message {row.message_id}", told(row)),
     )
 
 

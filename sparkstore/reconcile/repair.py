@@ -19,11 +19,22 @@ from sparkstore.config import StoreConfig
 from sparkstore.errors import CorruptData, StoreError
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.reconcile import repair_history, repair_state, repair_store
-from sparkstore.reconcile.findings import DONE, PROPOSED, WARNING, Finding
+from sparkstore.reconcile.catalogue import (
+    ACQUISITIONS_ARE_ALIVE,
+    CONTENT_IS_THERE,
+    DELIVERIES_HAVE_LINKS,
+    ENTRIES_HAVE_QUEUES,
+    LAYERS_AGREE,
+    POSITIONS_ARE_GAPLESS,
+    REPLICA_AGREES,
+    STATE_IS_THE_FOLD_OF_HISTORY,
+    TABLES_ARE_WHOLE,
+    VIEWS_ANSWER,
+)
+from sparkstore.reconcile.findings import DONE, PROPOSED, Finding, finding_of
 from sparkstore.reconcile.fold_checks import state_is_the_fold_of_history
 from sparkstore.reconcile.inspection import Look
 from sparkstore.reconcile.record_checks import positions_are_gapless
-from sparkstore.reconcile.replica_checks import AGREES
 from sparkstore.tables import healing
 from sparkstore.tables.root import Root
 from sparkstore.views.spark_tables import translated
@@ -34,13 +45,15 @@ STEPS = ("heal", "history", "state", "store")
 """The steps of a repair, in order."""
 
 _JOBS_TABLES = ("history", "state")
-_HELD = "acquisitions_are_alive"
-_OF_STATE = {
-    "state_is_the_fold_of_history",
-    "entries_have_queues",
-    "deliveries_have_links",
-    "views_answer",
+_OF_COPIES = {
+    TABLES_ARE_WHOLE.name,
+    POSITIONS_ARE_GAPLESS.name,
+    STATE_IS_THE_FOLD_OF_HISTORY.name,
+    ENTRIES_HAVE_QUEUES.name,
+    DELIVERIES_HAVE_LINKS.name,
+    VIEWS_ANSWER.name,
 }
+"""What may be broken because history or state is not what it was: both are looked at again."""
 
 
 class Looks(NamedTuple):
@@ -85,7 +98,7 @@ class Repair:
         if any(finding.subject in _JOBS_TABLES for finding in found):
             self._step(mended, "heal", self._heal)
         checks = {finding.check for finding in found if not finding.subject.startswith("replica ")}
-        if checks & {"tables_are_whole", "positions_are_gapless", *_OF_STATE}:
+        if checks & _OF_COPIES:
             self._step(mended, "history", lambda: self._history(found))
             self._step(mended, "state", self._state)
         if self.root.identity.role == "primary":
@@ -112,7 +125,7 @@ class Repair:
         )
 
     def _history(self, found: Sequence[Finding]) -> str:
-        apart = {finding.check for finding in found} & {AGREES, "layers_agree"}
+        apart = {finding.check for finding in found} & {REPLICA_AGREES.name, LAYERS_AGREE.name}
         if apart:
             message = f"history is left alone: {', '.join(sorted(apart))} says that two copies"
             message += " differ, and nobody here knows which is right"
@@ -134,13 +147,15 @@ class Repair:
             released = repair_store.release_held(seen, self.config, self.audit_file)
             if released.done:
                 done.append(f"{released.done} messages given back")
-                if _HELD not in checks:  # the running broker told which of its holders are dead
-                    evidence = released._asdict()
-                    mended.found.append(
-                        Finding(_HELD, WARNING, "holders", evidence, done[0], repair=DONE)
+                # The running broker told which of its holders are dead.
+                if ACQUISITIONS_ARE_ALIVE.name not in checks:
+                    dead = finding_of(
+                        ACQUISITIONS_ARE_ALIVE, "holders", released._asdict(), done[0]
                     )
+                    mended.found.append(replace(dead, repair=DONE))
             # What history lost and could not get back may be in the journal still.
-            if self.purge_lost and "content_is_there" in checks and "history" not in mended.failed:
+            is_lost = CONTENT_IS_THERE.name in checks
+            if self.purge_lost and is_lost and "history" not in mended.failed:
                 purged = repair_store.purge_lost(seen, self.config, self.audit_file)
                 done.append(f"{purged.done} messages without content dropped")
         return "; ".join(done)

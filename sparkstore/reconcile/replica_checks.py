@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, Row
 
-from sparkstore.reconcile.findings import ERROR, INFO, PROPOSED, Finding
+from sparkstore.reconcile.catalogue import INFO, REPLICA_AGREES, REPLICA_FOLDS_AGREE
+from sparkstore.reconcile.findings import Finding, finding_of
 from sparkstore.reconcile.fold_checks import Folded, compared, state_is_the_fold_of_history
 from sparkstore.reconcile.inspection import Look, digests
 from sparkstore.reconcile.record_checks import (
@@ -18,8 +19,6 @@ from sparkstore.reconcile.record_checks import (
 )
 from sparkstore.reconcile.sides import Side, by_position, differing, entries, others, wiring
 
-AGREES = "replica_agrees"
-_AGAIN = "keep the one that is right; make the replica anew from it, in an empty folder"
 _OWN = (tables_are_whole, positions_are_gapless, state_is_the_fold_of_history)
 
 
@@ -46,7 +45,7 @@ def _records(seen: Look, replica: Look) -> list[Finding]:
     if replica.end > seen.end:
         evidence = {"replica": replica.end, "primary": seen.end}
         advice = "the primary lost records: promote the replica, or make it anew"
-        found.append(Finding(AGREES, ERROR, "end", evidence, advice, PROPOSED))
+        found.append(finding_of(REPLICA_AGREES, "end", evidence, advice))
     if last < first:
         return found
     wrong = differing(
@@ -60,9 +59,9 @@ def _records(seen: Look, replica: Look) -> list[Finding]:
         wrong = wrong.where("left_copies > 0 AND right_copies > 0").orderBy("position")
 
     def finding(row: Row) -> Finding:
-        return Finding(AGREES, ERROR, f"position {row.position}", told(row), _AGAIN, PROPOSED)
+        return finding_of(REPLICA_AGREES, f"position {row.position}", told(row))
 
-    return [*found, *listed(AGREES, wrong, finding)]
+    return [*found, *listed(wrong, finding)]
 
 
 def _records_of(seen: Look) -> DataFrame:
@@ -77,13 +76,13 @@ def _part(records: DataFrame, first: int, last: int) -> DataFrame:
 
 def _folds(seen: Look, replica: Look) -> list[Finding]:
     """Both fold to the same wiring, entries and the others, at the last position of both."""
-    check, last = "replica_folds_agree", min(seen.end, replica.end)
+    last = min(seen.end, replica.end)
     if last < max(seen.meta.position, replica.meta.position) or seen.refusal or replica.refusal:
         evidence = {"replica": replica.end, "state_position": seen.meta.position}
         advice = "not compared: replicate first; the records were"
-        return [Finding(check, INFO, "position", evidence, advice)]
+        return [Finding(REPLICA_FOLDS_AGREE.name, INFO, "position", evidence, advice)]
     ours, theirs = _folded(seen, last), _folded(replica, last)
-    return compared(check, _AGAIN, theirs, ours)
+    return compared(REPLICA_FOLDS_AGREE, theirs, ours)
 
 
 def _folded(seen: Look, last: int) -> Folded:

@@ -8,16 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparkstore.reconcile import findings
-from sparkstore.reconcile.findings import (
-    DONE,
-    ERROR,
-    INFO,
-    MAX_SHOWN,
-    NONE,
-    PROPOSED,
-    Finding,
-    capped,
-)
+from sparkstore.reconcile.catalogue import ERROR, INFO
+from sparkstore.reconcile.findings import DONE, MAX_SHOWN, NONE, PROPOSED, Finding, capped
 from sparkstore.reconcile.repair import Mended, told
 from sparkstore.tables.delta_files import log_file, newest_version
 from sparkstore.tables.root import Root, open_or_create_root

@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 
 from sparkstore.errors import Fenced
 from sparkstore.reconcile import reconcile
-from sparkstore.reconcile.findings import DONE, ERROR, NONE, WARNING
+from sparkstore.reconcile.catalogue import ERROR, INVARIANTS, WARNING
+from sparkstore.reconcile.findings import DONE, NONE
+from sparkstore.reconcile.invariants import check as verify
 from sparkstore.reconcile.reconcile import ReconcileReport
 from sparkstore.tables.root import Root
 from tests.support.histories.histories import fold_rows
@@ -39,11 +41,19 @@ def found(report: ReconcileReport, check: str) -> list[dict[str, object]]:
 
 
 class Told(NamedTuple):
-    """A root that was damaged and repaired; what was found; history as it was before."""
+    """A root that was damaged and repaired.
+
+    Attributes:
+        root: Of it.
+        report: What was found, and what became of that.
+        history: Its history, as it was before the damage.
+        verified: What `verify` found, before the repair.
+    """
 
     root: Root
     report: ReconcileReport
     history: list[dict[str, object]]
+    verified: set[str]
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +61,17 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
     """Everything that was planted, repaired as far as can be."""
     folder = tmp_path_factory.mktemp("repaired")
     root, before = planted(folder / "ro`ot 'n' ü")
+    verified = {one.name for one in verify(root, deep=True) if not one.holds}
     report = reconcile.run(spark, root, repair=True, purge_lost=True, config=CONFIG)
-    return Told(root, report, before)
+    return Told(root, report, before, verified)
+
+
+@pytest.mark.slow
+def test_verify_finds_what_was_planted_by_the_same_names(told: Told) -> None:
+    both = {one.name for one in INVARIANTS if one.in_verify and one.in_reconcile}
+    found = {row["check"] for row in told.report.findings if row["severity"] == ERROR} & both
+    assert {"positions_are_gapless", "requests_rise", "deliveries_have_links"} < found
+    assert found <= told.verified
 
 
 @pytest.mark.slow

@@ -30,8 +30,10 @@ from sparkstore.core.records import (
 )
 from sparkstore.errors import CorruptData
 from sparkstore.reconcile import fold_checks, reconcile, record_checks, repair_history
-from sparkstore.reconcile.findings import DONE, ERROR, PROPOSED
+from sparkstore.reconcile.catalogue import ERROR, INVARIANTS
+from sparkstore.reconcile.findings import DONE, PROPOSED
 from sparkstore.reconcile.inspection import look
+from sparkstore.reconcile.invariants import check as verify
 from sparkstore.reconcile.reconcile import ReconcileReport
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.lease import jobs_lease
@@ -126,6 +128,14 @@ def told(
 
 def test_what_is_found_and_not_repaired_ends_the_job_with_1(told: Told) -> None:
     assert told.report.exit_code == 1
+
+
+def test_verify_finds_what_reconcile_found_by_the_same_names(told: Told) -> None:
+    both = {one.name for one in INVARIANTS if one.in_verify and one.in_reconcile}
+    rows = [row for row in told.report.findings if row["severity"] == ERROR]
+    found = {row["check"] for row in rows if not str(row["subject"]).startswith("replica ")}
+    assert {"epochs_rise", "message_ids_were_reserved", "entries_have_queues"} < found & both
+    assert found & both <= {one.name for one in verify(told.root, deep=True) if not one.holds}
 
 
 def test_an_epoch_that_was_opened_twice_is_found(told: Told) -> None:

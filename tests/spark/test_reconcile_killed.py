@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore.reconcile import reconcile
-from sparkstore.reconcile.findings import DONE, ERROR
+from sparkstore.reconcile.catalogue import ERROR
+from sparkstore.reconcile.findings import DONE
 from sparkstore.reconcile.reconcile import ReconcileReport
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.delta_files import log_file
