@@ -20,10 +20,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.compaction.state_fold import Meta, read_meta
 from sparkstore.errors import StoreError, Unavailable
-from sparkstore.reconcile.lost_files import lost_files, without
+from sparkstore.reconcile.lost_files import without
 from sparkstore.reconcile.sides import Side, entries, others, record_digest, wiring
 from sparkstore.recovery.recovery import RecoveredRoot, recover
 from sparkstore.tables.lock import is_held
+from sparkstore.tables.parquet_check import lost_files
 from sparkstore.tables.root import TABLES, Root
 from sparkstore.tables.schema import NARROW_COLUMNS
 from sparkstore.tables.snapshot import FileStats, snapshot

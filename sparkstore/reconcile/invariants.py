@@ -29,6 +29,7 @@ from sparkstore.recovery.recovery import RecoveredRoot, read_state, recover
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.healing import check as first_broken
 from sparkstore.tables.healing import read_marks
+from sparkstore.tables.parquet_check import lost_files
 from sparkstore.tables.root import TABLES, Root
 from sparkstore.tables.schema import FOLD_COLUMNS, ROW
 from sparkstore.tables.snapshot import columns_of, read_files, snapshot
@@ -132,6 +133,8 @@ def _tables_are_whole(facts: _Facts) -> str:
         [f"{table} is broken from version {first} on" for table, first in broken.items() if first],
         catalogue.GONE if was_durable else "start the store: it heals them",
     )
+    lost = [why for table in TABLES for why in lost_files(facts.root.table(table)).values()]
+    _none(lost, f"{catalogue.REPAIR}: it copies back what another layer has")
     newest = (f"{table} {newest_version(facts.root.table(table))}" for table in TABLES)
     return f"versions: {', '.join(newest)}"
 

@@ -1,4 +1,4 @@
-"""Data files that a table names and that are not there, and the table without them."""
+"""A table without the data files that it names and that are not there (`parquet_check`)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkstore.tables.parquet_check import reason_broken
 from sparkstore.views.spark_tables import delta_name
-
-
-def lost_files(table: Path) -> dict[str, str]:
-    """Data files that the newest version names and that are not whole, and why.
-
-    A store at work merges files and removes the old ones meanwhile: lost is only what the version
-    after the look still names, and what is still not whole then.
-    """
-    found = _broken(table)
-    return {path: why for path, why in _broken(table).items() if path in found} if found else {}
 
 
 def without(spark: SparkSession, table: Path, lost: Collection[str]) -> DataFrame:
@@ -52,10 +41,3 @@ def parts_of(table: Path, files: Collection[str]) -> set[int]:
 
 def _actions(table: Path) -> pa.Table:
     return pa.table(DeltaTable(str(table)).get_add_actions(flatten=True))
-
-
-def _broken(table: Path) -> dict[str, str]:
-    actions = _actions(table)
-    files = zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
-    reasons = ((path, reason_broken(table / path, size, deep=False)) for path, size in files)
-    return {path: why for path, why in reasons if why is not None}

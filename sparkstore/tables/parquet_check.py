@@ -1,4 +1,7 @@
-"""Is a Parquet file whole? Its size, its magic, its footer and, if asked, every page."""
+"""Is a Parquet file whole? Its size, its magic, its footer and, if asked, every page.
+
+`lost_files` asks that of all files that a table names.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 4096
@@ -33,3 +37,22 @@ def reason_broken(path: Path, size: int, *, deep: bool) -> str | None:
     except (OSError, pa.ArrowException) as reason:
         return f"{path} cannot be read: {reason}"
     return None
+
+
+def lost_files(table: Path) -> dict[str, str]:
+    """Data files that the newest version of a table names and that are not whole, and why.
+
+    A store at work merges files and removes the old ones meanwhile: lost is only what the version
+    after the look still names, and what is still not whole then.
+    """
+    found = _broken_files(table)
+    return (
+        {path: why for path, why in _broken_files(table).items() if path in found} if found else {}
+    )
+
+
+def _broken_files(table: Path) -> dict[str, str]:
+    actions = pa.table(DeltaTable(str(table)).get_add_actions(flatten=True))
+    files = zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+    reasons = ((path, reason_broken(table / path, size, deep=False)) for path, size in files)
+    return {path: why for path, why in reasons if why is not None}

@@ -86,6 +86,15 @@ def test_a_table_that_does_not_open_is_found(root: Root) -> None:
     assert "history is broken from version 1 on" in broken(root, "tables_are_whole").evidence
 
 
+def test_a_data_file_that_is_lost_is_found(root: Root) -> None:
+    rows = DeltaTable(str(root.history)).to_pyarrow_table()
+    write_deltalake(str(root.history), rows.slice(0, 0), mode="append")
+    mark_durable(root, {"history": newest_version(root.history)})
+    file = next(root.history.glob("**/*.parquet"))
+    file.unlink()
+    assert f"{file} cannot be read" in broken(root, "tables_are_whole").evidence
+
+
 def test_a_mark_of_a_version_that_is_not_there_is_found(root: Root) -> None:
     (root.path / MARKS_FILE).write_text('{"versions": {"state": 99}, "last_position": 0}')
     assert "state is marked durable at version 99" in broken(root, "marks_are_not_ahead").evidence
