@@ -1,6 +1,6 @@
 """The reconciliation job: every copy of a store's records says the same, or a finding says not.
 
-    catalogue                 every invariant, declared once: name, meaning, severity, advice
+    catalogue                 every invariant, declared once: name, severity, advice, meaning
     inspection                all tables of a root as they were at one moment
     record_checks, fold_checks, replica_checks       one function a check: what must be true
     sides                     a copy, folded by the views' own SQL, so that copies can be compared

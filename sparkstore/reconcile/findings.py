@@ -2,7 +2,7 @@
 
 run       string     one run of reconcile: when it began (UTC), and a random end
 found_at  timestamp  UTC µs
-check     string     which invariant; the names are in `reconcile.CHECKS`
+check     string     which invariant; the names are in `catalogue`
 severity  string     info | warning | error; an error left makes the job exit with 1
 subject   string     what it is about: a table, a position, a message, an entry, a queue
 evidence  string     JSON object: what was counted or compared

@@ -133,8 +133,11 @@ def _tables_are_whole(facts: _Facts) -> str:
         [f"{table} is broken from version {first} on" for table, first in broken.items() if first],
         catalogue.GONE if was_durable else "start the store: it heals them",
     )
-    lost = [why for table in TABLES for why in lost_files(facts.root.table(table)).values()]
-    _none(lost, f"{catalogue.REPAIR}: it copies back what another layer has")
+    lost = {table: lost_files(facts.root.table(table)) for table in TABLES}
+    _none(
+        [why for files in lost.values() for why in files.values()],
+        "; ".join(catalogue.LOST_FILE[table] for table, files in lost.items() if files),
+    )
     newest = (f"{table} {newest_version(facts.root.table(table))}" for table in TABLES)
     return f"versions: {', '.join(newest)}"
 
@@ -167,7 +170,11 @@ def _positions_are_gapless(facts: _Facts) -> str:
     positions = positions.filter(pc.greater_equal(positions, first))
     expected = pa.array(range(first, first + len(positions)), pa.int64())
     place = pc.index(pc.equal(positions, expected), False).as_py()
-    _none([f"position {first + place} is missing"] if place >= 0 else [])
+    is_old = first + place <= facts.recovered.history_position
+    _none(
+        [f"position {first + place} is missing"] if place >= 0 else [],
+        "" if is_old else catalogue.BY_A_START,
+    )
     return f"positions {first} to {first + len(positions) - 1}, each once"
 
 

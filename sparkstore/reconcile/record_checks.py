@@ -19,10 +19,10 @@ from sparkstore.reconcile.catalogue import (
     EPOCHS_RISE,
     GONE,
     LAYERS_AGREE,
+    LOST_FILE,
     MARKS_ARE_NOT_AHEAD,
     MESSAGE_IDS_WERE_RESERVED,
     POSITIONS_ARE_GAPLESS,
-    REPAIR,
     REQUESTS_RISE,
     STAGED_CONTENT_IS_USED,
     TABLES_ARE_WHOLE,
@@ -75,20 +75,12 @@ def tables_open(root: Root) -> list[Finding]:
     return found
 
 
-_LOST = {
-    "journal": "if history has its positions, nothing is lost and the next trim drops it; else"
-    " restore it from a backup or promote a replica",
-    "history": f"{REPAIR}, with --replica if there is one",
-    "state": REPAIR,
-}
-
-
 def tables_are_whole(seen: Look) -> list[Finding]:
     """Findings of `TABLES_ARE_WHOLE`: a data file that is lost, or is not what its table says."""
     found = []
     for table, lost in seen.lost.items():
         files = [
-            finding_of(TABLES_ARE_WHOLE, f"{table}/{path}", {"reason": why}, _LOST[table])
+            finding_of(TABLES_ARE_WHOLE, f"{table}/{path}", {"reason": why}, LOST_FILE[table])
             for path, why in sorted(lost.items())
         ]
         found += capped(files, len(files))

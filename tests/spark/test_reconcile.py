@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from sparkstore.errors import Fenced
 from sparkstore.reconcile import reconcile
-from sparkstore.reconcile.catalogue import ERROR, INVARIANTS, WARNING
+from sparkstore.reconcile.catalogue import ERROR, WARNING
 from sparkstore.reconcile.findings import DONE, NONE
+from sparkstore.reconcile.invariants import CHECKS
 from sparkstore.reconcile.invariants import check as verify
 from sparkstore.reconcile.reconcile import ReconcileReport
 from sparkstore.tables.root import Root
@@ -68,7 +69,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 @pytest.mark.slow
 def test_verify_finds_what_was_planted_by_the_same_names(told: Told) -> None:
-    both = {one.name for one in INVARIANTS if one.in_verify and one.in_reconcile}
+    both = {one.name for one in {*CHECKS} & {*reconcile.CHECKS}}
     found = {row["check"] for row in told.report.findings if row["severity"] == ERROR} & both
     assert {"positions_are_gapless", "requests_rise", "deliveries_have_links"} < found
     assert found <= told.verified

@@ -30,9 +30,10 @@ from sparkstore.core.records import (
 )
 from sparkstore.errors import CorruptData
 from sparkstore.reconcile import fold_checks, reconcile, record_checks, repair_history
-from sparkstore.reconcile.catalogue import ERROR, INVARIANTS
+from sparkstore.reconcile.catalogue import ERROR
 from sparkstore.reconcile.findings import DONE, PROPOSED
 from sparkstore.reconcile.inspection import look
+from sparkstore.reconcile.invariants import CHECKS
 from sparkstore.reconcile.invariants import check as verify
 from sparkstore.reconcile.reconcile import ReconcileReport
 from sparkstore.tables.delta_files import newest_version
@@ -131,7 +132,7 @@ def test_what_is_found_and_not_repaired_ends_the_job_with_1(told: Told) -> None:
 
 
 def test_verify_finds_what_reconcile_found_by_the_same_names(told: Told) -> None:
-    both = {one.name for one in INVARIANTS if one.in_verify and one.in_reconcile}
+    both = {one.name for one in {*CHECKS} & {*reconcile.CHECKS}}
     rows = [row for row in told.report.findings if row["severity"] == ERROR]
     found = {row["check"] for row in rows if not str(row["subject"]).startswith("replica ")}
     assert {"epochs_rise", "message_ids_were_reserved", "entries_have_queues"} < found & both

@@ -22,7 +22,13 @@ from sparkstore.core.records import (
     queue_created,
     refused,
 )
-from sparkstore.reconcile.catalogue import CONTENT_IS_THERE, INVARIANTS
+from sparkstore.reconcile import catalogue, reconcile
+from sparkstore.reconcile.catalogue import (
+    CONTENT_IS_THERE,
+    REPLICA_AGREES,
+    REPLICA_FOLDS_AGREE,
+    Invariant,
+)
 from sparkstore.reconcile.invariants import CHECKS, InvariantResult, check
 from sparkstore.tables.delta_files import log_file, newest_version
 from sparkstore.tables.marks import MARKS_FILE, mark_durable
@@ -49,8 +55,11 @@ def test_a_root_as_the_store_and_its_jobs_leave_it_breaks_none(drawn: Layers) ->
     assert [finding.name for finding in findings] == [one.name for one in CHECKS]
 
 
-def test_each_invariant_that_is_declared_for_verify_is_computed() -> None:
-    assert {*CHECKS} == {one for one in INVARIANTS if one.in_verify}
+def test_each_invariant_that_is_declared_is_computed_and_named_once() -> None:
+    declared = [one for one in vars(catalogue).values() if isinstance(one, Invariant)]
+    of_replicas = {REPLICA_AGREES, REPLICA_FOLDS_AGREE}
+    assert {*declared} == {*CHECKS, *reconcile.CHECKS} | of_replicas
+    assert len({one.name for one in declared}) == len(declared)
 
 
 @pytest.fixture
