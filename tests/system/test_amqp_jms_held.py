@@ -2,7 +2,8 @@
 
 The log's group is written and held before its fdatasync; meanwhile the client's call waits, while
 the broker goes on for others. What the client acknowledges it settles itself in AMQP 1.0 and waits
-for nobody: of that only `tests/unit/broker_shim/listener_1_0/test_told_when_durable.py` tells.
+for nobody: of that only `tests/unit/broker_shim/listener_1_0/test_told_when_durable.py` tells. In
+AMQP 0-10 an acknowledge is a command like any other, and waits.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ from typing import IO
 
 import pytest
 
+from broker_shim.amqp_0_10 import commands as c
+from broker_shim.framing.frames import PROTOCOL_HEADER
+from broker_shim.listener_0_10.host import Amqp010Host
+from broker_shim.listener_1_0.host import Host
+from broker_shim.sockets.shared_port import SharedPort
 from sparkstore.log import start
+from tests.support.amqp.amqp_0_10 import content
 from tests.support.stores.controls import ServedRoot
 from tests.support.stores.stores import TIMEOUT_S
 from tests.support.system import brokerj
 from tests.support.system.clients import connected
+from tests.support.system.old_client import OldClient
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 if reason := brokerj.missing():
@@ -117,4 +125,37 @@ def test_a_send_and_a_commit_of_qpid_jms_wait_for_the_fdatasync(
             assert (said, what) == ("done", step)
             assert int(at_ns) > released_ns
     assert client.returncode == 0
+    broker.stop()
+
+
+def of_both_protocols(host: Host) -> SharedPort:
+    return SharedPort({PROTOCOL_HEADER[:5]: Amqp010Host(host.broker)}, host)
+
+
+def test_a_transfer_an_accept_and_a_commit_of_0_10_wait_for_the_fdatasync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    monkeypatch.setattr(start, "sync_write", gate.write)
+    broker = ServedRoot(tmp_path / "root", port_of=of_both_protocols)
+    url = f"amqp://127.0.0.1:{broker.port}"
+    with OldClient(url) as client, OldClient(url, b"transacted") as transacted:
+        client.do(c.QueueDeclare("old", durable=True))
+        client.publish("old", b"first")
+        client.subscribe("old", count=1)
+        number = client.receive().number
+        transacted.do(c.TxSelect())
+        transacted.publish("old", b"within")
+        steps = (
+            (client, c.MessageTransfer("", 1, 0), content("old", delivery_mode=2)),
+            (client, c.MessageAccept(((number, number),)), {}),
+            (transacted, c.TxCommit(), {}),
+        )
+        for who, command, parts in steps:
+            with gate.held():
+                said = who.say(command, sync=True, **parts)
+                gate.wait_reached()
+                with connected(url):  # the broker goes on, and answers others
+                    assert who.is_told_nothing
+            who.wait_for(said)
     broker.stop()

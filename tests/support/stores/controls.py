@@ -6,7 +6,7 @@ import os
 import socket
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from broker_shim.serve.recovery import recover
 from broker_shim.service.service import Service
 from broker_shim.service.socket import Door, listen_on_path
 from broker_shim.sockets.listener import Listener
+from broker_shim.sockets.served_connection import ConnectionHost
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.config import StoreConfig
@@ -40,7 +41,12 @@ HEADER = MessageHeader("raw", b"h", subject="eggs", properties=(("color", "brown
 class ServedRoot:
     """A broker over a root, its loop on a thread; AMQP on a free port, control in the root."""
 
-    def __init__(self, path: Path, held: Sequence[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        held: Sequence[tuple[str, int]] = (),
+        port_of: Callable[[Host], ConnectionHost] = lambda host: host,
+    ) -> None:
         self.inbox = Inbox()
         loop = Loop(self.inbox)
         self.store = DeltaMessageStore(path, DELTA_CONFIG)
@@ -59,7 +65,7 @@ class ServedRoot:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         self.port = listening.getsockname()[1]
-        self._listener.listen(host, listening)
+        self._listener.listen(port_of(host), listening)
         root_id = open_root(path).identity.root_id
         self.control = ControlServer(
             loop,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections import deque
 from types import TracebackType
@@ -92,7 +93,10 @@ class OldClient:
         Raises:
             AssertionError: It was refused: `exception` says why.
         """
-        number = self.say(method, sync=True, **parts)
+        return self.wait_for(self.say(method, sync=True, **parts))
+
+    def wait_for(self, number: int) -> Any:
+        """Until a command is complete; its result, and what it raises, as of `do`."""
         while not contains(self._completed, number):
             self._read()
             assert self.exception is None, self.exception
@@ -117,9 +121,9 @@ class OldClient:
         return self._came.popleft()
 
     @property
-    def is_empty(self) -> bool:
-        """True if no message has come that was not received."""
-        return not self._came
+    def is_told_nothing(self) -> bool:
+        """True if nothing has come that was not read."""
+        return not select.select([self._socket], [], [], 0)[0]
 
     def _wait_for(self, kind: type) -> None:
         while not any(isinstance(each, kind) for each in self._told):
