@@ -188,7 +188,10 @@ def _all(brokers: list[Killed]) -> set[int]:
 def send_times(folder: Path, sends: int, rounds: int) -> dict[str, float]:
     """Median of the rounds' p50, in ms."""
     with short_folder() as sockets:
-        service = ServiceProcess(folder / "served" / "root", sockets / "s")
+        # Not the settings of a service that is to be killed: those that the store beside it has.
+        settings = folder / "settings.toml"
+        settings.write_text("")
+        service = ServiceProcess(folder / "served", sockets / "s", f"--config={settings}")
         service.start()
         embedded = DeltaMessageStore(folder / "alone")
         first = DeltaMessageStore(folder / "first")

@@ -31,6 +31,8 @@ from tests.support.stores.raw_member import RawMember, create
 SIZE = 256
 FLIGHTS = (1, 32, 1000)
 _BURST = 64
+_TOGETHER = 50
+"""Messages in one frame, as a member's broker sends what one read of its peer brought."""
 _HEADER = MessageHeader(
     protocol="amqp-1.0",
     header=bytes(60),
@@ -69,26 +71,30 @@ def run(folder: Path, count: int) -> dict[str, Figure]:
                 share = max(500, count // 20) if flight == 1 else count
                 figure, request = _flight(member, service.pid, request, share, flight)
                 figures[f"{flight} in flight"] = figure
+            figure, request = _flight(member, service.pid, request, count, FLIGHTS[-1], _TOGETHER)
+            figures[f"the same, {_TOGETHER} a frame"] = figure
         service.terminate()
         service.wait(30)
     return figures
 
 
 def _flight(
-    member: RawMember, pid: int, request: int, count: int, flight: int
+    member: RawMember, pid: int, request: int, count: int, flight: int, together: int = 1
 ) -> tuple[Figure, int]:
     """So many requests with so many of them unanswered; and the next request number."""
-    frames = _frames(member.ids(count), request, count)
+    count -= count % together
+    frames = _frames(member.ids(count), request, count, together)
     sent_at, took = [0.0] * count, []
     sent = done = 0
     cpu_s = _cpu_s(pid)
     begun = time.perf_counter()
     while done < count:
         room = min(flight - (sent - done), count - sent)
-        if room >= min(_BURST, flight, count - sent) and room:
+        room -= room % together
+        if room >= min(_BURST, flight, count - sent) - together + 1 and room:
             now = time.perf_counter()
             sent_at[sent : sent + room] = [now] * room
-            member.peer.sendall(b"".join(frames[sent : sent + room]))
+            member.peer.sendall(b"".join(frames[sent // together : (sent + room) // together]))
             sent += room
             continue
         frame = member.hears()
@@ -105,8 +111,16 @@ def _flight(
     return Figure(count / wall_s, p50, p99, used_us), request + count
 
 
-def _frames(first_id: int, request: int, count: int) -> list[bytes]:
+def _frames(first_id: int, request: int, count: int, together: int) -> list[bytes]:
     pack, body = wire.frame_packer(), os.urandom(SIZE)
+    if together > 1:
+        record, contents = Record(Kind.ENQUEUED, 0, "bench"), [(_HEADER, body)] * together
+        starts = range(0, count, together)
+        ids = [[*range(first_id + start, first_id + start + together)] for start in starts]
+        return [
+            pack(wire.EACH, (request + start, record, some, contents))
+            for start, some in zip(starts, ids, strict=True)
+        ]
     return [
         pack(
             wire.DO,
@@ -170,11 +184,11 @@ def main() -> int:
     print(f"machine: {describe()}; bodies of {SIZE} bytes, {options.n} requests a phase")
     print(f"bare append + fdatasync {median(raw):.3f} ms, two socket hops {median(hops):.3f} ms")
     print(
-        f"{'':16} {'requests/s':>11} {'p50':>9} {'p99':>9} {'service CPU':>12} {'p50 ÷ bare':>11}"
+        f"{'':22} {'requests/s':>11} {'p50':>9} {'p99':>9} {'service CPU':>12} {'p50 ÷ bare':>11}"
     )
     for name, one in figures.items():
         print(
-            f"{name:16} {one.per_second:11,.0f} {one.p50_ms:6.3f} ms {one.p99_ms:6.3f} ms"
+            f"{name:22} {one.per_second:11,.0f} {one.p50_ms:6.3f} ms {one.p99_ms:6.3f} ms"
             f" {one.service_us:9.1f} µs {one.p50_ms / bare_ms:10.2f}x"
         )
     return 0

@@ -31,6 +31,21 @@ _HEADER = MessageHeader(body_bytes=1)
 _IDS = 30
 
 
+def _content(message_id: int) -> tuple[Any, Any]:
+    """What is sent as header and content of a message; of some it cannot be."""
+    strange = {
+        2: (_HEADER, b"xx"),
+        3: (_HEADER, None),
+        5: (_HEADER._replace(priority=12), b"x"),
+        6: (_HEADER._replace(protocol=None), b"x"),
+        7: (_HEADER._replace(header_bytes=5), b"x"),
+        8: (tuple(_HEADER)[:-1], b"x"),
+        9: (_HEADER, "x"),
+        10: (b"", b"x"),
+    }
+    return strange.get(message_id, (_HEADER, b"x"))
+
+
 class _Log:
     """Takes records, in memory."""
 
@@ -133,7 +148,7 @@ class _Member:
         first, answers = self.requests.next_request, [None] * len(message_ids)
         contents = None
         if record.kind is Kind.ENQUEUED:
-            contents = [(_HEADER, b"x")] * len(message_ids)
+            contents = [*map(_content, message_ids)]
         frame = self._pack(wire.EACH, (first, record, message_ids, contents))
 
         def told(error: StoreError | None) -> None:
@@ -193,7 +208,8 @@ def test_a_batch_is_its_calls_one_by_one_wherever_the_service_is_killed(
     for request, (record, message_id) in enumerate(asked, 1):
         whole = record._replace(message_id=message_id)
         if record.kind is Kind.ENQUEUED:
-            whole = whole._replace(message=_HEADER, body=b"x")
+            header, body = _content(message_id)
+            whole = whole._replace(message=header, body=body)
         frame = wire.frame_packer()(wire.DO, (request, (whole,)))
         decided = alone.decide(wire.Decoder().feed(frame))
         expected[request] = [error for _, error, _ in decided.refusals]

@@ -54,13 +54,14 @@ class Decisions:
 
     Attributes:
         machine: Of the store.
+        max_message_bytes: How long the content of a message may be.
         staged: Content that came in pieces.
     """
 
     def __init__(self, machine: StoreStateMachine, member: str, max_message_bytes: int) -> None:
         self.machine = machine
         self._prefix = f"{member}/"
-        self._max_message_bytes = max_message_bytes
+        self.max_message_bytes = max_message_bytes
         self.staged = StagedContents(machine, max_message_bytes)
 
     def enqueued(self, fields: Fields, asked: tuple[str, int]) -> RecordStep:
@@ -236,7 +237,7 @@ class Decisions:
                 refusal = f"message {message_id} left its last queue: make a new message"
                 raise InvalidRequest(refusal)
             return known or message
-        check_size(message.header.body_bytes, self._max_message_bytes)
+        check_size(message.header.body_bytes, self.max_message_bytes)
         if message.is_staged and message_id not in machine.state.messages:
             self.staged.check_whole(message)
         if not machine.admit(message_id):

@@ -16,7 +16,7 @@ from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.arrivals import Fields, check_record, record_of
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.protocol import Body
-from sparkstore.core.records import Kind, Record
+from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.arguments import MAX_NUMBER
 from sparkstore.core.state_machine.batches import Asked
@@ -24,6 +24,8 @@ from sparkstore.core.state_machine.values import RecordStep
 
 _KINDS = frozenset({Kind.ENQUEUED, Kind.ACQUIRED, Kind.DEQUEUED, Kind.RELEASED})
 _FIELDS = len(Record._fields)
+_QUEUE, _DETAIL = Record._fields.index("queue"), Record._fields.index("detail")
+_new = tuple.__new__
 _BEFORE_ID, _AFTER_ID = slice(0, 3), slice(4, 7)
 _CONTENT, _AFTER_CONTENT = slice(7, 9), slice(9, _FIELDS)
 
@@ -128,14 +130,28 @@ def decided(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> li
 
 
 def _enqueued(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> list[RecordStep]:
-    steps: list[RecordStep] = []
-    for index in range(len(part.message_ids)):
-        request = part.first + index
+    def one(index: int) -> list[RecordStep]:
         try:
-            steps.append(decisions.enqueued(part.at(index), (member, request)))
+            return [decisions.enqueued(part.at(index), (member, part.first + index))]
         except StoreError as refusal:
-            steps += refuse(request, refusal)
-    return steps
+            return refuse(part.first + index, refusal)
+
+    contents = part.contents or ()
+    try:
+        record = check_record(part.at(0))
+        plain = record[_DETAIL] is None and all(type(header) is tuple for header, _ in contents)
+    except InvalidRequest:
+        plain = False
+    if not plain:
+        return [step for index in range(len(contents)) for step in one(index)]
+    messages = [
+        (message_id, _new(MessageHeader, header), body)
+        for message_id, (header, body) in zip(part.message_ids, contents, strict=True)
+    ]
+    asked, most_bytes = Asked(member, part.first), decisions.max_message_bytes
+    return batches.enqueue_given(
+        decisions.machine, messages, record[_QUEUE], most_bytes, one, asked
+    )
 
 
 def asked_by(steps: list[RecordStep], member: str, request: int) -> list[RecordStep]:

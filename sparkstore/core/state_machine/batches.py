@@ -19,6 +19,7 @@ from sparkstore.core.state_machine.arguments import (
     check_body,
     check_entry,
     check_header,
+    check_header_fields,
     check_queue,
     check_size,
     check_taken,
@@ -122,7 +123,9 @@ def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> Store
     Raises:
         InvalidRequest: It is none, or it cannot be put on its queue.
     """
-    header, body, queue = new_entry(asked)
+    if type(asked) is not NewEntry:
+        new_entry(asked)  # which says so
+    header, body, queue = asked
     check_header(header)
     check_body(body)
     message_id = machine.next_id
@@ -138,6 +141,64 @@ def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> Store
     if header.body_bytes != size or header.header_bytes != header_bytes:
         header = header._replace(header_bytes=header_bytes, body_bytes=size)
     return _new(StoredMessage, (message_id, header, body, False))
+
+
+def enqueue_given(
+    machine: StoreStateMachine,
+    messages: Sequence[tuple[int, MessageHeader, bytes | None]],
+    queue: str,
+    most_bytes: int,
+    decide: Callable[[int], list[RecordStep]],
+    asked: Asked,
+) -> list[RecordStep]:
+    """Put messages on one queue whose ids were given out before.
+
+    Args:
+        machine: Of the store.
+        messages: Id, header and content of each, as they were sent; no id twice.
+        queue: That they are put on.
+        most_bytes: How long the content of a message may be.
+        decide: The single call, of the message at an index.
+        asked: Who asked; the records of `decide` say it themselves.
+    """
+    steps: list[RecordStep] = []
+    terms = None if machine.in_doubt else machine.terms.get(queue)
+    there, staged, next_id = machine.state.messages, machine.state.staged, machine.next_id
+    now_us = machine.now_us()
+    for index, (message_id, header, body) in enumerate(messages):
+        if (
+            terms is None
+            or message_id >= next_id
+            or message_id in there
+            or message_id in staged
+            or not _is_plain(header, body, most_bytes)
+        ):
+            steps += decide(index)
+            continue
+        is_kept, arguments = terms
+        is_kept = is_kept and header.durable
+        if arguments.message_ttl_ms is not None:
+            header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))  # noqa: PLW2901
+        fields = (Kind.ENQUEUED, now_us, queue, message_id, None, None, None, header)
+        rest = (None, None, None, None, asked.member, asked.first + index, None)
+        record = _new(Record, (*fields, body if is_kept else None, *rest))
+        message = _new(StoredMessage, (message_id, header, body, False))
+        steps.append(_new(RecordStep, (record, is_kept, message)))
+    return steps
+
+
+def _is_plain(header: MessageHeader, body: bytes | None, most_bytes: int) -> bool:
+    """True if a message is whole and nothing is wrong with it."""
+    try:
+        check_header_fields(header)
+    except InvalidRequest:
+        return False
+    return (
+        type(body) is bytes
+        and len(body) == header.body_bytes <= most_bytes
+        and header.header_bytes == len(header.header or b"")
+        and header.protocol is not None
+    )
 
 
 def acquire(
