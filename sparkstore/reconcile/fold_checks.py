@@ -129,7 +129,7 @@ def recovery_agrees(seen: Look) -> list[Finding]:
 def entries_have_queues(seen: Look) -> list[Finding]:
     """Findings of `ENTRIES_HAVE_QUEUES`."""
     return listed(
-        seen.rows("reconcile_unqueued", wiring=seen.wiring),
+        seen.rows("reconcile_unqueued", entries=seen.entries, wiring=seen.wiring),
         lambda row: finding_of(ENTRIES_HAVE_QUEUES, f"queue {row.queue!r}: {row.what}", told(row)),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from uuid import uuid4
 
 import pyarrow as pa
@@ -66,6 +67,28 @@ class Names:
             self.spark.catalog.dropTempView(self._views.pop())
 
 
+class Folds:
+    """What the views fold of one side, computed when it is first asked for: most repairs never do.
+
+    All checks of a look have the same, computed once. Who changes history or state within a look
+    must not ask for it afterwards.
+    """
+
+    def __init__(self, names: Names, side: Side) -> None:
+        self._names, self._side = names, side
+
+    @cached_property
+    def kept(self) -> tuple[list[str], str]:
+        """Names of entries, wiring, others; empty tables, and why, if the views refuse."""
+        names = self._names
+        frames = [fold(names.spark, self._side) for fold in (entries, wiring, others)]
+        try:
+            with translated("the views do not answer"):
+                return [names.keep("folded", frame) for frame in frames], ""
+        except Unavailable as reason:
+            return [names.add("refused", frame.limit(0)) for frame in frames], str(reason)
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What was read; every name is of a temporary view that ends with the look.
@@ -83,10 +106,7 @@ class Look:
         counting: Rows of the journal that count, up to F, with `digest` and `piece_bytes`.
         fenced: Rows of the journal that do not count.
         records: Every record up to F once, narrow.
-        entries: Every entry at F, by the views' fold; empty if they refuse to answer.
-        wiring: Every queue, exchange, binding and configured object at F, the same.
-        others: Every member, staged message, link and remembered delivery at F, the same.
-        refusal: Why the views refuse; empty if they answer.
+        folds: What the views fold of `side`.
         is_written: A store may have the root open, so what is staged or held may be in use.
     """
 
@@ -102,11 +122,28 @@ class Look:
     counting: str
     fenced: str
     records: str
-    entries: str
-    wiring: str
-    others: str
-    refusal: str
+    folds: Folds
     is_written: bool
+
+    @property
+    def entries(self) -> str:
+        """Every entry at F, by the views' fold; empty if they refuse to answer."""
+        return self.folds.kept[0][0]
+
+    @property
+    def wiring(self) -> str:
+        """Every queue, exchange, binding and configured object at F, the same."""
+        return self.folds.kept[0][1]
+
+    @property
+    def others(self) -> str:
+        """Every member, staged message, link and remembered delivery at F, the same."""
+        return self.folds.kept[0][2]
+
+    @property
+    def refusal(self) -> str:
+        """Why the views refuse; empty if they answer."""
+        return self.folds.kept[1]
 
     @property
     def start(self) -> int:
@@ -117,7 +154,6 @@ class Look:
         """The query in `sql/<name>.sql` over this look."""
         views = self.side.names() | {
             "records": self.records,
-            "entries": self.entries,
             "fenced": self.fenced,
             "start": str(self.start),
             "end": str(self.end),
@@ -128,13 +164,15 @@ class Look:
 
     def held(self) -> DataFrame:
         """Entries that somebody holds who cannot come back for them."""
-        return self.rows("reconcile_held", others=self.others)
+        return self.rows("reconcile_held", entries=self.entries, others=self.others)
 
     def lost_content(self) -> DataFrame:
         """Messages on a queue whose header is nowhere, or not all of whose body is there."""
         ids = "coalesce(min(message_id), 0) AS least", "coalesce(max(message_id), 0) AS largest"
         ends = self.names.spark.table(self.entries).selectExpr(*ids).collect()[0]
-        return self.rows("reconcile_content", least=ends.least, largest=ends.largest)
+        return self.rows(
+            "reconcile_content", entries=self.entries, least=ends.least, largest=ends.largest
+        )
 
 
 def digests(spark: SparkSession, table: str) -> DataFrame:
@@ -172,7 +210,6 @@ def _look(root: Root, names: Names) -> Look:
     part = names.add("journal_part", spark.table(rows).where(up_to_end))
     side = Side(tables["state"], tables["history"], part)
     values = {"history": side.history, "journal": counting, "after": str(ends.history)}
-    folds, refusal = _folds(names, side)
     return Look(
         root=root,
         names=names,
@@ -186,10 +223,7 @@ def _look(root: Root, names: Names) -> Look:
         counting=counting,
         fenced=fenced,
         records=names.add("records", spark.sql(statement("reconcile_records", values))),
-        entries=folds[0],
-        wiring=folds[1],
-        others=folds[2],
-        refusal=refusal,
+        folds=Folds(names, side),
         is_written=is_held(root.path / "writer.lock") is not False,
     )
 
@@ -240,13 +274,3 @@ def _journal(names: Names, tables: dict[str, str]) -> tuple[str, str, str]:
         names.add("left_anti", row.join(F.broadcast(openings), newer, "left_anti")),
         names.add("left_semi", row.join(F.broadcast(openings), newer, "left_semi")),
     )
-
-
-def _folds(names: Names, side: Side) -> tuple[list[str], str]:
-    """Names of entries, wiring, others as the views fold them; empty, and why, if they refuse."""
-    frames = [fold(names.spark, side) for fold in (entries, wiring, others)]
-    try:
-        with translated("the views do not answer"):
-            return [names.keep("folded", frame) for frame in frames], ""
-    except Unavailable as reason:
-        return [names.add("refused", frame.limit(0)) for frame in frames], str(reason)

@@ -137,7 +137,7 @@ def requests_rise(seen: Look) -> list[Finding]:
 
 def message_ids_were_reserved(seen: Look) -> list[Finding]:
     """Findings of `MESSAGE_IDS_WERE_RESERVED`: one, about the largest id."""
-    (row,) = seen.rows("reconcile_ids").collect()
+    (row,) = seen.rows("reconcile_ids", entries=seen.entries).collect()
     if row.used < row.next:
         return []
     return [finding_of(MESSAGE_IDS_WERE_RESERVED, f"message {row.used}", told(row))]
