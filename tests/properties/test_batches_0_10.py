@@ -21,13 +21,13 @@ from tests.support.amqp.amqp_0_10 import INFINITE, Bench010, Client010, content
 
 
 class _Refusing(OneByOne, MemoryMessageStore):
-    """Has no room for some messages."""
+    """Has no room for some messages, which is told in the order of calls."""
 
     def enqueue(
         self, message: StoredMessage, queue: str, on_complete: OnComplete, *more: Any
     ) -> None:
         if message.body == b"refused":
-            on_complete(Unavailable("full"))
+            self._sink.finish(on_complete, Unavailable("full"))
         else:
             super().enqueue(message, queue, on_complete, *more)
 
