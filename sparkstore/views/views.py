@@ -55,7 +55,7 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
     "bindings": (*_TAIL, *_WIRING),
     "configuration": (*_TAIL, *_WIRING),
     "transactions": (*_TAIL, *_WIRING),
-    "members": (*_TAIL, *_MEMBERS),
+    "members": (*_TAIL, *_ENTRIES, *_MEMBERS),
     "links": (*_TAIL, *_ENTRIES, *_LINKS),
     "deliveries": (*_TAIL, *_ENTRIES, *_LINKS),
 }
@@ -66,6 +66,7 @@ GUARDS: Mapping[str, Mapping[str, str]] = {
     "message_history": {"eventsguard": GUARD},
     "links": {"entriesguard": "true"},
     "deliveries": {"entriesguard": "true"},
+    "members": {"entriesguard": "true"},
 }
 """Where the guard stands, if not where `spark_tables.text` puts it: the scans of wiring, of links
 and of deliveries have it always."""

@@ -75,7 +75,7 @@ NEVER_NULL = {
     "bindings": [],
     "configuration": [],
     "transactions": [],
-    "members": [],
+    "members": ["held", "held_bytes"],
     "links": ["attached", "unsettled"],
     "deliveries": [],
     "job_runs": ["run_id", "job", "began_at", "seconds", "outcome", "figures"],

@@ -1,7 +1,15 @@
 -- One row for each broker instance that asks this root for things by numbered requests: up to its
--- last request all are decided; `refusals` counts those refused among its last {window}.
+-- last request all are decided; `refusals` counts those refused among its last {window}. What it has
+-- acquired is held in its name: `member/` begins the holder.
 SELECT
-  member,
-  request AS last_request,
-  size(json_object_keys(detail)) AS refusals
-FROM member_state
+  member.member,
+  member.request AS last_request,
+  size(json_object_keys(member.detail)) AS refusals,
+  count(held.message_id) AS held,
+  coalesce(sum(held.message_bytes), 0) AS held_bytes
+FROM member_state AS member
+LEFT JOIN (
+  SELECT acquired_by, message_id, message_bytes FROM entries WHERE acquired_by IS NOT NULL
+) AS held
+  ON startswith(held.acquired_by, concat(member.member, '/'))
+GROUP BY member.member, member.request, member.detail

@@ -23,7 +23,7 @@ QUEUE_NAMES = [
 ]
 """Names that may never become a path or SQL."""
 EXCHANGE_NAMES = ["amq.topic", "e/../x", "fan out"]
-HOLDERS = ["consumer-1", "m2/link ' 7", "🦊"]
+HOLDERS = ["consumer-1", "member 'ü'/link ' 7", "🦊"]
 LINKS = [
     link_text(LinkKey("client", "sub", "sender")),
     link_text(LinkKey("client", "sub", "receiver")),

@@ -124,6 +124,10 @@ def viewed(spark: SparkSession) -> Folded:
     assert len(configured) == len(configured_rows)
     configured |= {(None, row.xid): f"{row.since} {row.operations}" for row in branches}
     assert len(members) == len(member_rows)
+    for member in member_rows:
+        held = [row for row in found if (row.acquired_by or "").startswith(f"{member.member}/")]
+        assert member.held == len(held)
+        assert member.held_bytes == sum(row.message_bytes for row in held)
     return Folded(entries, queues, bindings, configured, members)
 
 
