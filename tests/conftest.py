@@ -49,7 +49,6 @@ class OneSession(LoadFileScheduling):  # type: ignore[misc]
 _DEAREST = (
     "tests/system/test_brokerj_module.py",
     "tests/system/test_demo_run.py",
-    "tests/system/test_cli_process.py",
     _NOTEBOOK,
     "tests/system/test_job_process.py",
 )

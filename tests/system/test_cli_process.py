@@ -1,4 +1,4 @@
-"""The command line as a process: entry points, exit codes, pipes, Spark."""
+"""The command line as a process: entry points, exit codes, pipes. Jobs: `test_job_process`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.completion import Completion
-from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, Queue
 from tests.support.checkout import CHECKOUT
+from tests.support.stores.calls import root_with_orders
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -30,17 +28,7 @@ def sparkstore(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two hundred messages on one queue, written by the real store."""
-    path = tmp_path / "root"
-    store = DeltaMessageStore(path)
-    store.create(Queue("orders"), lambda _error: None)
-    for number in range(200):
-        body = f"order {number}".encode()
-        last = Completion()
-        store.enqueue(store.message(MessageHeader(), body), "orders", last.finish)
-    last.complete(timeout_s=30)
-    store.close()
-    return path
+    return root_with_orders(tmp_path / "root", 200)
 
 
 def test_queues_reads_what_a_store_wrote(root: Path) -> None:
@@ -79,15 +67,3 @@ def test_serve_is_listed_in_the_help() -> None:
 def test_verify_passes_on_what_a_store_wrote(root: Path) -> None:
     ended = sparkstore("verify", "--deep", root)
     assert ended.returncode == 0, ended.stdout
-
-
-@pytest.mark.spark
-def test_compact_then_sql_then_verify(root: Path) -> None:
-    compacted = sparkstore("compact", "--nice", "0", "--json", root)
-    assert compacted.returncode == 0, compacted.stderr
-    assert json.loads(compacted.stdout)["records_moved"] >= 200
-    answered = sparkstore("sql", "--json", root, "SELECT queue, depth FROM queues")
-    assert answered.returncode == 0, answered.stderr
-    assert json.loads(answered.stdout) == {"queue": "orders", "depth": 200}
-    verified = sparkstore("verify", "--deep", root)
-    assert verified.returncode == 0, verified.stdout

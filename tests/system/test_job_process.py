@@ -12,28 +12,27 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
-from sparkstore.core.records import queue_created
-from sparkstore.tables.root import open_or_create_root
 from tests.support.checkout import CHECKOUT
-from tests.support.spark.tables import journal
+from tests.support.stores.calls import root_with_orders
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.spark]
 BIN = Path(sys.executable).parent
 
 HOLDING = """
 import sys
+from functools import partial
+from sparkstore.cli.command_line import main
 from sparkstore.compaction import compact
-from sparkstore.jobs import job
 
-def work(spark):
-    def at(boundary):
-        if boundary == "healed":
-            print("holding", flush=True)
-            sys.stdin.readline()
-    return compact.run(spark, sys.argv[1], at=at)
+def at(boundary):
+    if boundary == "healed":
+        print("holding", flush=True)
+        sys.stdin.readline()
 
-print(job.run("compact", sys.argv[1], work, job.JobSettings(heap="1g", nice=10)).as_json())
+compact.run = partial(compact.run, at=at)
+sys.exit(main(["compact", "--json", "--heap", "1g", "--nice", "10", sys.argv[1]]))
 """
+"""The command `compact`, which waits for a line in the middle of its work."""
 
 
 PRIORITIES = """
@@ -69,12 +68,12 @@ def ended(*words: Path | str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = open_or_create_root(tmp_path / "root")
-    journal(made, [queue_created(1, "orders", "{}")])
-    return made.path
+    return root_with_orders(tmp_path / "root", 200)
 
 
-def test_a_second_start_leaves_at_once_and_the_first_goes_on_at_low_priority(root: Path) -> None:
+def test_a_second_start_leaves_at_once_and_the_first_goes_on_then_sql_then_verify(
+    root: Path,
+) -> None:
     first = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", HOLDING, root],
         cwd=CHECKOUT,
@@ -94,9 +93,14 @@ def test_a_second_start_leaves_at_once_and_the_first_goes_on_at_low_priority(roo
         assert "another job is at work" in second.stderr
     told, _ = first.communicate("\n", timeout=600)
     assert first.returncode == 0
-    assert json.loads(told)["records_moved"] == 1
+    assert json.loads(told)["records_moved"] >= 200
     rows = DeltaTable(str(root / "job_runs")).to_pyarrow_table().to_pylist()
     assert [row["outcome"] for row in rows] == ["done"]
+    answered = ended(BIN / "sparkstore", "sql", "--json", root, "SELECT queue, depth FROM queues")
+    assert answered.returncode == 0, answered.stderr
+    assert json.loads(answered.stdout) == {"queue": "orders", "depth": 200}
+    verified = ended(BIN / "sparkstore", "verify", "--deep", root)
+    assert verified.returncode == 0, verified.stdout
 
 
 def test_spark_submit_runs_the_job_and_ends_with_its_exit_code(root: Path, tmp_path: Path) -> None:
@@ -104,7 +108,7 @@ def test_spark_submit_runs_the_job_and_ends_with_its_exit_code(root: Path, tmp_p
     done = ended(*submit, "--nice", "0", "--textfile", str(tmp_path), str(root))
     assert done.returncode == 0, done.stderr
     # What spark-submit itself says comes before, and a job's standard error with it.
-    assert json.loads(done.stdout.splitlines()[-1])["position_after"] == 1
+    assert json.loads(done.stdout.splitlines()[-1])["position_after"] >= 200
     assert len([*tmp_path.glob("*.prom")]) == 1
     refused = ended(*submit, str(tmp_path / "nothing"))
     assert refused.returncode == 2

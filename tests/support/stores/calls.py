@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from broker_shim.store.interface import (
-    MessageHeader,
-    MessageStore,
-)
+from broker_shim.completion import Completion
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import MessageHeader, MessageStore, Queue
 from tests.support.stores.stores import done
 
 HEADER = MessageHeader(
@@ -42,3 +42,16 @@ def contents(store: MessageStore) -> tuple[Any, ...]:
 def ids(store: MessageStore, queue: str = "q") -> list[int]:
     """Message ids on a queue, in its order."""
     return [*store.recover().entries[queue]]
+
+
+def root_with_orders(path: Path, count: int) -> Path:
+    """Make a root in which the real store wrote so many messages, on the queue `orders`."""
+    store = DeltaMessageStore(path)
+    store.create(Queue("orders"), lambda _error: None)
+    for number in range(count):
+        body = f"order {number}".encode()
+        last = Completion()
+        store.enqueue(store.message(MessageHeader(), body), "orders", last.finish)
+    last.complete(timeout_s=30)
+    store.close()
+    return path
