@@ -381,6 +381,33 @@ def test_the_order_of_a_listing_does_not_matter(
         assert log.root.identity.role == "copy"
 
 
+def test_credentials_that_expire_amid_a_load_hold_it_up_and_lose_nothing(
+    server: S3Server, here: Machine, elsewhere: Machine
+) -> None:
+    with opened(URI, here.by_delta) as log:
+        write(log, 1, 2)
+        server.faults = [lambda _: 403]
+        waiting = [append(log, fact) for fact in (3, 4, 5)]
+        until(lambda: log.metrics.delta_error)
+        server.faults = []
+        for each in waiting:
+            each.complete(30)
+        write(log, 6, 6)
+    with opened(URI, elsewhere.by_delta) as log:
+        assert facts_of(log) == [1, 2, 3, 4, 5, 6]
+
+
+def test_ten_thousand_objects_that_no_commit_names_change_nothing(
+    server: S3Server, here: Machine, elsewhere: Machine
+) -> None:
+    with opened(URI, here.by_delta) as log:
+        write(log, 1, 2)
+    server.objects |= {f"queues/journal/left-{n:05}.parquet": b"" for n in range(10_000)}
+    assert "queues/root.json" in server.objects  # the keys are spelt as the server spells them
+    with opened(URI, elsewhere.by_delta) as log:
+        assert facts_of(log) == [1, 2]
+
+
 def test_a_folder_that_is_a_root_is_no_working_copy_and_stays_as_it_is(
     server: S3Server, here: Machine, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -452,6 +453,23 @@ def test_a_replica_is_promoted_where_it_is_and_served_by_its_uri(
     store.close()
     with pytest.raises(InvalidRequest, match="is a primary, not a replica"):
         promote_in_place(bucket)
+
+
+def test_a_machine_that_is_lost_leaves_a_bucket_that_is_promoted_and_served(
+    primary: Path, bucket: ObjectStorage, tmp_path: Path
+) -> None:
+    """The drill of docs/operating.md, by its commands: nothing of the old machine is left."""
+    assert main(["replicate", str(primary), URI]) == 0
+    compact(primary)
+    enqueue(primary, b"four")
+    assert main(["replicate", str(primary), URI]) == 0
+    enqueue(primary, b"not replicated")
+    shutil.rmtree(primary)
+    assert main(["promote", URI]) == 0
+    store = DeltaMessageStore(URI, StoreConfig(copy_dir=str(tmp_path / "copy")))
+    replicated = [store.load(number).body for number in store.recover().entries["q"]]
+    store.close()
+    assert replicated == [*BODIES, b"four"]
 
 
 def test_a_replication_that_was_paused_while_the_bucket_was_promoted_changes_nothing(
