@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from proton import Message, int32
 from proton.utils import BlockingConnection
 
+from tests.support.amqp.certificates import Authority
 from tests.support.system import brokerj
 from tests.support.system.processes import BrokerProcess
 
@@ -41,12 +42,18 @@ def old_entrance(broker: BrokerProcess) -> OldEntrance:
     return OldEntrance(int(told.rpartition(":")[2]), broker.log)
 
 
-def test_branches_of_the_old_client_are_decided_after_a_kill_of_the_broker(tmp_path: Path) -> None:
+def test_the_old_client_over_tls_decides_its_branches_and_fails_over_when_the_broker_was_killed(
+    tmp_path: Path,
+) -> None:
     brokerj.build()
-    options = (str(tmp_path / "root"), "--listen", HERE, "--amqp-0-10", HERE)
-    broker = BrokerProcess(*options)
+    authority = Authority(tmp_path / "certificates")
+    server = authority.issue_server()
+    tls = ("--tls-cert", str(server.certificate), "--tls-key", str(server.key))
+    options = (str(tmp_path / "root"), "--amqp-0-10", "same", *tls, "--listen")
+    broker = BrokerProcess(*options, HERE)
+    port, trusted = old_entrance(broker).port, authority.pair.certificate
     client = subprocess.Popen(
-        brokerj.java("sparkstore.brokerj.system.OldJmsBranches", old_entrance(broker).port),
+        brokerj.java("sparkstore.brokerj.system.OldJmsBranches", port, trusted),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -55,13 +62,14 @@ def test_branches_of_the_old_client_are_decided_after_a_kill_of_the_broker(tmp_p
         assert client.stdout is not None
         assert client.stdout.readline() == "PREPARED\n", broker.log
         broker.kill()
-        broker = BrokerProcess(*options)
-        said, _ = client.communicate(f"{old_entrance(broker).port}\n", brokerj.CLIENT_S)
+        broker = BrokerProcess(*options, f"127.0.0.1:{port}")
+        said, _ = client.communicate("go on\n", brokerj.CLIENT_S)
     finally:
         client.kill()
         broker.kill()
     saw = json.loads(said.splitlines()[-1])
-    assert saw == {"in doubt": 2, "left": 0, "in": ["in 2"], "out": ["in 1 moved"]}
+    decided = {"in doubt": 2, "left": 0, "in": ["in 2"], "out": ["in 1 moved"]}
+    assert saw == {**decided, "failed over": "after"}
 
 
 def send(broker: BrokerProcess) -> None:
@@ -99,6 +107,7 @@ def test_old_and_new_clients_share_queues_values_and_types(
         "topic": "topical",
         "burl": "by BURL",
         "durably": "while away",
+        "qualified": "by full name",
         "recovered": "recovered true",
         "foreign": {"text": "from 1.0", "colour": "green", "number": 9, "correlation": "corr"},
     }

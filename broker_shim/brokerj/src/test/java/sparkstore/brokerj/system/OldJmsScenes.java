@@ -40,6 +40,7 @@ public final class OldJmsScenes {
             browse(session, queue);
             subscribe(session);
             subscribeDurably(session);
+            qualified(session);
             recover(connection, queue);
             foreign(session);
             MessageProducer kept = session.createProducer(session.createQueue(address("kept")));
@@ -133,6 +134,15 @@ public final class OldJmsScenes {
         SAW.put("durably", text(subscriber, WAIT_MS));
         subscriber.close();
         session.unsubscribe("reader");
+    }
+
+    /** A queue by its address and its name. */
+    private static void qualified(Session session) throws JMSException {
+        Queue queue = session.createQueue(address("'prices::alice'"));
+        MessageConsumer consumer = session.createConsumer(queue);
+        session.createProducer(queue).send(session.createTextMessage("by full name"));
+        SAW.put("qualified", text(consumer, WAIT_MS));
+        consumer.close();
     }
 
     private static void recover(Connection connection, Queue queue) throws JMSException {
