@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from proton import Delivery, Message
-from proton.reactor import Container, Copy, DurableSubscription, Selector
+from proton import Delivery, Link, Message
+from proton.reactor import AtMostOnce, Container, Copy, DurableSubscription, Selector
 from proton.utils import BlockingConnection, LinkDetached
 
 from broker_shim.amqp_0_10 import commands as c
@@ -273,6 +273,21 @@ def test_a_message_that_is_released_or_modified_at_a_member_comes_again(pair: Pa
     Holder(pair.second.url, "back", 1, decide=decide).run()
     first, second = take(pair.first.url, "back", 2)
     assert (first.id, first.delivery_count, second.id, second.delivery_count) == (1, 1, 2, 0)
+
+
+def test_what_a_settled_receiver_at_a_member_cannot_take_is_given_back(pair: Pair) -> None:
+    """It was acquired when it was granted, unlike at a broker alone."""
+
+    class Small(AtMostOnce):
+        def apply(self, link: Link) -> None:
+            super().apply(link)
+            link.max_message_size = 100
+
+    send(pair.first.url, "small", Message(id=1, durable=True, body=b"x" * 1000), durable(2))
+    with connected(pair.second.url) as connection:
+        receiver = connection.create_receiver("small", credit=10, options=Small())
+        assert receiver.receive(TIMEOUT_S).id == 2
+        assert ids(take(pair.first.url, "small", 1)) == [1]
 
 
 def test_a_member_that_is_started_first_waits_for_its_service(tmp_path: Path) -> None:

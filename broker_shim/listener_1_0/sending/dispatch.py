@@ -319,7 +319,7 @@ class Dispatch:
         if taken.message_id in self._resumed:
             self._resumed.discard(taken.message_id)
             self._owner.send_later(taken.message_id, delay_s)
-        elif self._is_settled:
+        elif self._is_settled and not self._queue.is_acquired(taken.message_id):
 
             def back() -> None:
                 self._queue.released(taken.message_id, delivery_failed=False)
