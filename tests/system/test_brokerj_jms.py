@@ -64,7 +64,13 @@ def check_old(host: brokerj.Setup, version: str, column: str) -> None:
 
 def test_amqp_0_10(host: brokerj.Setup) -> None:
     send_old(host, "0-10")
+    host.client("OldJmsClient", "0-10", "send", "crossed", 5)
+    host.client("OldJmsClient", "0-10", "receive", "back", 0)  # who consumes a queue makes it
+    host.client("JmsClient", "send", "back", 5)
     restart(host)
+    assert host.client("JmsClient", "receive", "crossed")["texts"] == texts(*range(5))
+    back = host.client("OldJmsClient", "0-10", "receive", "back", 5)
+    assert back["texts"] == texts(*range(5))
     check_old(host, "0-10", "0-10")
 
 

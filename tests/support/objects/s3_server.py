@@ -20,6 +20,8 @@ from xml.sax.saxutils import escape, unescape
 import pytest
 
 BUCKET = "lake"
+_PAGE = 1000
+"""Keys in the answer to one request for a list, as S3 has it."""
 DROP = -1
 """Of a fault: do the work and close the connection without an answer."""
 
@@ -199,9 +201,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _list(self) -> tuple[int, bytes, dict[str, str]]:
         prefix, delimiter = self.query.get("prefix", ""), self.query.get("delimiter", "")
-        after = self.query.get("start-after", "")
+        after, token = self.query.get("start-after", ""), self.query.get("continuation-token")
         found, folders = [], set[str]()
-        for key in sorted(self.store.objects, reverse=self.store.lists_backwards):
+        keys = sorted(self.store.objects, reverse=self.store.lists_backwards)
+        for key in keys if token is None else keys[keys.index(token) + 1 :]:
             if not key.startswith(prefix) or key <= after:
                 continue
             rest = key[len(prefix) :]
@@ -209,6 +212,8 @@ class _Handler(BaseHTTPRequestHandler):
                 folders.add(prefix + rest.partition(delimiter)[0] + delimiter)
             else:
                 found.append(key)
+        more = len(found) > _PAGE
+        found = found[:_PAGE]
         entries = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(self.store.objects[key])}</Size>"
             f"<LastModified>2026-11-23T03:00:00.000Z</LastModified>"
@@ -219,8 +224,10 @@ class _Handler(BaseHTTPRequestHandler):
             f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>"
             for folder in folders
         )
+        end = f"<NextContinuationToken>{escape(found[-1])}</NextContinuationToken>" if more else ""
         return _xml(
-            f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+            f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>{end}{entries}"
+            "</ListBucketResult>"
         )
 
     def _put(self) -> tuple[int, bytes, dict[str, str]]:

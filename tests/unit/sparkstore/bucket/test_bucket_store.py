@@ -400,10 +400,13 @@ def test_credentials_that_expire_amid_a_load_hold_it_up_and_lose_nothing(
 def test_ten_thousand_objects_that_no_commit_names_change_nothing(
     server: S3Server, here: Machine, elsewhere: Machine
 ) -> None:
+    """Claims of epochs are listed: they come on the last of eleven pages."""
     with opened(URI, here.by_delta) as log:
         write(log, 1, 2)
-    server.objects |= {f"queues/journal/left-{n:05}.parquet": b"" for n in range(10_000)}
-    assert "queues/root.json" in server.objects  # the keys are spelt as the server spells them
+    claims = epochs.names(ObjectStorage(URI))
+    assert claims
+    server.objects |= {f"queues/epoch/00-left-{n:05}": b"" for n in range(10_000)}
+    assert epochs.names(ObjectStorage(URI)) == claims
     with opened(URI, elsewhere.by_delta) as log:
         assert facts_of(log) == [1, 2]
 
