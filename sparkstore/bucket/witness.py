@@ -40,7 +40,7 @@ from sparkstore.errors import CorruptData, Fenced, InvalidRequest, StoreError, U
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.storage.probe import check_is_conditional
-from sparkstore.storage.storage import Storage
+from sparkstore.storage.storage import Storage, StoredContent
 from sparkstore.tables.root import Identity
 
 _log = logging.getLogger(__name__)
@@ -189,13 +189,12 @@ class Witness:
             StoreError: The witness did not answer; the lease runs as long as it did.
         """
         began = self._clock()
-        found = self._storage.read(_NAME)
-        standing = None if found is None else _unpacked(self.location, found.content)
-        if found is None or standing is None or standing.writer != self._own.writer:
-            raise Fenced(self._who_took_over(standing))
+        found, standing = self._read()
         own = self._next(standing.renewal)
         if not self._storage.replace_if_unchanged(_NAME, _packed(own), found.tag):
-            raise Fenced(self._who_took_over(None))
+            self._read()  # says who was faster
+            message = f"{self.location}: {_NAME} changed meanwhile; look who else uses it"
+            raise Fenced(message)
         self._own = own
         self._took(began)
 
@@ -235,6 +234,21 @@ class Witness:
                     _log.warning("the witness answers again")
                 is_silent = False
 
+    def _read(self) -> tuple[StoredContent, Holder]:
+        """The object, as long as it is this store's.
+
+        Raises:
+            Fenced: It is not.
+        """
+        found = self._storage.read(_NAME)
+        if found is None:
+            message = f"{self.location}: {_NAME} is gone; whether this store may serve is not known"
+            raise Fenced(message)
+        standing = _unpacked(self.location, found.content)
+        if standing.writer != self._own.writer:
+            raise Fenced(self._who_took_over(standing))
+        return found, standing
+
     def _next(self, renewal: int) -> Holder:
         return replace(self._own, renewal=renewal + 1)
 
@@ -252,9 +266,7 @@ class Witness:
         message += " remove its primary.json if that root is gone"
         raise InvalidRequest(message)
 
-    def _who_took_over(self, standing: Holder | None) -> str:
-        if standing is None:
-            return f"{self.location}: {_NAME} went or changed: somebody else took over"
+    def _who_took_over(self, standing: Holder) -> str:
         if standing.root_id == self._own.root_id:
             return f"{self.location}: another store of this root serves now, on {standing.where}"
         return f"{self.location}: {standing.where} took over, with generation {standing.generation}"

@@ -97,6 +97,20 @@ def test_a_promotion_waits_for_the_lease_that_it_found_and_then_nobody_renews_it
         primary_at(tmp_path, clock).claim(is_new=False)
 
 
+def test_a_renewal_that_comes_second_says_who_was_faster(tmp_path: Path, clock: Clock) -> None:
+    class Late(LocalStorage):
+        def replace_if_unchanged(self, name: str, content: bytes, tag: str) -> bool:
+            promoted_at(tmp_path, clock)
+            return super().replace_if_unchanged(name, content, tag)
+
+    primary_at(tmp_path, clock).claim(is_new=True)
+    old = primary_at(tmp_path, clock)
+    old.claim(is_new=False)
+    old._storage = Late(tmp_path)
+    with pytest.raises(Fenced, match="took over, with generation 2"):
+        old.renew()
+
+
 def test_a_primary_that_ended_well_is_not_waited_for(tmp_path: Path, clock: Clock) -> None:
     old = primary_at(tmp_path, clock)
     old.claim(is_new=True)
