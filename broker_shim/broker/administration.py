@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.last_value_queues import LastValueQueues
+from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueHost, QueueOwner
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.storage.loop import Later
@@ -44,6 +45,16 @@ OnPurged = Callable[[StoreError | None, Answer], None]
 _COMES_BACK = "the broker's settings make it so again at its next start: change them, too"
 
 
+class QueueDecider(Protocol):
+    """The broker that decides for several, as one of them asks it: it alone knows their queues."""
+
+    def delete(self, order: Order, on_told: OnTold) -> None:
+        """Have a queue deleted; `on_told` as of `Administration.order`."""
+
+    def purge(self, queue: str, on_purged: OnPurged) -> None:
+        """Have a queue purged; `on_purged` as of `Administration.purge`."""
+
+
 class AdministeredHost(QueueHost, Protocol):
     """The virtual host, as far as administrators go.
 
@@ -51,15 +62,15 @@ class AdministeredHost(QueueHost, Protocol):
         definitions: What each queue was created or altered to be.
         destinations: Exchanges and their bindings.
         queue_owners: The listeners whose links have queues of their own.
+        deletions: Destroys queues, and says when a name is free again.
         is_stopping: True from when a clean end was asked for.
-        is_member: Another broker alone knows what is on queues.
     """
 
     definitions: dict[str, Queue]
     destinations: Destinations
     queue_owners: list[QueueOwner]
+    deletions: QueueDeletions
     is_stopping: bool
-    is_member: bool
 
     def destroy_queue(self, name: str, on_done: OnComplete) -> None:
         """Destroy a queue with its messages and bindings."""
@@ -132,7 +143,13 @@ class BrokerFacts:
 
 
 class Administration:
-    """Carries orders out. On the loop's thread only."""
+    """Carries orders out. On the loop's thread only.
+
+    Attributes:
+        decider: Who deletes and purges queues, if another broker decides for this one.
+    """
+
+    decider: QueueDecider | None = None
 
     def __init__(
         self,
@@ -156,8 +173,10 @@ class Administration:
 
     def order(self, order: Order, on_told: OnTold) -> None:
         """Carry an order out; `on_told` when that is durable, or why it was not done."""
+        if self.decider is not None and order.act is AdminAction.DELETE_QUEUE:
+            self.decider.delete(order, on_told)
+            return
         try:
-            self._check_member(order)
             decided = decide(order, self._facts)
         except InvalidRequest as refusal:
             on_told(refusal, {})
@@ -173,15 +192,6 @@ class Administration:
         else:
             done(None)
 
-    def _check_member(self, order: Order) -> None:
-        """A member cannot say that a queue is empty, nor see all that has to leave it."""
-        if order.act is not AdminAction.DELETE_QUEUE or not self._host.is_member:
-            return
-        there = self._host.queues.get(order.queue)
-        alternate = None if there is None else there.arguments.alternate_exchange
-        if not order.force or order.if_empty or order.if_unused or alternate is not None:
-            raise _not_here(f"delete of queue {shown(order.queue)}", "queue delete")
-
     def purge(self, said: str, show: Callable[[Answer], bool], on_purged: OnPurged) -> None:
         """Take what is on a queue now off it, but for what is acquired, some at a time.
 
@@ -192,10 +202,11 @@ class Administration:
         """
         try:
             queue = existing(said, self._facts)
-            if self._host.is_member:
-                raise _not_here(f"purge of queue {shown(queue)}", "queue purge")
         except InvalidRequest as refusal:
             on_purged(refusal, Answer())
+            return
+        if self.decider is not None:
+            self.decider.purge(queue, on_purged)
             return
         message_ids = array("q", self._host.calls.message_ids(queue))
         total = Answer()
@@ -249,6 +260,8 @@ class Administration:
     def _delete_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         """Consumers go first, so that what they held is on the queue when that goes."""
         name = decided.order.queue
+        if self._host.deletions.refuses(name, on_done):
+            return
         queue = self._host.queues[name]
         users: list[Consumer | Browser] = [*queue.consumers, *queue.browsers]
         for user in users:
@@ -315,11 +328,6 @@ class Administration:
                 return ExchangeBindingKey(order.exchange, order.queue, order.key) in bound
             case _:
                 return False
-
-
-def _not_here(what: str, command: str) -> InvalidRequest:
-    text = f"{what}: only the broker that serves the root knows what is on it and who uses it: ask"
-    return InvalidRequest(f"{text} that one, or say sparkstore {command} ROOT")
 
 
 def _key(decided: OrderDecision) -> ExchangeBindingKey:

@@ -77,6 +77,7 @@ class Broker:
         router: The exchanges, and what is bound to them.
         publications: Publishes many messages at once.
         unfinished: What waits in memory of messages that have not come whole.
+        deletions: Destroys queues, and says when a name is free again.
         settlement: Makes durable what consumers decided.
         deaths: Counts the messages that may not stay on their queue.
         bulk: Moves, purges and puts messages, many at a time.
@@ -122,7 +123,7 @@ class Broker:
         self.deaths = Deaths(metrics, self.queues)
         self.bulk = BulkOperations(self, self.deaths)
         self.settlement = Settlement(self, later, self.bulk.end_if_due)
-        self._deletions = QueueDeletions(calls, self.settlement)
+        self.deletions = QueueDeletions(calls, self.settlement)
         self.selector_compiler = SelectorCompiler(later)
         self._header_scan = HeaderScan(self, later)
         self.last_value_queues = LastValueQueues(self, self.settlement)
@@ -257,7 +258,7 @@ class Broker:
                 _log.info("queue %r created", queue.name)
             on_done(error)
 
-        self._deletions.when_gone(queue.name, partial(self.calls.create, queue, created))
+        self.deletions.when_gone(queue.name, partial(self.calls.create, queue, created))
 
     def serve(self, queue: Queue) -> QueueDispatch:
         """Use a queue that the store has."""
@@ -302,9 +303,9 @@ class Broker:
         """Destroy a queue and its bindings; its messages go by its alternate exchange, if any."""
         queue = self.queues.get(name)
         if queue is None:
-            self._deletions.when_gone(name, partial(on_done, None))
+            self.deletions.when_gone(name, partial(on_done, None))
             return
-        if self._deletions.refuses(name, on_done):
+        if self.deletions.refuses(name, on_done):
             return
         self._forget_queue(name)
 
@@ -312,7 +313,7 @@ class Broker:
             self.claims.auto_deletion.gone(name)
             on_done(error)
 
-        self._deletions.begin(name, destroyed, evacuation_of(self, queue))
+        self.deletions.begin(name, destroyed, evacuation_of(self, queue))
 
     def queue_destroyed(self, name: str) -> None:
         """Another member destroyed a queue: whoever is attached to it here is told."""

@@ -91,6 +91,7 @@ class MemberConsumer:
     def queue_deleted(self) -> None:
         """See `Consumer.queue_deleted`."""
         self.end(InvalidRequest(f"queue {self.queue.name!r} was destroyed"))
+        self._grants.end_with_queue(self)
 
     def end(self, error: StoreError | None) -> None:
         """It gets nothing any more; None: as it asked."""

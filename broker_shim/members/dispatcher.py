@@ -24,12 +24,13 @@ from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.consumers import MemberConsumer
 from broker_shim.members.grants import Grants
 from broker_shim.members.observer import MemberObserver
+from broker_shim.members.orders import MemberOrders
 from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import attached_row, rows_of
 from broker_shim.selectors import InvalidSelector, Selector
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
-from broker_shim.service.members import given_back_step, held_by
+from broker_shim.service.members import held_by
 from broker_shim.service.recovery import shown as shown_entry
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
@@ -109,6 +110,7 @@ class MemberDispatcher:
         self._stream = WiringStream(str(uuid4()), lambda: rows_of(store.recover()))
         self._consumers: dict[DispatchPeer, dict[int, MemberConsumer]] = {}
         self._to_tell: set[MemberConsumer] = set()
+        self._orders = MemberOrders(self.start)
         loop.at_end_of_turn(self._end_turn)
 
     def start(self) -> Broker:
@@ -269,8 +271,8 @@ class MemberDispatcher:
         if queue is None or refusal is not None:
             peer.say(wire.ENDED, (number, InvalidRequest.__name__, refusal))
             return
-        self._release_unknown(peer, name, holder, frozenset(held))
         assert self._grants is not None
+        self._grants.give_back_unknown(peer, name, holder, frozenset(held))
         consumer = MemberConsumer(number, peer, queue, holder, limit, self._grants)
         mine[number] = consumer
         if selector is None:
@@ -290,20 +292,6 @@ class MemberDispatcher:
         consumer.queue.add(consumer, selector)
         self._to_tell.add(consumer)
         self.start().wanted(consumer.queue.name)
-
-    def _release_unknown(
-        self, peer: DispatchPeer, name: str, holder: str, held: frozenset[int]
-    ) -> None:
-        """What a subscription's holder has and does not know of was never told to it."""
-        names = {f"{peer.member}/{holder}", holder}
-        with self._store.batch() as batch:
-            there = batch.machine.state.queues.get(name)
-            steps = [
-                given_back_step(batch, name, message_id, entry, failed=False)
-                for message_id, entry in (() if there is None else there.entries.marked())
-                if entry.acquired_by in names and message_id not in held
-            ]
-            batch.take(steps)
 
     def _credit(self, peer: DispatchPeer, body: wire.Body) -> None:
         consumer = self._consumers.get(peer, {}).get(body[0])
@@ -334,8 +322,15 @@ class MemberDispatcher:
                     rows.append((message_id, shown_entry(entry)))
         peer.say(wire.LOOKED, (number, rows, cursor.indexes))
 
+    def _order(self, peer: DispatchPeer, body: wire.Body) -> None:
+        try:
+            self._orders.take(peer, body)
+        except InvalidRequest as flood:
+            peer.end(flood)
+
     def _left(self, peer: DispatchPeer) -> None:
         self._alone.discard(peer)
+        self._orders.left(peer)
         self._stream.left(peer)
         for consumer in self._consumers.pop(peer, {}).values():
             consumer.end(None)
@@ -357,4 +352,5 @@ class MemberDispatcher:
         wire.REFUSE: _refuse,
         wire.CANCEL: _cancel,
         wire.LOOK: _look,
+        wire.ORDER: _order,
     }

@@ -80,6 +80,8 @@ class Grants:
         if not self._due:
             return
         due, self._due = self._due, []
+        queues = self._broker.queues
+        due = [grant for grant in due if queues.get(grant[0].queue.name) is grant[0].queue]
         acquired: list[tuple[GrantedConsumer, int, Entry]] = []
         refused: list[Grant] = []
         try:
@@ -158,6 +160,48 @@ class Grants:
         if message is None:
             return consumer.number, message_id, shown(entry), None, None
         return consumer.number, message_id, shown(entry), message.header, message.body
+
+    def give_back_unknown(
+        self,
+        peer: DispatchPeer,
+        name: str,
+        holder: str,
+        held: frozenset[int] = frozenset(),
+        *,
+        failed: bool = False,
+    ) -> None:
+        """What a subscription's holder has and does not know of was never told to it.
+
+        Args:
+            peer: The member's connection.
+            name: Of the queue that the subscription is to.
+            holder: What the member calls who holds its messages.
+            held: What it knows of.
+            failed: What is given back was delivered, and that failed.
+        """
+        names = {f"{peer.member}/{holder}"}
+        if holder.startswith("["):  # a link, which is one and the same wherever it is attached
+            names.add(holder)
+        with self._store.batch() as batch:
+            there = batch.machine.state.queues.get(name)
+            steps = [
+                given_back_step(batch, name, message_id, entry, failed=failed)
+                for message_id, entry in (() if there is None else there.entries.marked())
+                if entry.acquired_by in names and message_id not in held
+            ]
+            batch.take(steps)
+
+    def end_with_queue(self, consumer: GrantedConsumer) -> None:
+        """The queue of a consumer is deleted: what its holder has goes where the rest goes.
+
+        Given back here, so that no release of the member's comes between that.
+        """
+        try:
+            self.give_back_unknown(consumer.peer, consumer.queue.name, consumer.holder, failed=True)
+        except Unavailable as error:  # it goes as whoever holds it
+            _log.info("queue %r is deleted: %s", consumer.queue.name, error)
+        except StoreError as error:
+            self._broker.calls.on_fatal(error)
 
     def _give_back(self, grants: Sequence[Grant]) -> None:
         """Whoever asked for these is gone: they wait again, and were not delivered."""

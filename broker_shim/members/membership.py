@@ -22,6 +22,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links.kept_link import KeptLink, OnLink
+from broker_shim.members.remote_administration import RemoteAdministration
 from broker_shim.members.remote_browse import RemoteCursor
 from broker_shim.members.remote_queue import RemoteQueue
 from broker_shim.members.wiring_rows import Row, apply, forget_others
@@ -118,6 +119,7 @@ class Membership:
             link_moved: Told of each link that another member has now, by its text.
         """
         self._broker, self._link_moved = broker, link_moved
+        broker.administration.decider = RemoteAdministration(self._store, broker)
         self.entries.queues = broker.queues
         self._store.listen(self)
 

@@ -13,6 +13,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.protocol import Body
+from sparkstore.operations.administration import AdminAction
 
 _BODIES: Mapping[int, tuple[type | tuple[type, ...], ...]] = {
     wire.WATCH: (str, int, tuple),
@@ -22,13 +23,17 @@ _BODIES: Mapping[int, tuple[type | tuple[type, ...], ...]] = {
     wire.REFUSE: (int, int),
     wire.CANCEL: (int,),
     wire.LOOK: (int, str, tuple, int),
+    wire.ORDER: (int, str, str, bool, bool, bool),
 }
 MAX_PRIORITY = 9
 MOST_LOOKED = 1_000
 """Messages in one LOOKED."""
 
 DISPATCHING = frozenset(_BODIES)
-"""Types of the frames that are about a member's consumers, or what it watches."""
+"""Types of the frames that are about a member's consumers, its orders, or what it watches."""
+PURGE = "purge"
+ORDERS = frozenset({AdminAction.DELETE_QUEUE.value, PURGE})
+"""What a member may have done to a queue."""
 
 
 class DispatchPeer(Protocol):
@@ -86,6 +91,8 @@ def check_frame(kind: int, body: Body) -> None:
         places, count = body[2:]
         is_right = len(places) == MAX_PRIORITY + 1 and 0 < count <= MOST_LOOKED
         is_right = is_right and all(type(each) is int and each >= 0 for each in places)
+    if kind == wire.ORDER and is_right:
+        is_right = body[1] in ORDERS
     if kind in {wire.SUBSCRIBE, wire.WATCH} and is_right:
         is_right = _are_held(kind, body[-1])
     if not is_right or any(type(value) is int and value < 0 for value in body):

@@ -50,6 +50,11 @@
                                                       body or nil], …] of `enqueued`, nil of
                                                       `acquired`, `dequeued` and `released`. In the
                                                       record message_id, message and body are nil
+     28 ORDER    [read, act, queue, force, if_unused, if_empty]
+                                                      "delete-queue" or "purge": ANSWER [read, true,
+                                                      told] when that is done, durably; told: JSON.
+                                                      Sent again it is done once more: a queue that
+                                                      is gone is deleted
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]
@@ -137,7 +142,7 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
     1, 15
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
-PREPARE, DECIDE, BRANCHES, LOOK, FORGET, EACH = range(22, 28)
+PREPARE, DECIDE, BRANCHES, LOOK, FORGET, EACH, ORDER = range(22, 29)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 LOOKED = 138
 

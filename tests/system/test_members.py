@@ -157,21 +157,68 @@ def test_credit_in_bytes_and_settled_deliveries_at_a_member(pair: Pair) -> None:
     assert is_empty(pair.first.url, "small")
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        (c.DtxSelect(), ExecutionErrorCode.NOT_IMPLEMENTED),
-        (c.QueuePurge("of-second"), ExecutionErrorCode.PRECONDITION_FAILED),
-        (c.QueueDelete("of-second", if_empty=True), ExecutionErrorCode.PRECONDITION_FAILED),
-    ],
-)
-def test_what_a_member_cannot_do_over_0_10_is_refused_by_name(
-    pair: Pair, command: Any, code: int
-) -> None:
-    with OldClient(pair.second.url) as it, pytest.raises(AssertionError):
+def refusal(url: str, command: Any) -> int:
+    """The code of the exception that a command ends its session with."""
+    with OldClient(url, b"refused") as it, pytest.raises(AssertionError):
         it.do(command)
     assert it.exception is not None
-    assert it.exception.error_code == code
+    return int(it.exception.error_code)
+
+
+def test_a_purge_at_a_member_leaves_what_others_hold(pair: Pair) -> None:
+    with OldClient(pair.first.url) as holder, OldClient(pair.second.url) as it:
+        it.do(c.QueueDeclare("purged", durable=True))
+        for number in range(5):
+            it.publish("purged", b"%d" % number)
+        holder.subscribe("purged", count=1)
+        held = holder.receive()
+        it.subscribe("purged", count=1)
+        assert it.receive().body == b"1"
+        # What comes after a purge in the same session is not purged.
+        it.say(c.QueuePurge("purged"))
+        it.publish("purged", b"later")
+        assert [message.body for message in take(pair.first.url, "purged", 1)] == [b"later"]
+        holder.do(c.MessageRelease(((held.number, held.number),)))
+        assert [message.body for message in take(pair.second.url, "purged", 1)] == [b"0"]
+    assert refusal(pair.second.url, c.QueuePurge("nowhere")) == ExecutionErrorCode.NOT_FOUND
+
+
+def test_a_delete_at_a_member_knows_what_is_on_the_queue_and_who_uses_it(pair: Pair) -> None:
+    used, refused = pair.second.url, ExecutionErrorCode.PRECONDITION_FAILED
+    with OldClient(pair.first.url) as other, OldClient(used) as it:
+        it.do(c.QueueDeclare("ended", "amq.fanout", durable=True))
+        it.do(c.QueueDeclare("rest", durable=True))
+        it.do(c.ExchangeBind("rest", "amq.fanout", ""))
+        for number in range(3):
+            other.publish("ended", b"%d" % number)
+        assert refusal(used, c.QueueDelete("ended", if_empty=True)) == refused
+        other.subscribe("ended", count=1)
+        assert other.receive().body == b"0"
+        assert refusal(used, c.QueueDelete("ended", if_unused=True)) == refused
+        it.do(c.QueueDelete("ended"))
+        assert refusal(used, c.QueueDelete("ended")) == ExecutionErrorCode.NOT_FOUND
+        rest = [message.body for message in take(used, "rest", 3)]
+        assert sorted(rest) == [b"0", b"1", b"2"]
+        it.do(c.QueueDelete("rest", if_unused=True, if_empty=True))
+    assert refusal(pair.first.url, c.QueuePurge("rest")) == ExecutionErrorCode.NOT_FOUND
+
+
+def test_a_delete_at_a_member_ends_the_consumers_and_browsers_of_all(pair: Pair) -> None:
+    for at, others in (urls(pair), urls(pair)[::-1]):
+        with connected(others) as there, OldClient(at) as it:
+            it.do(c.QueueDeclare("theirs", durable=True))
+            it.publish("theirs", b"x")
+            receiver = there.create_receiver("theirs", credit=1)
+            receiver.receive(timeout=TIMEOUT_S)
+            browser = there.create_receiver("theirs", name="browser", credit=5, options=Copy())
+            it.do(c.QueueDelete("theirs"))
+            for each in (receiver, browser):
+                with pytest.raises(LinkDetached):
+                    each.receive(timeout=TIMEOUT_S)
+
+
+def test_what_a_member_cannot_do_over_0_10_is_refused_by_name(pair: Pair) -> None:
+    assert refusal(pair.second.url, c.DtxSelect()) == ExecutionErrorCode.NOT_IMPLEMENTED
 
 
 def test_branches_at_the_broker_that_serves_members(pair: Pair) -> None:

@@ -287,6 +287,12 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         """Ask what is kept of a link; `on_answer` gets LINK's answer, on the reading thread."""
         self._connection.start_read(on_answer, wire.LINK, text)
 
+    def ask_for_order(
+        self, act: str, queue: str, limits: tuple[bool, bool, bool], on_answer: OnAnswer
+    ) -> None:
+        """Have the service do something to a queue; `on_answer` gets ORDER's answer, as above."""
+        self._connection.start_read(on_answer, wire.ORDER, act, queue, *limits)
+
     def came_along(self, message: StoredMessage) -> None:
         """Content came with a grant: the next `at_hand` takes it."""
         self._reads.came_along(message)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from broker_shim.broker.administration import OnPurged, OnTold
 from broker_shim.broker.operations.queries import BoundAnswer, ExchangeAnswer
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
 from broker_shim.store.interface import Queue
 from sparkstore.operations.administration import AdminAction, Order
+from sparkstore.operations.bulk import Answer
 from tests.support.amqp.link_clients import Client, House, Place
 from tests.support.amqp.orders import ask, bodies, consumer, entries, publish
 
@@ -151,16 +153,31 @@ def test_a_limited_delete_refuses_what_is_used_or_not_empty_whatever_the_force(
     assert ask(house, limited)["changed"]
 
 
-def test_a_member_refuses_what_it_does_not_know_enough_for(house: House) -> None:
+class Elsewhere:
+    """Another broker, which decides: it deletes, and has purged three."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def delete(self, order: Order, on_told: OnTold) -> None:
+        self.asked.append(order)
+        on_told(None, {"messages_lost": 1})
+
+    def purge(self, queue: str, on_purged: OnPurged) -> None:
+        self.asked.append(queue)
+        on_purged(None, Answer(done=3))
+
+
+def test_where_another_broker_decides_it_deletes_and_purges_and_nothing_is_done_here(
+    house: House,
+) -> None:
     publish(house, "q", "a")
-    house.broker.is_member = True
-    limits = [{"force": False}, {"if_empty": True}, {"if_unused": True}]
-    for limit in limits:
-        with pytest.raises(InvalidRequest, match="only the broker that serves the root knows"):
-            ask(house, delete("q")._replace(**limit))
-    refusals: list[StoreError | None] = []
-    purge = house.broker.administration.purge
-    purge("q", lambda _so_far: True, lambda error, _answer: refusals.append(error))
-    assert "sparkstore queue purge ROOT" in str(refusals[0])
+    administration, elsewhere = house.broker.administration, Elsewhere()
+    administration.decider = elsewhere
+    limited = delete("q")._replace(if_empty=True, if_unused=True)
+    assert ask(house, limited)["messages_lost"] == 1
+    answers: list[tuple[StoreError | None, Answer]] = []
+    administration.purge("q", lambda _so_far: True, lambda *told: answers.append(told))
+    assert answers == [(None, Answer(done=3))]
+    assert elsewhere.asked == [limited, "q"]
     assert entries(house) == [1]
-    assert ask(house, delete("q"))["changed"]

@@ -228,7 +228,11 @@ def test_a_queue_that_a_branch_in_doubt_uses_stays_until_that_is_decided(house: 
     house.broker.destroy_queue("q", told.append)
     house.run()
     assert ["used by a prepared branch" in str(each) for each in told] == [True]
-    assert "q" in house.broker.queues
+    client = consumer(house, credit=1)
+    with pytest.raises(InvalidRequest, match="used by a prepared branch"):
+        ask(house, DELETE)
+    assert house.broker.queues["q"].consumer_count == 1
+    client.vanish()
     done(store.rollback_prepared, xid)
     house.broker.destroy_queue("q", told.append)
     house.run()

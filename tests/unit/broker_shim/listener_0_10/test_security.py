@@ -34,6 +34,7 @@ from broker_shim.amqp_0_10.controls import (
     ConnectionTuneOk,
 )
 from broker_shim.amqp_0_10.structs import DtxXid
+from broker_shim.broker.administration import OnPurged, OnTold
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.framing.frames import PROTOCOL_HEADER
 from broker_shim.security.guard import Guard, Remote
@@ -44,6 +45,7 @@ from broker_shim.security.settings import SecuritySettings
 from broker_shim.security.users_file import changing_users
 from broker_shim.sockets.access import Access
 from sparkstore.control.audit import AuditEvent
+from sparkstore.operations.administration import Order
 from tests.support.amqp.amqp_0_10 import Bench010, Client010, content
 
 XID = DtxXid(1, b"g", b"b")
@@ -180,6 +182,28 @@ def test_what_a_user_may_not_do_ends_the_session_and_is_written_down(
     client.do(command)
     assert code_of(client) == 403
     assert [event for event, _ in door.events] == [AuditEvent.LOGIN, AuditEvent.PERMISSION_REFUSED]
+
+
+@pytest.mark.parametrize("command", [QueueDelete("q"), QueuePurge("q")])
+def test_permissions_are_asked_before_another_broker_is_asked_to_decide(
+    door: Door, command: object
+) -> None:
+    asked: list[object] = []
+
+    class Elsewhere:
+        def delete(self, order: Order, _on_told: OnTold) -> None:
+            asked.append(order)
+
+        def purge(self, queue: str, _on_purged: OnPurged) -> None:
+            asked.append(queue)
+
+    door.bench.broker.administration.decider = Elsewhere()
+    client = door.opened("bob")
+    client.do(command)
+    assert code_of(client) == 403
+    assert asked == []
+    door.opened("ann").do(command)
+    assert len(asked) == 1
 
 
 def test_a_user_sends_where_it_may_and_nowhere_else(door: Door) -> None:
