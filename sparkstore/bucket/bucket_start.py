@@ -11,9 +11,7 @@ two who start at a time the one that opened last serves.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -32,7 +30,7 @@ from sparkstore.storage.storage import Storage
 from sparkstore.tables.fencing import PRIMARY, REPLICA
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.private_folder import private_folder
-from sparkstore.tables.root import Identity, Root, path_of
+from sparkstore.tables.root import Identity, Root
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +80,7 @@ class BucketStart:
         check_is_conditional(bucket)
         self._identity = open_or_create(bucket)
         _check_role(bucket.location, self._identity)
-        self._folder = copy_folder(bucket.location, config)
+        self._folder = working_copy.folder_of(bucket.location, config.copy_dir)
         private_folder(self._folder)
         locks.callback(FileLock(self._folder / "writer.lock", bucket.location).release)
         _log.info("%s: the working copy is in %s", bucket.location, self._folder)
@@ -150,14 +148,6 @@ class BucketStart:
             f' up: lost_wal = "{last.wal_id}"'
         )
         raise InvalidRequest(message)
-
-
-def copy_folder(location: str, config: StoreConfig) -> Path:
-    """Where the working copy of a root is on this machine."""
-    if config.copy_dir:
-        return path_of(config.copy_dir)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "sparkstore" / hashlib.sha256(location.encode()).hexdigest()[:16]
 
 
 def _check_role(where: str, identity: Identity) -> None:

@@ -18,7 +18,9 @@ Its `root.json` has the role `copy`, so that nobody serves the folder as if it w
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import re
 import shutil
 from collections.abc import Iterable
@@ -30,12 +32,12 @@ from urllib.parse import unquote
 from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
 from sparkstore.storage.durable_files import fsync_with_folders, replace_durably
 from sparkstore.storage.local import LocalStorage
-from sparkstore.storage.storage import Storage, StoredFile
+from sparkstore.storage.storage import Storage
 from sparkstore.tables.delta_contents import contents
 from sparkstore.tables.delta_files import log_folder
 from sparkstore.tables.fencing import COPY
 from sparkstore.tables.marks import MARKS_FILE
-from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file, read_identity
+from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file, path_of, read_identity
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,14 @@ _LOOKED_UP = ("state", "journal", "history")
 """In this order, as recovery reads them, because records move the other way."""
 _LOG_NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet)$")
 _PUBLISHED = "published"
+
+
+def folder_of(location: str, copy_dir: str) -> Path:
+    """Where the working copy of a root is on this machine: where it was said, or in the cache."""
+    if copy_dir:
+        return path_of(copy_dir)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "sparkstore" / hashlib.sha256(location.encode()).hexdigest()[:16]
 
 
 def bring_up(bucket: Storage, identity: Identity, folder: Path) -> Root:
@@ -72,8 +82,8 @@ def bring_up(bucket: Storage, identity: Identity, folder: Path) -> Root:
         held = contents(LocalStorage(folder), table)
         names = (f"{table}/{unquote(path)}" for path in held.adds)
         wanted = {name: folder / name for name in names}
-        _download(bucket, folder, [name for name, file in wanted.items() if not file.exists()])
-        _remove_others(folder / table, {*wanted.values()})
+        download(bucket, folder, [name for name, file in wanted.items() if not file.exists()])
+        remove_others(folder / table, {*wanted.values()})
     return Root(folder, copy)
 
 
@@ -112,7 +122,7 @@ def _is_of(folder: Path, identity: Identity) -> bool:
     return kept is not None and kept.content.decode(errors="replace") == identity.root_id
 
 
-def _remove_others(table: Path, named: set[Path]) -> None:
+def remove_others(table: Path, named: set[Path]) -> None:
     """Remove data files that the newest version does not name, as merges leave them."""
     for file in table.rglob("*.parquet"):
         if file not in named and file.parent != log_folder(table):
@@ -129,31 +139,42 @@ def _bring_up_log(bucket: Storage, folder: Path, table: str) -> None:
     shutil.rmtree(log, ignore_errors=True)
     log.mkdir(parents=True)
     files = [*bucket.files(f"{table}/_delta_log")]
-    base = _base(files)
+    base = log_base(file.name for file in files)
     wanted = [
         file.name
         for file in files
         if (match := _LOG_NAME.search(file.name)) and int(match[1]) >= base
     ]
     try:
-        _download(bucket, folder, wanted)
+        download(bucket, folder, wanted)
     except CorruptData as reason:
         message = f"{bucket.location}/{table}: log files went while they were read: try again"
         raise Unavailable(message) from reason
 
 
-def _base(files: Iterable[StoredFile]) -> int:
+def log_base(names: Iterable[str]) -> int:
+    """The version of the newest whole checkpoint but one, 0 if there is none.
+
+    Nobody needs what a log has before it.
+    """
     parts: dict[int, list[int]] = {}
-    for file in files:
-        match = _LOG_NAME.search(file.name)
+    for name in names:
+        match = _LOG_NAME.search(name)
         if match and match[2] != "json":
             parts.setdefault(int(match[1]), []).append(int(match[3] or 1))
     whole = sorted(version for version, counts in parts.items() if len(counts) == counts[0])
     return whole[-2:][0] if whole else 0
 
 
-def _download(bucket: Storage, folder: Path, names: Iterable[str]) -> None:
-    def download(name: str) -> None:
+def download(bucket: Storage, folder: Path, names: Iterable[str]) -> None:
+    """Fetch files into a copy, several at a time.
+
+    Raises:
+        CorruptData: A file is gone.
+        Unavailable: The bucket did not answer.
+    """
+
+    def fetch(name: str) -> None:
         try:
             bucket.download(name, folder / name)
         except FileNotFoundError as reason:
@@ -161,5 +182,5 @@ def _download(bucket: Storage, folder: Path, names: Iterable[str]) -> None:
             raise CorruptData(message) from reason
 
     with ThreadPoolExecutor(_DOWNLOADS) as pool:
-        for _ in pool.map(download, names):
+        for _ in pool.map(fetch, names):
             pass

@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 from sparkstore.cli.output import fields
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
-from sparkstore.errors import Locked, StoreError
+from sparkstore.errors import InvalidRequest, Locked, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,9 @@ def add(subparsers: Subparsers) -> None:
         "dead_letter_queue, or leave the store if it has none.\n\n"
         "examples, in a crontab: every ten minutes; every minute, if enough has come together:\n"
         "  */10 * * * * sparkstore compact ROOT\n"
-        "  * * * * *    sparkstore compact --min-records 500000 ROOT",
+        "  * * * * *    sparkstore compact --min-records 500000 ROOT\n"
+        "  */10 * * * * sparkstore compact s3://lake/queues",
+        positional=(("root", "folder of the root, or s3://BUCKET/PREFIX"),),
     )
     _add_upkeep(parser)
     parser.add_argument(
@@ -116,13 +118,15 @@ def compact(arguments: Namespace) -> int:
     """The compaction job, once; then what its queues say of expired messages."""
     from sparkstore.config import read_config
     from sparkstore.settings_file import audit_file
+    from sparkstore.storage.objects import is_object_uri
     from sparkstore.tables.root import open_root
 
-    root = open_root(arguments.root)
     config = read_config(arguments.config) if arguments.config else None
+    if is_object_uri(arguments.root):
+        return _compact_bucket(arguments, config.copy_dir if config else "")
+    root = open_root(arguments.root)
     audited = audit_file(arguments.config) if arguments.config else None
-    if arguments.min_records and _waiting(root) < arguments.min_records:
-        print(f"fewer than {arguments.min_records} records wait: nothing done", file=sys.stderr)
+    if _is_too_early(root, arguments):
         return 0
 
     def work(spark: SparkSession) -> JobReport:
@@ -132,9 +136,7 @@ def compact(arguments: Namespace) -> int:
 
         if arguments.publish:
             views.check_may_publish(spark, arguments.publish)
-        limits = Limits(arguments.step_records or Limits().step_records)
-        upkeep = Upkeep(history_days=arguments.history_days)
-        report = compact.run(spark, root, limits=limits, upkeep=upkeep)
+        report = compact.run(spark, root, limits=_limits(arguments), upkeep=_upkeep(arguments))
         ended = try_to_end_messages(spark, root, config, audited)
         if arguments.current:
             _make_current(root)
@@ -143,6 +145,54 @@ def compact(arguments: Namespace) -> int:
         return replace(report, messages_ended=ended.done)
 
     return run_job("compact", root.path, work, arguments)
+
+
+def _compact_bucket(arguments: Namespace, copy_dir: str) -> int:
+    """The same of a root in a bucket, by a copy whose commits are published."""
+    from sparkstore.bucket.job_copy import folder_of_jobs, job_copy
+    from sparkstore.storage.objects import ObjectStorage
+
+    for option in ("publish", "current"):
+        if getattr(arguments, option):
+            message = f"--{option} is of a root in a folder: replicate this one to a folder, and"
+            raise InvalidRequest(f"{message} run it there")
+    bucket = ObjectStorage(arguments.root)
+    folder = folder_of_jobs(bucket.location, copy_dir)
+    with job_copy(bucket, "compact", folder) as copy:
+        if _is_too_early(copy.root, arguments):
+            return 0
+
+        def work(spark: SparkSession) -> JobReport:
+            from sparkstore.compaction import compact
+
+            report = compact.run(
+                spark,
+                copy.root,
+                limits=_limits(arguments),
+                upkeep=_upkeep(arguments),
+                at=copy.publish,
+                check=lambda _: None,  # it was, where the bucket was asked
+            )
+            return replace(report, root=copy.location, files_deleted=copy.finish())
+
+        return run_job("compact", copy.root.path, work, arguments, uri=copy.location)
+
+
+def _is_too_early(root: Root, arguments: Namespace) -> bool:
+    """True, and said, if fewer records wait than were asked for."""
+    least = arguments.min_records
+    is_early = bool(least) and _waiting(root) < least
+    if is_early:
+        print(f"fewer than {least} records wait: nothing done", file=sys.stderr)
+    return is_early
+
+
+def _limits(arguments: Namespace) -> Limits:
+    return Limits(arguments.step_records or Limits().step_records)
+
+
+def _upkeep(arguments: Namespace) -> Upkeep:
+    return Upkeep(history_days=arguments.history_days)
 
 
 def _make_current(root: Root) -> None:
@@ -162,6 +212,7 @@ def run_job(
     work: Callable[[SparkSession], JobReport],
     arguments: Namespace,
     shown: Callable[[JobReport], Iterable[str]] = lambda report: fields(asdict(report)),
+    uri: str = "",
 ) -> int:
     """Run a job in its frame and print its report.
 
@@ -171,6 +222,7 @@ def run_job(
         work: The job; imports what loads Spark itself.
         arguments: With those of `job_options`.
         shown: Lines of its report for people.
+        uri: Of a root in a bucket, whose copy `root` is.
     """
     from sparkstore.jobs import job as frame
 
@@ -179,6 +231,7 @@ def run_job(
         nice=arguments.nice,
         textfile=arguments.textfile,
         progress=arguments.progress,
+        uri=uri,
     )
     report = frame.run(job, root, work, settings)
     if arguments.json:

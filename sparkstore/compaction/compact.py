@@ -11,6 +11,7 @@ not touched: the store trims it, behind its durable marks (ARCHITECTURE: Rule 5)
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,8 +45,12 @@ def run(
     limits: Limits | None = None,
     upkeep: Upkeep | None = None,
     at: Failpoint = no_failpoint,
+    check: Callable[[Path], None] = check_may_work,
 ) -> CompactReport:
     """Compact a root once, up to what its journal held when this began.
+
+    Of a root in a bucket `where` is a copy (`sparkstore.bucket.job_copy`), which publishes what was
+    committed whenever `at` is called.
 
     Args:
         spark: A session with Delta.
@@ -53,6 +58,7 @@ def run(
         limits: How many records one MERGE of the fold takes; None: the default.
         upkeep: What of history is kept, and for how long.
         at: Called at each of `BOUNDARIES`, and of those of `retention` and `upkeep`.
+        check: Refuses a root that no job may work on.
 
     Raises:
         Locked: Another job has the lease.
@@ -64,7 +70,7 @@ def run(
     began = time.monotonic()
     root = where if isinstance(where, Root) else open_root(where)
     with jobs_lease(root.path), translated("compact"):
-        check_may_work(root.path)
+        check(root.path)
         healed = _heal(root)
         at("healed")
         before = read_meta(root)

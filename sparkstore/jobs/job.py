@@ -51,12 +51,15 @@ class JobSettings:
         nice: Priority, 0 to 19; never raised above what the process has.
         textfile: Folder for Prometheus' textfile collector.
         progress: Whether to show what is being done; None: if standard error is a terminal.
+        uri: Of a root in a bucket, whose copy is worked on: the name of the root in metrics. It has
+            no `job_runs`, and the lease of its jobs is held before this frame begins.
     """
 
     heap: str = "2g"
     nice: int = 19
     textfile: Path | None = None
     progress: bool | None = None
+    uri: str = ""
 
 
 def run(
@@ -156,11 +159,11 @@ def _leave(run: JobRun, root: Path, settings: JobSettings) -> None:
     else:
         _log.info("%s in %.1f s", run.outcome, run.seconds)
     try:
-        if (root / "root.json").is_file():
+        if not settings.uri and (root / "root.json").is_file():
             job_runs.record(open_root(root), run)
     except (OSError, StoreError, DeltaError, pa.ArrowException) as reason:
         _log.warning("%s: no row in %s: %s", run.job, root / job_runs.NAME, first_line(reason))
-    _leave_textfile(run, str(root), settings.textfile)
+    _leave_textfile(run, settings.uri or str(root), settings.textfile)
 
 
 def _leave_textfile(run: JobRun, root: str, folder: Path | None) -> None:

@@ -216,6 +216,8 @@ def _open(
     log = Log(root, journal, wal, locks, config, **ends, witness=witness)
     if witness is not None:
         witness.start(log.fail)
+    if publisher is not None:
+        publisher.jobs.start()
     locks.callback(FenceWatch(_fence_check(root, journal), config.fence_check_s, log.fail).stop)
     _log.info(
         "opened %s: epoch %d, position %d, %d records replayed",

@@ -108,7 +108,9 @@ class Trimmer:
 
     def _durably_folded(self) -> int:
         """The position up to which history and state would survive a power cut; 0 if unsure."""
-        marked = read_marks(self._root).versions
+        publisher = self._journal.publisher
+        # What a copy has of the jobs' tables is in the bucket, so it is durable.
+        marked = publisher.jobs.versions if publisher else read_marks(self._root).versions
         if not {"history", "state"} <= marked.keys():
             return 0
         state = DeltaTable(str(self._root.state), version=marked["state"])

@@ -1,0 +1,219 @@
+"""A job on a root in a bucket: it works on a copy, and its commits are published one by one.
+
+Decision: Spark reads and writes a folder, as on a disk, and each of its commits is published as it
+is, one put if absent (`table_publisher`), before the job goes on to the next. Open-source Delta's
+log store for S3 checks and then puts unconditionally, so a driver that was paused between the two
+would overwrite a commit; a log store of ours would be a second engine that commits to these tables,
+and needs Hadoop's S3 client. What it costs: a disk that holds the tables, their download when a
+copy is new, and one machine for each job: its executors must see the folder, so they are threads.
+
+Why a job that is killed, or paused for any time, loses nothing: what it did not publish goes with
+its copy, and each commit in the bucket leaves a valid root, as on a disk. Of two jobs that began
+with one version one publishes the next; the other is told so and stops, because what it computed
+stands on what is gone.
+
+Data files that no version names any more are removed in two steps, a day apart. A run notes those
+that it finds in `jobs/unnamed.json`, and removes those that had been noted for a day when it began,
+but only of a table to which it has committed since. Why no file is removed that a later version
+names: whoever had uploaded it began with a version before that commit, so it can commit no more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+from sparkstore.bucket import working_copy
+from sparkstore.bucket.job_lease import JobLease
+from sparkstore.bucket.table_publisher import TablePublisher
+from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.probe import check_is_conditional
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.delta_contents import contents
+from sparkstore.tables.delta_files import log_file, newest_version, versions
+from sparkstore.tables.fencing import PRIMARY, REPLICA, identity_at
+from sparkstore.tables.lock import FileLock
+from sparkstore.tables.private_folder import private_folder
+from sparkstore.tables.root import Identity, Root
+
+_log = logging.getLogger(__name__)
+
+TABLES = ("history", "state")
+"""What jobs commit to, in the order in which records move."""
+_UPLOADS = 4
+_UNNAMED = "jobs/unnamed.json"
+_READER_S = 24 * 3600.0
+"""A query elsewhere may take so long; no clock of another machine needs to agree any better."""
+
+
+class JobCopy:
+    """A root in a bucket, for the time of one job.
+
+    Attributes:
+        root: The copy that the job works on.
+        location: The URI, to tell people.
+    """
+
+    def __init__(self, bucket: Storage, root: Root, lease: JobLease) -> None:
+        """Take a copy that was just brought up."""
+        self._bucket, self._lease = bucket, lease
+        self.root, self.location = root, bucket.location
+        self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
+        self._tables = {name: TablePublisher(bucket, root, name, self._pool) for name in TABLES}
+        self._noted = _noted(bucket)
+        self._began = {name: newest_version(root.table(name)) for name in TABLES}
+
+    def publish(self, _boundary: str = "") -> None:
+        """Publish what the job has committed since; called between any two of its commits.
+
+        Raises:
+            Fenced: The root was promoted elsewhere, or is no primary any more.
+            Unavailable: Another job has the lease, or has committed; the bucket did not answer.
+                Nothing is lost: run the job again.
+        """
+        for name, table in self._tables.items():
+            if newest_version(self.root.table(name)) == table.published:
+                continue
+            self._lease.check()
+            taken = table.publish()
+            if taken is not None:
+                check_may_work_on(self._bucket)
+                message = f"{self.location}: another job committed version {taken} of {name}"
+                raise Unavailable(f"{message} meanwhile: run it again")
+
+    def finish(self) -> int:
+        """Publish the rest, keep the logs short, remove what nobody names; how many data files.
+
+        Raises:
+            StoreError: As `publish`; what is only upkeep is a warning.
+        """
+        self.publish()
+        removed = 0
+        try:
+            for table in self._tables.values():
+                table.publish_checkpoint()
+            self._clean_logs()
+            removed = self._remove_unnamed()
+        except (StoreError, OSError) as reason:
+            _log.warning("%s was not tidied: %s", self.location, reason)
+        working_copy.keep(self.root)
+        return removed
+
+    def close(self) -> None:
+        """Let go of threads."""
+        self._pool.shutdown()
+
+    def _clean_logs(self) -> None:
+        """Remove log entries before a checkpoint that is older than any query."""
+        for name, table in self._tables.items():
+            oldest = min(versions(self.root.table(name)), default=0)
+            if oldest and (
+                time.time() - _committed_at_s(log_file(self.root.table(name), oldest)) >= _READER_S
+            ):
+                table.clean_log(oldest)
+
+    def _remove_unnamed(self) -> int:
+        """See the module. Returns how many data files were removed."""
+        now_s, removed = time.time(), 0
+        kept: dict[str, float] = {}
+        for name, table in self._tables.items():
+            adds = contents(LocalStorage(self.root.path), name).adds
+            named = {f"{name}/{unquote(path)}" for path in adds}
+            has_committed = table.published > self._began[name]
+            for file in [*self._bucket.files(name)]:
+                if file.name in named or "/_delta_log/" in file.name:
+                    continue
+                since_s = self._noted.get(file.name, now_s)
+                if has_committed and now_s - since_s >= _READER_S:
+                    self._bucket.delete(file.name)
+                    removed += 1
+                else:
+                    kept[file.name] = since_s
+        self._note(kept)
+        return removed
+
+    def _note(self, unnamed: Mapping[str, float]) -> None:
+        content = json.dumps(unnamed).encode()
+        found = self._bucket.read(_UNNAMED)
+        if found is None:
+            self._bucket.put_if_absent(_UNNAMED, content)
+        elif found.content != content:
+            self._bucket.replace_if_unchanged(_UNNAMED, content, found.tag)
+
+
+def folder_of_jobs(location: str, copy_dir: str = "") -> Path:
+    """Where the jobs' copy is on this machine: beside that of a store."""
+    folder = working_copy.folder_of(location, copy_dir)
+    return folder.with_name(f"{folder.name}-jobs")
+
+
+@contextmanager
+def job_copy(bucket: Storage, job: str, folder: Path) -> Iterator[JobCopy]:
+    """A copy of a root in a bucket for one job, under the jobs' lease.
+
+    Args:
+        bucket: Where the root is.
+        job: Name of the job.
+        folder: Where the copy is; what an earlier job left there is used.
+
+    Raises:
+        InvalidRequest: No root is there; the store is not conditional; the folder is not a copy's.
+        Locked: Another job is at work, there or in that folder.
+        Fenced: It is a replica, or another root took over.
+        StoreError: The bucket did not answer, or holds what cannot be read.
+    """
+    identity = check_may_work_on(bucket)
+    check_is_conditional(bucket)
+    with ExitStack() as held:
+        lease = JobLease(bucket, job)
+        held.callback(lease.give_back)
+        private_folder(folder)
+        held.callback(FileLock(folder / "writer.lock", bucket.location).release)
+        _log.info("%s: the jobs' copy is in %s", bucket.location, folder)
+        copy = JobCopy(bucket, working_copy.bring_up(bucket, identity, folder), lease)
+        held.callback(copy.close)
+        yield copy
+
+
+def check_may_work_on(bucket: Storage) -> Identity:
+    """Who the root is that a job may commit to.
+
+    Raises:
+        InvalidRequest: There is none.
+        Fenced: It is a replica, or another root took over.
+    """
+    found, where = identity_at(bucket), bucket.location
+    if found is None:
+        message = f"{where} is not a sparkstore root: sparkstore serve makes one"
+        raise InvalidRequest(message)
+    if found.role == REPLICA:
+        message = f"{where} is a replica, which gets what its primary {found.primary} compacts"
+        raise Fenced(f"{message}: run the job there")
+    if found.role != PRIMARY:
+        message = f"{where} is {found.role}: {found.successor or 'another root'} took over"
+        raise Fenced(message)
+    return found
+
+
+def _noted(bucket: Storage) -> dict[str, float]:
+    found = bucket.read(_UNNAMED)
+    try:
+        return dict(json.loads(found.content)) if found is not None else {}
+    except (ValueError, TypeError):
+        return {}  # it is written anew, and a day later all goes on
+
+
+def _committed_at_s(entry: Path) -> float:
+    """When a version was committed, in seconds since 1970; now if it does not say."""
+    for line in entry.read_bytes().splitlines():
+        at_ms = json.loads(line).get("commitInfo", {}).get("timestamp")
+        if at_ms is not None:
+            return float(at_ms) / 1000
+    return time.time()
