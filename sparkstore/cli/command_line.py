@@ -183,7 +183,9 @@ def _sql(subparsers: Subparsers) -> None:
         '  sparkstore sql ROOT "SELECT * FROM queues ORDER BY depth DESC"\n'
         "  sparkstore sql ROOT \"SELECT properties['carrier'], count(*) FROM queue_messages"
         ' GROUP BY 1"\n'
-        '  sparkstore sql ROOT "SELECT name, source, attached, unsettled FROM links"',
+        '  sparkstore sql ROOT "SELECT name, source, attached, unsettled FROM links"\n'
+        '  sparkstore sql s3://lake/queues "SELECT * FROM queues"',
+        positional=(READABLE_ROOT,),
     )
     parser.add_argument("statement", help="one SELECT")
     parser.add_argument(

@@ -57,23 +57,23 @@ _SQL_WIDTH = 1_000
 
 def queues(arguments: Namespace) -> int:
     """Every queue, by name."""
-    with _opened(arguments) as root:
+    with opened_root(arguments.root) as root:
         return _queues(arguments, root)
 
 
 @contextmanager
-def _opened(arguments: Namespace, *, whole: bool = False) -> Iterator[Root]:
+def opened_root(where: str, *, whole: bool = False) -> Iterator[Root]:
     """The root that was named; of one in a bucket a copy, with every file only if `whole`."""
     from sparkstore.storage.objects import is_object_uri
     from sparkstore.tables.root import open_root
 
-    if is_object_uri(arguments.root):
+    if is_object_uri(where):
         from sparkstore.replication.bucket_download import local_copy
 
-        with local_copy(arguments.root, whole=whole) as root:
+        with local_copy(where, whole=whole) as root:
             yield root
     else:
-        yield open_root(arguments.root)
+        yield open_root(where)
 
 
 def _queues(arguments: Namespace, root: Root) -> int:
@@ -165,7 +165,7 @@ def _queue_row(
 
 def browse(arguments: Namespace) -> int:
     """Messages of one queue, in order."""
-    with _opened(arguments, whole=arguments.body) as root:
+    with opened_root(arguments.root, whole=arguments.body) as root:
         return _browse(arguments, root)
 
 
@@ -235,9 +235,11 @@ def _message_lines(row: Row, body: bytes) -> Iterator[str]:
 
 def sql(arguments: Namespace) -> int:
     """The answer to a query."""
-    from sparkstore.tables.root import open_root
+    with opened_root(arguments.root, whole=True) as root:  # before seconds of starting a JVM
+        return _sql(arguments, root)
 
-    root = open_root(arguments.root)  # before seconds of starting a JVM
+
+def _sql(arguments: Namespace, root: Root) -> int:
     from sparkstore.cli.sql import answer
     from sparkstore.session import local_session
     from sparkstore.views.views import register
@@ -264,7 +266,7 @@ def sql(arguments: Namespace) -> int:
 
 def verify(arguments: Namespace) -> int:
     """Every invariant by name; 1 if one does not hold."""
-    with _opened(arguments, whole=True) as root:
+    with opened_root(arguments.root, whole=True) as root:
         return _verify(arguments, root)
 
 

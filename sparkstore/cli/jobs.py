@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from deltalake.exceptions import DeltaError
 
 from sparkstore.cli.output import fields
-from sparkstore.cli.parsing import at_least_0, command
+from sparkstore.cli.parsing import READABLE_ROOT, at_least_0, command
 from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
 from sparkstore.errors import InvalidRequest, Locked, StoreError
 
@@ -46,7 +46,7 @@ def add(subparsers: Subparsers) -> None:
         "  */10 * * * * sparkstore compact ROOT\n"
         "  * * * * *    sparkstore compact --min-records 500000 ROOT\n"
         "  */10 * * * * sparkstore compact s3://lake/queues",
-        positional=(("root", "folder of the root, or s3://BUCKET/PREFIX"),),
+        positional=(READABLE_ROOT,),
     )
     _add_upkeep(parser)
     parser.add_argument(
@@ -154,8 +154,8 @@ def _compact_bucket(arguments: Namespace, copy_dir: str) -> int:
 
     for option in ("publish", "current"):
         if getattr(arguments, option):
-            message = f"--{option} is of a root in a folder: replicate this one to a folder, and"
-            raise InvalidRequest(f"{message} run it there")
+            message = f"--{option} is of a root in a folder: leave it out, and ask sparkstore sql"
+            raise InvalidRequest(message)
     bucket = ObjectStorage(arguments.root)
     folder = folder_of_jobs(bucket.location, copy_dir)
     with job_copy(bucket, "compact", folder) as copy:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # it is generic only for the type checker, and has no public 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
 ROOT = ("root", "folder of the root")
-READABLE_ROOT = ("root", "folder of the root, or s3://BUCKET/PREFIX of a replica")
+READABLE_ROOT = ("root", "folder of the root, or s3://BUCKET/PREFIX")
 
 
 def command(

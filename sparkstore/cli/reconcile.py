@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparkstore.cli.commands import opened_root
 from sparkstore.cli.jobs import job_options, run_job
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, table
-from sparkstore.cli.parsing import command
+from sparkstore.cli.parsing import READABLE_ROOT, command
+from sparkstore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +36,9 @@ def add(subparsers: Subparsers) -> None:
         "error is left; 75: another job is at work.\n\n"
         "examples:\n"
         "  sparkstore reconcile --replica /mnt/other/replica ROOT\n"
-        "  sparkstore reconcile --repair ROOT && sparkstore sql ROOT 'SELECT * FROM queues'",
+        "  sparkstore reconcile --repair ROOT && sparkstore sql ROOT 'SELECT * FROM queues'\n"
+        "  sparkstore reconcile s3://lake/queues       checks a copy; findings are only printed",
+        positional=(READABLE_ROOT,),
     )
     parser.add_argument("--replica", metavar="DIR", help="folder of its copy, compared as well")
     parser.add_argument(
@@ -58,26 +62,33 @@ def reconcile(arguments: Namespace) -> int:
     from sparkstore.config import StoreConfig, read_config
     from sparkstore.reconcile.comparable_roots import check_roots
     from sparkstore.settings_file import audit_file
+    from sparkstore.storage.objects import is_object_uri
 
-    # Before the frame: what may not be compared gets no row in its `job_runs` either.
-    roots = check_roots(arguments.root, arguments.replica)
+    uri = arguments.root if is_object_uri(arguments.root) else ""
+    if uri and (arguments.repair or arguments.purge_lost):
+        message = f"{uri}: --repair is of a root in a folder: leave it out, and see what is wrong"
+        raise InvalidRequest(message)
     config = read_config(arguments.config) if arguments.config else StoreConfig()
+    with opened_root(arguments.root, whole=True) as root:
+        # Before the frame: what may not be compared gets no row in its `job_runs` either.
+        roots = check_roots(root.path, arguments.replica)
 
-    def work(spark: SparkSession) -> JobReport:
-        from sparkstore.reconcile import reconcile
+        def work(spark: SparkSession) -> JobReport:
+            from sparkstore.reconcile import reconcile
 
-        return reconcile.run(
-            spark,
-            roots.root,
-            replica=roots.replica,
-            repair=arguments.repair,
-            purge_lost=arguments.purge_lost,
-            config=config,
-            audit_file=audit_file(arguments.config) if arguments.config else None,
-        )
+            report = reconcile.run(
+                spark,
+                roots.root,
+                replica=roots.replica,
+                repair=arguments.repair,
+                purge_lost=arguments.purge_lost,
+                config=config,
+                audit_file=audit_file(arguments.config) if arguments.config else None,
+            )
+            return replace(report, root=uri or report.root)
 
-    code = run_job("reconcile", roots.root.path, work, arguments, _printed)
-    note_unreplayed(roots.root)
+        code = run_job("reconcile", roots.root.path, work, arguments, _printed, uri)
+        note_unreplayed(roots.root)
     return code
 
 
