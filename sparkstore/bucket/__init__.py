@@ -1,10 +1,14 @@
-"""A root in a bucket that is served from here.
+"""A root in a bucket: what a store does that serves it from here, and what a job does.
 
-    bucket_start    what a start does before and beside what it does on a disk
-    epochs         whose turn it is to write: one object for each epoch, put if absent
-    creation       a new root under a prefix that is free
-    working_copy   a folder of this machine that is brought to what the bucket holds
-    publisher      the commits of the journal in that folder, published in the bucket one by one
+    bucket_start     what a start does before and beside what it does on a disk
+    epochs           whose turn it is to write: one object for each epoch, put if absent
+    creation         a new root under a prefix that is free
+    working_copy     a folder of this machine that is brought to what the bucket holds
+    table_publisher  commits of a table of a copy, published in the bucket one by one
+    publisher        the same of a store's journal, under its epoch
+    follower         what jobs committed comes into the copy of the store that serves
+    job_copy, job_lease    a job: its own copy, its commits published; one at a time
+    witness          a third party that tells which of two roots on disks may serve
 
 `log` calls it: it opens the working copy as it opens a root, and fires completions after the
 publisher. Everything here is asked of a `Storage`; nothing knows brokers or Spark.

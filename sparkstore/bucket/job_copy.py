@@ -67,7 +67,8 @@ class JobCopy:
         self.root, self.location = root, bucket.location
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
         self._tables = {name: TablePublisher(bucket, root, name, self._pool) for name in TABLES}
-        self._noted = _noted(bucket)
+        self._noted, now_s = _noted(bucket), time.time()
+        self._may_go = {n for n, since_s in self._noted.items() if now_s - since_s >= _READER_S}
         self._began = {name: newest_version(root.table(name)) for name in TABLES}
 
     def publish(self, _boundary: str = "") -> None:
@@ -130,12 +131,11 @@ class JobCopy:
             for file in [*self._bucket.files(name)]:
                 if file.name in named or "/_delta_log/" in file.name:
                     continue
-                since_s = self._noted.get(file.name, now_s)
-                if has_committed and now_s - since_s >= _READER_S:
+                if has_committed and file.name in self._may_go:
                     self._bucket.delete(file.name)
                     removed += 1
                 else:
-                    kept[file.name] = since_s
+                    kept[file.name] = self._noted.get(file.name, now_s)
         self._note(kept)
         return removed
 

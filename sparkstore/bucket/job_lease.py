@@ -35,7 +35,7 @@ _LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LeaseHolder:
     """Who has the lease, or had it last.
 
     Attributes:
@@ -81,7 +81,7 @@ class JobLease:
         """
         self._bucket = bucket
         where = f"{socket.gethostname()}:{os.getpid()}"
-        self._own = Holder(uuid4().hex, job, where, lease_s)
+        self._own = LeaseHolder(uuid4().hex, job, where, lease_s)
         self._renewed_s = time.monotonic()
         _take(bucket, self._own, wait)
         self._stopping = threading.Event()
@@ -133,7 +133,7 @@ class JobLease:
             self._renewed_s = began_s
 
 
-def _take(bucket: Storage, own: Holder, wait: Callable[[float], object]) -> None:
+def _take(bucket: Storage, own: LeaseHolder, wait: Callable[[float], object]) -> None:
     seen: tuple[str, int] | None = None
     since_s = 0.0
     while True:
@@ -164,17 +164,17 @@ def _take(bucket: Storage, own: Holder, wait: Callable[[float], object]) -> None
         since_s += step_s
 
 
-def _told(holder: Holder) -> str:
+def _told(holder: LeaseHolder) -> str:
     return f"the job {holder.job} of {holder.where}"
 
 
-def _packed(holder: Holder) -> bytes:
+def _packed(holder: LeaseHolder) -> bytes:
     return json.dumps(asdict(holder)).encode()
 
 
-def _unpacked(bucket: Storage, content: bytes) -> Holder:
+def _unpacked(bucket: Storage, content: bytes) -> LeaseHolder:
     try:
-        return Holder(**json.loads(content))
+        return LeaseHolder(**json.loads(content))
     except (ValueError, TypeError) as reason:
         message = f"{bucket.location}/{NAME} cannot be read ({reason}): remove it if no job runs"
         raise CorruptData(message) from reason

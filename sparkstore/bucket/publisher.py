@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sparkstore.bucket import epochs, working_copy
 from sparkstore.bucket.epochs import Claim
-from sparkstore.bucket.following import Follower
+from sparkstore.bucket.follower import Follower
 from sparkstore.bucket.table_publisher import TablePublisher
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.storage.storage import Storage

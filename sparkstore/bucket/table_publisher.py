@@ -36,7 +36,7 @@ class TablePublisher:
 
         Args:
             bucket: Where the root is.
-            root: The copy.
+            root: The working copy that was brought up.
             table: Name of the table, as `journal`.
             uploads: Where data files are uploaded, several at a time.
         """

@@ -109,8 +109,8 @@ def path_of(where: str | Path) -> Path:
         text = text.removeprefix("file://")
     elif "://" in text:
         message = (
-            f"{text}: only a folder or file:// URI can be the root here; a bucket can be served,"
-            " replicated to, promoted, verified, and looked at (queues, browse)"
+            f"{text}: only a folder or file:// URI can be the root here; of a bucket it is for"
+            " serve, compact, replicate, promote, queues, browse, sql, verify and reconcile"
         )
         raise InvalidRequest(message)
     path = Path(text).absolute()

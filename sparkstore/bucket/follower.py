@@ -41,7 +41,7 @@ class Follower:
 
         Args:
             bucket: Where the root is.
-            root: The copy.
+            root: The working copy that was brought up.
             reader_grace_s: How long a file stays that no version names any more.
         """
         self._bucket, self._root, self._grace_s = bucket, root, reader_grace_s
