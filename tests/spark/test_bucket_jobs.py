@@ -88,11 +88,11 @@ def test_jobs_killed_between_their_commits_leave_a_root_that_the_next_one_goes_o
     for place in PLACES:
         fill(last + 1, last + 4)
         last += 4
-        with job_copy(ObjectStorage(URI), "compact", tmp_path / "jobs") as copy:
-            with pytest.raises(Stopped):
-                compact.run(
-                    spark, copy.root, upkeep=upkeep, at=stopped(copy, place), check=no_check
-                )
+        with (
+            pytest.raises(Stopped),
+            job_copy(ObjectStorage(URI), "compact", tmp_path / "jobs") as copy,
+        ):
+            compact.run(spark, copy.root, upkeep=upkeep, at=stopped(copy, place), check=no_check)
         assert bodies() == expected(last), place
     assert main(["compact", "--json", "--no-progress", "--min-records", "1000000", URI]) == 0
     assert "nothing done" in capsys.readouterr().err
