@@ -36,6 +36,9 @@ class CommandTarget(Protocol):
     def holder(self) -> str:
         """What the store knows by whom its messages are held."""
 
+    def wait_for(self, command_id: int) -> None:
+        """What comes after the command that is being done waits until that is complete."""
+
     def complete(self, command_id: int) -> None:
         """A command is done, durably."""
 

@@ -25,6 +25,9 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 
+Promise = Callable[[list[Operation], list[tuple[str, int]], OnComplete], None]
+"""promise(operations, what they take by queue and message id, on_done)"""
+
 
 @dataclass(slots=True, eq=False)
 class AcceptedDelivery:
@@ -119,9 +122,7 @@ class SessionTransaction:
         """True if there is nothing to do."""
         return not self._sent and not self._accepted
 
-    def prepare(
-        self, promise: Callable[[list[Operation], OnComplete], None], on_done: OnComplete
-    ) -> None:
+    def prepare(self, promise: Promise, on_done: OnComplete) -> None:
         """Promise all of it, as a branch that is decided by its xid alone; else it is undone."""
         sent, accepted = self._begin_anew()
 
@@ -137,7 +138,8 @@ class SessionTransaction:
             if error is None:
                 operations = [_enqueue(each, name) for each in sent for name in each.queues]
                 operations += [_dequeue(each) for each in accepted]
-                promise(operations, done)
+                taken = [(delivery.queue, delivery.message_id) for delivery in accepted]
+                promise(operations, taken, done)
             else:
                 done(error)
 

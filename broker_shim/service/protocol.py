@@ -41,6 +41,9 @@
                                                       operations, member or operator or nil,
                                                       state], …]]: those in doubt, or decided by an
                                                       operator, the oldest first; since is UTC µs
+                 [read, xid or nil]                   ANSWERs [read, is_last, [[xid, state,
+                                                      [[queue, puts], …], [[queue, takes], …]], …]]:
+                                                      of one, or all: how many messages each does
      25 LOOK     [number, queue, [index, …], count]   LOOKED: what waits after a place, in order
      26 FORGET   [request, xid]                       of one that an operator decided
      27 EACH     [request, record, [message_id, …], contents]

@@ -18,12 +18,13 @@ from broker_shim.service import recovery
 from broker_shim.service.outbox import Outbox
 from broker_shim.service.protocol import Body
 from broker_shim.store.delta import DeltaMessageStore
-from sparkstore.core.xids import xid_bytes
+from sparkstore.core.xids import xid_bytes, xid_from
 
 _log = logging.getLogger(__name__)
 
 _PIECE_BYTES = 1 << 20
 _HEADERS = 1_000
+_BRANCHES = 100
 _TYPES = {
     wire.FLUSH,
     wire.LOAD,
@@ -107,8 +108,7 @@ class ReadWorker:
         if kind == wire.SIZE:
             return iter([(_size_bytes(self._store),)])
         if kind == wire.BRANCHES:
-            told = [(xid_bytes(each.xid), *astuple(each)[1:]) for each in self._store.prepared()]
-            return iter([(told,)])
+            return _branches(self._store, body)
         if kind == wire.RECOVER:
             return recovery.recovered(self._store, self.member)
         has_entries = len(body) < 2 or body[1] is not False
@@ -162,6 +162,21 @@ def _link(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
             if entry.acquired_by == text
         ]
         return iter([(link.detail, [*link.unsettled.items()], held)])
+
+
+def _branches(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
+    if len(body) == 1:
+        told = [(xid_bytes(each.xid), *astuple(each)[1:]) for each in store.prepared()]
+        return iter([(told,)])
+    if len(body) != 2 or not isinstance(body[1], bytes | None):
+        raise InvalidRequest("BRANCHES is [read] or [read, xid or nil]")
+    found = store.branch_facts(None if body[1] is None else xid_from(body[1]))
+    rows = [
+        (xid_bytes(each.xid), each.state, [*each.puts.items()], [*each.takes.items()])
+        for each in found
+    ]
+    parts = range(0, len(rows), _BRANCHES) or (0,)
+    return iter([(rows[start : start + _BRANCHES],) for start in parts])
 
 
 def _are_ints(values: Sequence[object]) -> bool:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
@@ -22,9 +23,12 @@ from sparkstore.core.xids import Xid
 
 __all__ = [
     "BranchCalls",
+    "BranchDirectory",
     "BranchEntries",
+    "BranchFacts",
     "BranchStore",
     "LocalBranches",
+    "OnBranches",
     "PreparedBranch",
     "Xid",
 ]
@@ -82,12 +86,40 @@ class BranchCalls(Protocol):
         """
 
 
-OnSteps = Callable[[Sequence[RecordStep]], None]
-"""Told of steps when they are durable, on the thread that fires completions."""
+class BranchFacts(NamedTuple):
+    """What there is to know of a branch before it is decided, wherever its queues are.
+
+    Attributes:
+        xid: The name that its coordinator gave it.
+        state: As of `PreparedBranch`.
+        puts: How many messages its commit puts on a queue, by the queue's name.
+        takes: How many it takes off one; a rollback gives these back.
+    """
+
+    xid: Xid
+    state: str
+    puts: Mapping[str, int]
+    takes: Mapping[str, int]
 
 
-class BranchStore(BranchCalls, Protocol):
-    """A store that tells its broker what a branch does to queues."""
+OnBranches = Callable[[StoreError | None, Sequence[BranchFacts]], None]
+"""Told of branches, on any thread, or why they cannot be told."""
+
+
+class BranchDirectory(BranchCalls, Protocol):
+    """A store that tells its broker of branches without having it wait."""
+
+    def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
+        """Tell of the branches in doubt, or decided by an operator, the oldest first.
+
+        Args:
+            xid: Of the one that is asked for; None: of all.
+            on_found: Told once; of none if there is no such branch.
+        """
+
+
+class BranchStore(BranchDirectory, Protocol):
+    """A store of this process: it tells its broker what a branch does to queues."""
 
     def branch_entries(self, xid: Xid) -> BranchEntries:
         """What a branch in doubt puts on queues and takes off them.
@@ -95,6 +127,10 @@ class BranchStore(BranchCalls, Protocol):
         Raises:
             InvalidRequest: No xid, or no branch of it is in doubt.
         """
+
+
+OnSteps = Callable[[Sequence[RecordStep]], None]
+"""Told of steps when they are durable, on the thread that fires completions."""
 
 
 class LocalBranches:
@@ -145,6 +181,29 @@ class LocalBranches:
         with self._lock:
             self._check_open()
             return branches.entries_of(self._machine, xid)
+
+    def branch_facts(self, xid: Xid | None = None) -> list[BranchFacts]:
+        """The same as `find_branches` tells, at once."""
+        with self._lock:
+            self._check_open()
+            found = [
+                (each.xid, branches.entries_of(self._machine, each.xid))
+                for each in branches.prepared(self._machine)
+                if xid is None or xid == each.xid
+            ]
+        return [
+            BranchFacts(
+                each,
+                entries.state,
+                Counter(queue for queue, *_ in entries.enqueued),
+                Counter(queue for queue, _message_id in entries.taken),
+            )
+            for each, entries in found
+        ]
+
+    def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
+        """See `BranchDirectory.find_branches`."""
+        on_found(None, self.branch_facts(xid))
 
     def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
         """See `BranchCalls.forget_branch`."""

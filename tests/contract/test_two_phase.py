@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import InvalidRequest, NotAcquired
-from broker_shim.store.branches import Xid
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
+from broker_shim.store.branches import BranchFacts, Xid
 from broker_shim.store.interface import MessageHeader, Queue
-from tests.support.stores.stores import Home, done
+from tests.support.stores.stores import TIMEOUT_S, Home, done
 
 XID = Xid(7, b"global", b"branch")
 BODY = bytes(range(256)) * 6000  # more than a piece
@@ -200,3 +201,40 @@ def test_a_branch_takes_new_messages_only(kept: Home) -> None:
     done(store.enqueue, message, "q", transaction=transaction)
     refused(store.prepare, transaction, XID, match="takes new messages")
     assert entries(store) == {}
+
+
+def found(store: Any, xid: Xid | None = None) -> list[BranchFacts]:
+    """What the store tells of branches."""
+    told: list[Any] = []
+    has_come = threading.Event()
+
+    def tell(error: StoreError | None, branches: Sequence[BranchFacts]) -> None:
+        told.extend((error, *branches))
+        has_come.set()
+
+    store.find_branches(xid, tell)
+    assert has_come.wait(TIMEOUT_S)
+    assert told.pop(0) is None
+    return told
+
+
+def test_a_coordinator_is_told_what_a_branch_does_to_which_queue_before_it_is_decided(
+    home: Home,
+) -> None:
+    store = home.store
+    assert found(store) == []
+    done(store.create, Queue("other"))
+    branch_of(store, put(store), put(store))
+    for number in range(101):
+        transaction = store.begin()
+        for queue in ("other", "q"):
+            message = store.message(HEADER, b"new")
+            done(store.enqueue, message, queue, transaction=transaction)
+        done(store.prepare, transaction, Xid(1, b"%d" % number, b""))
+    first = BranchFacts(XID, "prepared", {"q": 1}, {"q": 1})
+    assert found(store, XID) == [first]
+    second = BranchFacts(Xid(1, b"0", b""), "prepared", {"other": 1, "q": 1}, {})
+    told = {each.xid: each for each in found(store)}
+    assert (told[XID], told[second.xid], len(told)) == (first, second, 102)
+    done(store.rollback_prepared, XID)
+    assert found(store, XID) == []

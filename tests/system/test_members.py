@@ -217,27 +217,98 @@ def test_a_delete_at_a_member_ends_the_consumers_and_browsers_of_all(pair: Pair)
                     each.receive(timeout=TIMEOUT_S)
 
 
-def test_what_a_member_cannot_do_over_0_10_is_refused_by_name(pair: Pair) -> None:
-    assert refusal(pair.second.url, c.DtxSelect()) == ExecutionErrorCode.NOT_IMPLEMENTED
+XID, OTHER = DtxXid(1, b"g", b"b"), DtxXid(1, b"g", b"other")
+OK = DtxXaStatus.XA_OK
 
 
-def test_branches_at_the_broker_that_serves_members(pair: Pair) -> None:
-    xid = DtxXid(1, b"g", b"b")
-    with OldClient(pair.first.url) as it:
-        it.do(c.QueueDeclare("branch", durable=True))
-        it.publish("branch", b"taken")
-        it.do(c.DtxSelect())
-        it.subscribe("branch", count=1)
-        taken = it.receive()
-        it.do(c.DtxStart(xid))
-        it.publish("branch", b"put")
-        it.do(c.MessageAccept(((taken.number, taken.number),)))
-        it.do(c.DtxEnd(xid))
-        assert it.do(c.DtxPrepare(xid)).status == DtxXaStatus.XA_OK
-        assert is_empty(pair.second.url, "branch")
-        assert it.do(c.DtxCommit(xid)).status == DtxXaStatus.XA_OK
-    assert [message.body for message in take(pair.second.url, "branch", 1)] == [b"put"]
+def work(it: OldClient, queue: str, xid: DtxXid = XID) -> None:
+    """A branch that takes `taken` and puts `put`; ended."""
+    it.do(c.QueueDeclare(queue, durable=True))
+    it.publish(queue, b"taken")
+    it.do(c.DtxSelect())
+    it.subscribe(queue, count=1)
+    taken = it.receive()
+    assert it.do(c.DtxStart(xid)).status == OK
+    it.publish(queue, b"put")
+    it.do(c.MessageAccept(((taken.number, taken.number),)))
+    assert it.do(c.DtxEnd(xid)).status == OK
+
+
+@pytest.mark.parametrize(("at", "decider"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_branch_that_one_prepares_any_decides(
+    pair: Pair, at: int, decider: int, commits: bool
+) -> None:
+    urls_of, decision = urls(pair), (c.DtxCommit if commits else c.DtxRollback)(XID)
+    with OldClient(urls_of[at]) as it, OldClient(urls_of[decider], b"decides") as other:
+        work(it, "branch")
+        assert not other.do(c.DtxRecover()).in_doubt
+        assert it.do(c.DtxPrepare(XID)).status == OK
+        assert [*other.do(c.DtxRecover()).in_doubt] == [XID]
+        for url in urls_of:
+            assert is_empty(url, "branch")
+            # Nobody else begins a branch of that name, or deletes what it uses.
+            assert refusal(url, c.QueueDelete("branch")) == ExecutionErrorCode.PRECONDITION_FAILED
+        assert other.do(decision).status == OK
+        assert not it.do(c.DtxRecover()).in_doubt
+        left = b"put" if commits else b"taken"
+        assert [message.body for message in take(urls_of[at], "branch", 1)] == [left]
     assert is_empty(pair.first.url, "branch")
+
+
+def test_branches_at_a_member_that_are_not_prepared(pair: Pair) -> None:
+    url = pair.second.url
+    with OldClient(url) as it:
+        work(it, "unprepared")
+        it.do(c.DtxSetTimeout(XID, 600))
+        assert it.do(c.DtxGetTimeout(XID)).timeout == 600
+        assert it.do(c.DtxCommit(XID, one_phase=True)).status == OK
+        assert [message.body for message in take(pair.first.url, "unprepared", 1)] == [b"put"]
+        assert it.do(c.DtxStart(XID)).status == OK
+        assert it.do(c.DtxEnd(XID)).status == OK
+        assert it.do(c.DtxPrepare(XID)).status == DtxXaStatus.XA_RDONLY
+        # In the order in which they are said, though the service is asked about each.
+        said = [it.say(each) for each in (c.DtxStart(XID), c.DtxEnd(XID, suspend=True))]
+        said.append(it.say(c.DtxStart(XID, resume=True)))
+        it.publish("unprepared", b"failed")
+        assert it.do(c.DtxEnd(XID, fail=True)).status == DtxXaStatus.XA_RBROLLBACK
+        assert it.do(c.DtxRollback(XID)).status == OK
+        assert [it.results[number].status for number in said] == [OK] * 3
+    assert is_empty(pair.first.url, "unprepared")
+    with OldClient(url) as it:
+        work(it, "unprepared")
+    assert [message.body for message in take(pair.first.url, "unprepared", 1)] == [b"taken"]
+
+
+def test_what_cannot_be_done_with_a_branch_at_a_member_is_refused_by_its_code(pair: Pair) -> None:
+    url, state = pair.second.url, ExecutionErrorCode.ILLEGAL_STATE
+    with OldClient(pair.first.url) as it, OldClient(url, b"same") as same:
+        work(same, "same")
+        work(it, "prepared")
+        assert it.do(c.DtxPrepare(XID)).status == OK
+        # Two brokers cannot know of each other's open branches: who is second to prepare fails.
+        assert same.do(c.DtxPrepare(XID)).status == DtxXaStatus.XA_RBROLLBACK
+        for command, code in (
+            (c.DtxPrepare(XID), state),
+            (c.DtxCommit(XID, one_phase=True), state),
+            (c.DtxForget(XID), state),
+            (c.DtxStart(OTHER), state),
+            (c.DtxCommit(OTHER), ExecutionErrorCode.NOT_FOUND),
+            (c.DtxRollback(OTHER), ExecutionErrorCode.NOT_FOUND),
+            (c.DtxRollback(DtxXid(1, bytes(65), b"")), ExecutionErrorCode.ILLEGAL_ARGUMENT),
+        ):
+            assert refusal(url, command) == code
+        with OldClient(url, b"third") as third:
+            third.do(c.DtxSelect())
+            third.say(c.DtxStart(XID), sync=True)
+            with pytest.raises(AssertionError):
+                third.publish("prepared", b"in no branch")
+            assert third.exception is not None
+            assert third.exception.error_code == ExecutionErrorCode.NOT_ALLOWED
+        assert it.do(c.DtxRollback(XID)).status == OK
+    assert [message.body for message in take(url, "prepared", 1)] == [b"taken"]
+    assert [message.body for message in take(url, "same", 1)] == [b"taken"]
+    assert is_empty(url, "prepared")
 
 
 def test_wiring_that_one_makes_all_know(pair: Pair) -> None:
@@ -371,6 +442,37 @@ def test_what_a_killed_member_held_comes_again_after_its_grace(tmp_path: Path) -
         assert ids(take(again.url, "q", 1)) == [9]
         assert again.terminate() == 0
         assert first.terminate() == 0
+
+
+def test_a_branch_of_a_killed_member_is_decided_at_another_through_a_kill_of_the_service(
+    tmp_path: Path,
+) -> None:
+    settings = tmp_path / "sparkstore.toml"
+    settings.write_text("[store]\nmember_grace_s = 0.5\n")
+    with short_folder() as folder:
+        socket = folder / "s"
+        arguments = str(tmp_path / "root"), f"--store-socket={socket}", f"--config={settings}"
+        service = BrokerProcess(*arguments, LISTEN)
+        one, two = (member(socket, name, OLDER) for name in ("one", "two"))
+        with OldClient(one.url) as it:
+            work(it, "q")
+            assert it.do(c.DtxPrepare(XID)).status == OK
+        it = OldClient(one.url, b"unprepared")
+        work(it, "open", OTHER)
+        one.kill()
+        found = take(service.url, "open", 1)
+        assert [(each.body, each.delivery_count) for each in found] == [(b"taken", 1)]
+        service.kill()
+        with OldClient(two.url) as other, ThreadPoolExecutor(1) as asking:
+            recovered = asking.submit(other.do, c.DtxRecover())
+            service = BrokerProcess(*arguments, LISTEN)
+            assert [*recovered.result(TIMEOUT_S).in_doubt] == [XID]
+            assert other.do(c.DtxCommit(XID)).status == OK
+        assert [message.body for message in take(service.url, "q", 1)] == [b"put"]
+        assert is_empty(service.url, "q")
+        for broker in (two, service):
+            assert broker.terminate() == 0
+            assert "Traceback" not in broker.log, broker.log
 
 
 def test_clients_of_members_notice_a_killed_service_by_nothing_but_time(tmp_path: Path) -> None:

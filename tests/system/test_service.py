@@ -733,6 +733,9 @@ def test_headers_and_parts_are_told_and_frames_that_ask_for_less_than_one_are_re
         (wire.PART, (1, 0, None)),
         (wire.PART, (1, -1, 1)),
         (wire.PART, (2, 0, 1)),
+        (wire.BRANCHES, ("xid",)),
+        (wire.BRANCHES, (b"short",)),
+        (wire.BRANCHES, (None, None)),
     ):
         member.say(kind, 1, *body)
         answer = member.hears()

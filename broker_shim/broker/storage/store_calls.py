@@ -15,7 +15,14 @@ from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.message import Messages
 from broker_shim.messages.residency import Residency
-from broker_shim.store.branches import BranchStore, LocalBranches, Xid
+from broker_shim.store.branches import (
+    BranchDirectory,
+    BranchFacts,
+    BranchStore,
+    LocalBranches,
+    OnBranches,
+    Xid,
+)
 from broker_shim.store.interface import (
     Annotations,
     Entry,
@@ -137,9 +144,29 @@ class StoreCalls:
 
     @property
     def branches(self) -> BranchStore | None:
-        """Two-phase calls of the store; None if it has none that a broker can use."""
+        """Two-phase calls of a store in this process; None if it has none that a broker can use."""
         store: Any = self._store
         return store if hasattr(store, "branch_entries") else None
+
+    @property
+    def directory(self) -> BranchDirectory | None:
+        """The same of a store that may be elsewhere; None if it has none that a broker can use."""
+        store: Any = self._store
+        return store if hasattr(store, "find_branches") else None
+
+    def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
+        """See `BranchDirectory.find_branches`, of the store, which has them."""
+        store: Any = self._store
+        found: list[BranchFacts] = []
+
+        def ask(on_complete: OnComplete) -> None:
+            def answered(error: StoreError | None, branches: Sequence[BranchFacts]) -> None:
+                found.extend(branches)
+                on_complete(error)
+
+            store.find_branches(xid, answered)
+
+        self.call(lambda error: on_found(error, found), ask)
 
     def transact(
         self,

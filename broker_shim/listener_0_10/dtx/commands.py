@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from broker_shim.amqp_0_10.structs import (
     DtxXid,
 )
 from broker_shim.broker.address import QueueNode
+from broker_shim.broker.operations.branches import Branches
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, may
@@ -29,7 +30,7 @@ from broker_shim.listener_0_10.refusals import (
 )
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.security.rules.permissions import Permission
-from broker_shim.store.branches import BranchEntries, Xid
+from broker_shim.store.branches import BranchFacts, Xid
 from sparkstore.core.state_machine.heuristics import COMMITTED, ROLLED_BACK
 from sparkstore.core.xids import check_xid, xid_text
 
@@ -42,7 +43,7 @@ _MOST_OPEN = 1_000
 def _select(session: Any, _command: c.DtxSelect, command_id: int) -> None:
     if session.transaction is not None or session.is_distributed:
         raise illegal_state("dtx.select: this session is transacted already")
-    if not session.connection.host.in_doubt.is_served:
+    if not _prepared(session).is_served:
         raise not_implemented("dtx.select: this store has no two-phase transactions: tx.select")
     session.is_distributed = True
     session.complete(command_id)
@@ -53,30 +54,39 @@ def _start(session: Any, command: c.DtxStart, command_id: int) -> None:
         raise illegal_state("dtx.start before dtx.select")
     if session.transaction is not None:
         raise illegal_state("dtx.start: this session works in a branch already: end that first")
-    branch = _wanted(session, command)
+    xid = _xid(command.xid)
+    there = _there(session, command, xid)
+    if there is not None:
+        _work_in(session, there, command_id)
+        return
+
+    def begin(prepared: BranchFacts | None) -> None:
+        if prepared is not None or _opened(session).find(xid) is not None:
+            raise not_allowed(f"xid {xid_text(xid)} is that of a branch already: give another")
+        _work_in(session, _begun(session, xid), command_id)
+
+    _look(session, command, command_id, xid, begin)
+
+
+def _there(session: Any, command: c.DtxStart, xid: Xid) -> OpenBranch | None:
+    """The open branch that a session is to join or resume; None: it begins one."""
+    if command.join and command.resume:
+        raise not_allowed("dtx.start: join and resume at once")
+    if command.join:
+        return _of_user(session, xid)
+    branch = _opened(session).find(xid)
+    if command.resume and (branch is None or session not in branch.suspended):
+        raise illegal_state(f"branch {xid_text(xid)} is not suspended in this session")
+    return branch if command.resume else None
+
+
+def _work_in(session: Any, branch: OpenBranch, command_id: int) -> None:
     if not branch.has_failed and not branch.is_deciding:
         branch.suspended.discard(session)
         branch.sessions.add(session)
         branch.active.add(session)
         session.transaction = branch.transaction
     _answer(session, command_id, _status_of(branch))
-
-
-def _wanted(session: Any, command: c.DtxStart) -> OpenBranch:
-    """The branch that a session will work in: one that is there, or a new one."""
-    if command.join and command.resume:
-        raise not_allowed("dtx.start: join and resume at once")
-    xid = _xid(command.xid)
-    branch = _opened(session).find(xid)
-    if command.join:
-        return _of_user(session, xid)
-    if command.resume:
-        if branch is None or session not in branch.suspended:
-            raise illegal_state(f"branch {xid_text(xid)} is not suspended in this session")
-        return branch
-    if branch is not None or xid in session.connection.host.in_doubt.in_doubt():
-        raise not_allowed(f"xid {xid_text(xid)} is that of a branch already: give another")
-    return _begun(session, xid)
 
 
 def _begun(session: Any, xid: Xid) -> OpenBranch:
@@ -109,36 +119,49 @@ def _end(session: Any, command: c.DtxEnd, command_id: int) -> None:
 
 def _prepare(session: Any, command: c.DtxPrepare, command_id: int) -> None:
     xid = _xid(command.xid)
-    if _entries(session, xid) is not None:
-        raise illegal_state(f"branch {xid_text(xid)} is prepared already")
-    branch = _idle(session, xid)
-    if branch.has_failed or branch.transaction.is_empty:
-        _ended(session, branch, command_id, DtxXaStatus.XA_RDONLY)
-        return
 
-    def prepared(error: StoreError | None) -> None:
-        _opened(session).forget(branch)
-        _done(session, command_id, error)
+    def prepare(there: BranchFacts | None) -> None:
+        if there is not None:
+            raise illegal_state(f"branch {xid_text(xid)} is prepared already")
+        branch = _idle(session, xid)
+        if branch.has_failed or branch.transaction.is_empty:
+            _ended(session, branch, command_id, DtxXaStatus.XA_RDONLY)
+            return
 
-    branch.is_deciding = True
-    branch.transaction.prepare(partial(session.connection.host.in_doubt.prepare, xid), prepared)
+        def prepared(error: StoreError | None) -> None:
+            _opened(session).forget(branch)
+            _done(session, command_id, error)
+
+        branch.is_deciding = True
+        branch.transaction.prepare(partial(_prepared(session).prepare, xid), prepared)
+
+    _look(session, command, command_id, xid, prepare)
 
 
 def _commit(session: Any, command: c.DtxCommit, command_id: int) -> None:
     xid = _xid(command.xid)
     text = xid_text(xid)
-    entries = _entries(session, xid)
-    if entries is not None:
-        if entries.state in _HEURISTIC:
-            _answer(session, command_id, _HEURISTIC[entries.state])
-            return
-        if command.one_phase:
+
+    def commit(there: BranchFacts | None) -> None:
+        if there is None:
+            _commit_at_once(session, command, command_id)
+        elif there.state in _HEURISTIC:
+            _answer(session, command_id, _HEURISTIC[there.state])
+        elif command.one_phase:
             raise illegal_state(f"branch {text} is prepared: commit it without one-phase")
-        _decide(session, command_id, session.connection.host.in_doubt.commit, xid)
-        return
+        else:
+            _decide(session, command_id, _prepared(session).commit, there)
+
+    _look(session, command, command_id, xid, commit)
+
+
+def _commit_at_once(session: Any, command: c.DtxCommit, command_id: int) -> None:
+    """Commit a branch that is not prepared."""
+    xid = _xid(command.xid)
     branch = _idle(session, xid)
     if not command.one_phase:
-        raise illegal_state(f"branch {text} is not prepared: prepare it, or say one-phase")
+        text = f"branch {xid_text(xid)} is not prepared: prepare it, or say one-phase"
+        raise illegal_state(text)
     if branch.has_failed:
         _ended(session, branch, command_id, DtxXaStatus.XA_OK)
         return
@@ -153,21 +176,24 @@ def _commit(session: Any, command: c.DtxCommit, command_id: int) -> None:
 
 def _rollback(session: Any, command: c.DtxRollback, command_id: int) -> None:
     xid = _xid(command.xid)
-    entries = _entries(session, xid)
-    if entries is not None and entries.state in _HEURISTIC:
-        _answer(session, command_id, _HEURISTIC[entries.state])
-        return
-    if entries is not None:
-        _decide(session, command_id, session.connection.host.in_doubt.roll_back, xid)
-        return
-    branch = _idle(session, xid)
-    _opened(session).forget(branch)
-    branch.fail()
-    late = DtxXaStatus.XA_RBTIMEOUT
-    _answer(session, command_id, late if branch.is_late else DtxXaStatus.XA_OK)
+
+    def roll_back(there: BranchFacts | None) -> None:
+        if there is not None and there.state in _HEURISTIC:
+            _answer(session, command_id, _HEURISTIC[there.state])
+            return
+        if there is not None:
+            _decide(session, command_id, _prepared(session).roll_back, there)
+            return
+        branch = _idle(session, xid)
+        _opened(session).forget(branch)
+        branch.fail()
+        late = DtxXaStatus.XA_RBTIMEOUT
+        _answer(session, command_id, late if branch.is_late else DtxXaStatus.XA_OK)
+
+    _look(session, command, command_id, xid, roll_back)
 
 
-def _decide(session: Any, command_id: int, decide: Any, xid: Xid) -> None:
+def _decide(session: Any, command_id: int, decide: Any, branch: BranchFacts) -> None:
     finished = session.done(command_id)
 
     def decided(error: StoreError | None) -> None:
@@ -176,19 +202,22 @@ def _decide(session: Any, command_id: int, decide: Any, xid: Xid) -> None:
         else:  # in doubt still, or somebody else was faster: not a rollback
             finished(error)
 
-    decide(xid, decided)
+    decide(branch, decided)
 
 
 def _forget(session: Any, command: c.DtxForget, command_id: int) -> None:
     """The coordinator knows what an operator decided; nothing else is ever to be forgotten."""
     xid = _xid(command.xid)
-    entries = _entries(session, xid)
-    if entries is not None and entries.state in _HEURISTIC:
-        session.connection.host.in_doubt.forget(xid, session.done(command_id))
-        return
-    if entries is None:
-        _of_user(session, xid)
-    raise illegal_state(f"branch {xid_text(xid)} was not decided: commit it, or roll it back")
+
+    def forget(there: BranchFacts | None) -> None:
+        if there is not None and there.state in _HEURISTIC:
+            _prepared(session).forget(there, session.done(command_id))
+            return
+        if there is None:
+            _of_user(session, xid)
+        raise illegal_state(f"branch {xid_text(xid)} was not decided: commit it, or roll it back")
+
+    _look(session, command, command_id, xid, forget)
 
 
 def _get_timeout(session: Any, command: c.DtxGetTimeout, command_id: int) -> None:
@@ -202,35 +231,72 @@ def _set_timeout(session: Any, command: c.DtxSetTimeout, command_id: int) -> Non
     session.complete(command_id)
 
 
-def _recover(session: Any, _command: c.DtxRecover, command_id: int) -> None:
+def _recover(session: Any, command: c.DtxRecover, command_id: int) -> None:
     """The branches in doubt that this user may decide."""
-    branches = session.connection.host.in_doubt
-    found = []
-    for xid in branches.in_doubt():
-        entries = branches.entries(xid)
-        if entries is not None and all(_may(session, *each) for each in _needed(entries)):
-            found.append(DtxXid(*xid))
-    session.result(command_id, DtxRecoverResult(tuple(found)))
+
+    def tell(branches: Sequence[BranchFacts]) -> None:
+        found = [
+            DtxXid(*each.xid)
+            for each in branches
+            if all(_may(session, *needed) for needed in _needed(each))
+        ]
+        session.result(command_id, DtxRecoverResult(tuple(found)))
+
+    _ask(session, command, command_id, None, tell)
 
 
-def _entries(session: Any, xid: Xid) -> BranchEntries | None:
-    """What a prepared branch does; None: it is not prepared.
+def _look(
+    session: Any,
+    command: c.Command,
+    command_id: int,
+    xid: Xid,
+    go_on: Callable[[BranchFacts | None], None],
+) -> None:
+    """Go on with a prepared branch; None: it is not prepared.
 
-    Raises:
-        RemoteCommandError: The user may not do what the branch does.
+    A branch that is open here is not. Of any other the store is asked, which may be elsewhere. A
+    user who may not do what the branch does is refused.
     """
     if _opened(session).find(xid) is not None:
-        return None
-    entries: BranchEntries | None = session.connection.host.in_doubt.entries(xid)
-    connection = session.connection
-    for act, queue in () if entries is None else _needed(entries):
-        check(connection.access, connection.login, act, QueueNode(queue), queue)
-    return entries
+        go_on(None)
+        return
+
+    def found(branches: Sequence[BranchFacts]) -> None:
+        connection = session.connection
+        for act, queue in _needed(branches[0]) if branches else ():
+            check(connection.access, connection.login, act, QueueNode(queue), queue)
+        go_on(branches[0] if branches else None)
+
+    _ask(session, command, command_id, xid, found)
 
 
-def _needed(entries: BranchEntries) -> set[tuple[Permission, str]]:
-    puts = {(Permission.WRITE, queue) for queue, *_ in entries.enqueued}
-    return puts | {(Permission.READ, queue) for queue, _ in entries.taken}
+def _ask(
+    session: Any,
+    command: c.Command,
+    command_id: int,
+    xid: Xid | None,
+    go_on: Callable[[Sequence[BranchFacts]], None],
+) -> None:
+    """Go on when the store has told of branches; the session's next commands wait until then."""
+
+    def found(error: StoreError | None, branches: Sequence[BranchFacts]) -> None:
+        if session.is_over:
+            return
+        try:
+            if error is not None:
+                raise refusal_of(error)
+            go_on(branches)
+        except RemoteCommandError as reason:
+            reason.method_code = reason.method_code or type(command).CODE
+            session.fail(reason, command_id)
+
+    session.wait_for(command_id)
+    _prepared(session).find(xid, found)
+
+
+def _needed(branch: BranchFacts) -> set[tuple[Permission, str]]:
+    puts = {(Permission.WRITE, queue) for queue in branch.puts}
+    return puts | {(Permission.READ, queue) for queue in branch.takes}
 
 
 def _may(session: Any, act: Permission, queue: str) -> bool:
@@ -242,6 +308,11 @@ def _xid(said: DtxXid) -> Xid:
         return check_xid(Xid(int(said.format), bytes(said.global_id), bytes(said.branch_id)))
     except InvalidRequest as reason:
         raise illegal_argument(str(reason)) from reason
+
+
+def _prepared(session: Any) -> Branches:
+    prepared: Branches = session.connection.host.in_doubt
+    return prepared
 
 
 def _opened(session: Any) -> OpenBranches:

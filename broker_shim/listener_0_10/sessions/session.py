@@ -216,8 +216,12 @@ class Amqp010Session:
         self._wiring_id = self._current if type(assembly.method) in WIRING else None
         invoke(self, assembly)
 
+    def wait_for(self, command_id: int) -> None:
+        """What comes after the command that is being done waits until that is complete."""
+        self._wiring_id = command_id
+
     def _go_on(self) -> None:
-        """Do what waited for a change of wiring."""
+        """Do what waited for a change of wiring, or an answer."""
         if self._is_going_on:
             return
         self._is_going_on = True

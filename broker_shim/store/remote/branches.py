@@ -7,10 +7,11 @@ from typing import Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.store.branches import PreparedBranch
+from broker_shim.store.branches import BranchFacts, OnBranches, PreparedBranch
 from broker_shim.store.interface import TransactionContext
 from broker_shim.store.remote.connection import RemoteConnection
 from broker_shim.store.remote.messages import RemoteMessages
+from broker_shim.store.remote.requests import Answer
 from broker_shim.store.remote.transactions import RemoteTransaction
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.xids import Xid, check_xid, xid_bytes, xid_from
@@ -68,6 +69,20 @@ class RemoteBranches:
         """See `BranchCalls.prepared`."""
         ((told,),) = self._connection.read(wire.BRANCHES)
         return [PreparedBranch(xid_from(xid), *rest) for xid, *rest in told]
+
+    def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
+        """See `BranchDirectory.find_branches`: the service is asked, and nobody waits."""
+        found: list[BranchFacts] = []
+
+        def answered(answer: Answer) -> None:
+            is_last, body, error = answer
+            for packed, state, puts, takes in () if error else body[0]:
+                found.append(BranchFacts(xid_from(packed), state, dict(puts), dict(takes)))
+            if is_last:
+                on_found(error, found)
+
+        asked = None if xid is None else xid_bytes(check_xid(xid))
+        self._connection.start_read(answered, wire.BRANCHES, asked)
 
     def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
         """See `BranchCalls.forget_branch`."""

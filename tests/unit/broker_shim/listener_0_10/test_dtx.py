@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -20,14 +20,17 @@ from broker_shim.amqp_0_10.commands import (
     ExecutionException,
     ExecutionResult,
     MessageAccept,
+    MessageTransfer,
     QueueDelete,
     TxCommit,
     TxSelect,
 )
 from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.broker.operations.observation import EntryObserver
-from broker_shim.store.branches import Xid
-from tests.support.amqp.amqp_0_10 import Bench010, Client010
+from broker_shim.errors import Unavailable
+from broker_shim.store.branches import OnBranches, Xid
+from broker_shim.store.memory import MemoryMessageStore
+from tests.support.amqp.amqp_0_10 import Bench010, Client010, content
 
 XID, OTHER = DtxXid(1, b"global", b"branch"), DtxXid(1, b"global", b"other")
 OK, ROLLED_BACK, TIMED_OUT, READ_ONLY = 0, 1, 2, 7
@@ -317,3 +320,119 @@ def test_the_branch_of_another_user_is_not_found(bench: Bench010, client: Client
     other.attach(b"other")
     other.do(DtxRollback(XID))
     assert code_of(other) == 404
+
+
+# ------------------------------------------------- a store elsewhere, which answers in its time
+
+
+class Asked(MemoryMessageStore):
+    """A store whose word on branches is held back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Callable[[], None]] = []
+        self.is_holding = False
+
+    def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
+        def answer() -> None:
+            super(Asked, self).find_branches(xid, on_found)
+
+        if self.is_holding:
+            self.held.append(answer)
+        else:
+            answer()
+
+    def answer(self) -> None:
+        held, self.held = self.held, []
+        for each in held:
+            each()
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[tuple[Bench010, Asked, Client010]]:
+    store = Asked()
+    bench = Bench010(store)
+    client = bench.opened()
+    client.do(DtxSelect())
+    yield bench, store, client
+    bench.close()
+
+
+def held(bench: Bench010, store: Asked, client: Client010, *commands: object) -> None:
+    """Some commands are said; none is answered, and so many more wait for the first."""
+    store.is_holding = True
+    for each in commands:
+        client.say(each)
+    said = len(client.of(ExecutionResult))
+    for _ in range(3):
+        bench.step()
+        bench.broker.dispatch()
+    assert len(store.held) == 1
+    assert len(client.of(ExecutionResult)) == said
+
+
+def test_what_follows_a_start_waits_for_the_store_and_is_in_its_branch(
+    elsewhere: tuple[Bench010, Asked, Client010],
+) -> None:
+    bench, store, client = elsewhere
+    client.subscribe("q")
+    held(bench, store, client, DtxStart(XID))
+    store.is_holding = False
+    client.say(MessageTransfer("", 1, 0), **content("q", b"in it"))
+    client.say(DtxEnd(XID))
+    bench.step()
+    assert client.bodies == []
+    store.answer()
+    bench.run()
+    assert client.bodies == []
+    assert status(client, DtxCommit(XID, one_phase=True)) == OK
+    assert client.bodies == [b"in it"]
+
+
+def test_branches_are_decided_in_the_order_of_the_commands(
+    elsewhere: tuple[Bench010, Asked, Client010],
+) -> None:
+    bench, store, client = elsewhere
+    work(client)
+    assert status(client, DtxPrepare(XID)) == OK
+    before = len(client.of(ExecutionResult))
+    held(bench, store, client, DtxCommit(XID), DtxRecover(), DtxStart(XID), DtxEnd(XID))
+    store.is_holding = False
+    store.answer()
+    bench.run()
+    values = [each.value for each in client.of(ExecutionResult)[before:]]
+    assert [getattr(each, "status", None) for each in values] == [OK, None, OK, OK]
+    assert not values[1].in_doubt
+
+
+def test_a_session_that_ends_while_the_store_is_asked_begins_and_decides_nothing(
+    elsewhere: tuple[Bench010, Asked, Client010],
+) -> None:
+    bench, store, client = elsewhere
+    work(client)
+    assert status(client, DtxPrepare(XID)) == OK
+    for command in (DtxStart(OTHER), DtxCommit(XID)):
+        store.is_holding = False
+        other = other_client(bench)
+        other.do(DtxSelect())
+        held(bench, store, other, command)
+        other.connection.receive(b"")
+        store.answer()
+        bench.run()
+    store.is_holding = False
+    assert in_doubt(client) == [XID]
+    assert status(client, DtxStart(OTHER)) == OK
+
+
+def test_a_store_that_cannot_be_asked_ends_the_session_and_leaves_the_branch(
+    elsewhere: tuple[Bench010, Asked, Client010],
+) -> None:
+    bench, store, client = elsewhere
+    work(client)
+    assert status(client, DtxPrepare(XID)) == OK
+    store.find_branches = lambda _xid, told: told(Unavailable("no service"), [])  # type: ignore[method-assign]
+    other = other_client(bench)
+    other.do(DtxRollback(XID))
+    assert "no service" in other.of(ExecutionException)[-1].description
+    del store.find_branches  # type: ignore[method-assign]
+    assert in_doubt(client) == [XID]
