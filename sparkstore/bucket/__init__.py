@@ -6,6 +6,7 @@
     working_copy     a folder of this machine that is brought to what the bucket holds
     table_publisher  commits of a table of a copy, published in the bucket one by one
     publisher        the same of a store's journal, under its epoch
+    unnamed_files    what no version of the journal names any more leaves the bucket
     follower         what jobs committed comes into the copy of the store that serves
     job_copy, job_lease    a job: its own copy, its commits published; one at a time
     witness          a third party that tells which of two roots on disks may serve

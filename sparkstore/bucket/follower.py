@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -36,14 +36,18 @@ _LONGEST_INTERVAL_S = 30.0
 class Follower:
     """Brings the tables of jobs into a working copy."""
 
-    def __init__(self, bucket: Storage, root: Root, reader_grace_s: float) -> None:
+    def __init__(
+        self, bucket: Storage, root: Root, reader_grace_s: float, remove: Callable[[], None]
+    ) -> None:
         """Take the copy as brought up; `start` begins to look.
 
         Args:
             bucket: Where the root is.
             root: The working copy that was brought up.
             reader_grace_s: How long a file stays that no version names any more.
+            remove: Called after each look, to remove what the bucket need not keep.
         """
+        self._remove = remove
         self._bucket, self._root, self._grace_s = bucket, root, reader_grace_s
         self._has = {name: newest_version(root.table(name)) for name in ("state", "history")}
         self._unnamed_since_s: dict[Path, float] = {}
@@ -133,9 +137,12 @@ class Follower:
         while not self._stopping.wait(interval_s):
             try:
                 self.follow()
+                self._remove()
             except (StoreError, OSError) as reason:
                 if not self._complained:
-                    _log.warning("what jobs did is not known, so the journal grows: %s", reason)
+                    _log.warning(
+                        "what jobs did is not known, so journal and bucket grow: %s", reason
+                    )
                 self._complained = True
             else:
                 self._complained = False

@@ -13,14 +13,17 @@ import json
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import unquote
 
 from sparkstore.bucket import epochs, working_copy
 from sparkstore.bucket.epochs import Claim
 from sparkstore.bucket.follower import Follower
 from sparkstore.bucket.table_publisher import TablePublisher
+from sparkstore.bucket.unnamed_files import UnnamedFiles
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.storage import Storage
-from sparkstore.tables.delta_contents import version_name
+from sparkstore.tables.delta_contents import contents, version_name
 from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import Root
 
@@ -45,7 +48,9 @@ class CommitPublisher:
         self._clean_after_s = time.monotonic() + reader_grace_s
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
         self._journal = TablePublisher(bucket, root, "journal", self._pool)
-        self.jobs = Follower(bucket, root, reader_grace_s)
+        self._unnamed = UnnamedFiles(bucket, reader_grace_s)
+        self._unnamed.note(_unnamed_in(bucket, root))
+        self.jobs = Follower(bucket, root, reader_grace_s, self._unnamed.remove)
 
     @property
     def location(self) -> str:
@@ -62,6 +67,7 @@ class CommitPublisher:
         """
         try:
             taken = self._journal.publish()
+            self._unnamed.note(self._journal.take_removed())
             if taken is not None:
                 raise Fenced(self._who_was_first(taken))
         except InvalidRequest as reason:
@@ -107,3 +113,15 @@ class CommitPublisher:
             f"{self.location} is owned by writer {writer} of epoch {epoch}: it committed version"
             f" {version}; this writer, of epoch {self.claim.epoch}, stops"
         )
+
+
+def _unnamed_in(bucket: Storage, root: Root) -> list[str]:
+    """Data files of the journal that lie in the bucket and are not in a copy just brought up."""
+    named = {
+        f"journal/{unquote(path)}" for path in contents(LocalStorage(root.path), "journal").adds
+    }
+    return [
+        file.name
+        for file in bucket.files("journal")
+        if "/_delta_log/" not in file.name and file.name not in named
+    ]

@@ -44,6 +44,7 @@ class TablePublisher:
         self._folder = root.table(table)
         self.published = newest_version(self._folder)
         self._checkpoint = max(checkpoints(self._folder), default=-1)
+        self._removed: list[str] = []
 
     def publish(self) -> int | None:
         """Publish all that the copy has and the bucket lacks.
@@ -57,20 +58,25 @@ class TablePublisher:
         """
         while (entry := log_file(self._folder, self.published + 1)).exists():
             version = self.published + 1
-            content = entry.read_bytes()
-            added = [file.path for file in read_version(self._folder, version).adds]
+            content, found = entry.read_bytes(), read_version(self._folder, version)
             uploads = [
                 self._uploads.submit(
-                    self._bucket.upload, f"{self._name}/{path}", self._folder / path
+                    self._bucket.upload, f"{self._name}/{file.path}", self._folder / file.path
                 )
-                for path in added
+                for file in found.adds
             ]
             for upload in uploads:
                 upload.result()
             if not self._bucket.put_if_absent(version_name(self._name, version), content):
                 return version
             self.published = version
+            self._removed += (f"{self._name}/{path}" for path in found.removes)
         return None
+
+    def take_removed(self) -> list[str]:
+        """Data files that the versions published since the last call name no more."""
+        removed, self._removed = self._removed, []
+        return removed
 
     def publish_checkpoint(self) -> None:
         """Publish the newest checkpoint of what is published, if the bucket lacks it."""

@@ -444,3 +444,45 @@ def test_what_an_earlier_epoch_left_in_a_log_folder_is_set_aside(
         assert facts_of(log) in ([2], [2, 3])
     assert "set" in caplog.text
     assert [*(kept / "set-aside").iterdir()]
+
+
+def test_what_no_version_of_the_journal_names_leaves_the_bucket(
+    server: S3Server, here: Machine, elsewhere: Machine
+) -> None:
+    """Merged files of this store, and what one that was killed had left behind."""
+
+    def data_files() -> set[str]:
+        return {key for key in server.objects if re.search(r"journal/segment=.*parquet", key)}
+
+    first = open_log(URI, here.by_delta).log
+    write(first, 1, 3)
+    die(first)
+    stray = "queues/journal/segment=2/part-stray.parquet"
+    server.objects[stray] = b"uploaded, and killed before its commit"
+    kept = data_files() - {stray}
+    config = replace(elsewhere.by_delta, reader_grace_s=0, segment_records=4)
+    with opened(URI, config) as log:
+        until(lambda: stray not in server.objects)
+        assert kept <= data_files()
+        write(log, 4, 12)
+        merged = data_files()
+        until(lambda: not merged <= data_files())
+        assert facts_of(log) == [*range(1, 13)]
+    with opened(URI, replace(here.by_delta, copy_dir=str(here.folder / "new"))) as log:
+        assert facts_of(log) == [*range(1, 13)]
+
+
+def test_a_store_that_was_fenced_removes_nothing_of_its_successor(
+    server: S3Server, here: Machine, elsewhere: Machine
+) -> None:
+    first = open_log(URI, replace(here.by_delta, reader_grace_s=0)).log
+    write(first, 1, 2)
+    with opened(URI, elsewhere.by_delta) as second:
+        write(second, 3, 5)
+        publisher = first._publisher
+        assert publisher is not None
+        before = {*server.objects}
+        publisher.jobs._remove()  # it does not know yet that it is fenced
+        assert {*server.objects} == before
+        first.close()
+        assert facts_of(second) == [1, 2, 3, 4, 5]
