@@ -51,6 +51,9 @@ class QueueDecider(Protocol):
     def delete(self, order: Order, on_told: OnTold) -> None:
         """Have a queue deleted; `on_told` as of `Administration.order`."""
 
+    def destroy(self, queue: str, on_done: OnComplete) -> None:
+        """Have a queue destroyed that its last user leaves; its messages go where they should."""
+
     def purge(self, queue: str, on_purged: OnPurged) -> None:
         """Have a queue purged; `on_purged` as of `Administration.purge`."""
 

@@ -19,7 +19,7 @@ from typing import Any
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.service.dispatcher import PURGE, DispatchPeer
+from broker_shim.service.dispatcher import DESTROY, PURGE, DispatchPeer
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
 
@@ -55,6 +55,8 @@ class MemberOrders:
 
         if act == PURGE:
             self._purge(peer, queue, told)
+        elif act == DESTROY:
+            self._destroy(queue, told)
         else:
             order = Order(
                 AdminAction.DELETE_QUEUE,
@@ -87,4 +89,14 @@ class MemberOrders:
         if order.queue in broker.queues:
             broker.administration.order(order, told)
         else:
-            broker.destroy_queue(order.queue, lambda error: told(error, {}))
+            self._destroy(order.queue, told)
+
+    def _destroy(
+        self, queue: str, told: Callable[[StoreError | None, dict[str, Any]], None]
+    ) -> None:
+        """Its last user ends it: nothing is asked, and no link whose own it was is ended."""
+        broker = self._broker()
+        dispatch = broker.queues.get(queue)
+        for consumer in () if dispatch is None else [*dispatch.consumers]:
+            consumer.queue_deleted()
+        broker.destroy_queue(queue, lambda error: told(error, {}))

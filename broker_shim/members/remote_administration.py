@@ -9,7 +9,7 @@ from broker_shim.broker.administration import OnPurged, OnTold
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.service.dispatcher import PURGE
+from broker_shim.service.dispatcher import DESTROY, PURGE
 from broker_shim.store.remote.requests import Answer as ReadAnswer
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.operations.administration import Order
@@ -35,6 +35,10 @@ class RemoteAdministration:
 
         limits = order.force, order.if_unused, order.if_empty
         self._ask(order.act.value, order.queue, limits, done)
+
+    def destroy(self, queue: str, on_done: OnComplete) -> None:
+        """See `QueueDecider.destroy`."""
+        self._ask(DESTROY, queue, (True, False, False), lambda error, _told: on_done(error))
 
     def purge(self, queue: str, on_purged: OnPurged) -> None:
         """See `QueueDecider.purge`."""

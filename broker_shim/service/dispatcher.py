@@ -31,8 +31,8 @@ MOST_LOOKED = 1_000
 
 DISPATCHING = frozenset(_BODIES)
 """Types of the frames that are about a member's consumers, its orders, or what it watches."""
-PURGE = "purge"
-ORDERS = frozenset({AdminAction.DELETE_QUEUE.value, PURGE})
+PURGE, DESTROY = "purge", "destroy-queue"
+ORDERS = frozenset({AdminAction.DELETE_QUEUE.value, PURGE, DESTROY})
 """What a member may have done to a queue."""
 
 

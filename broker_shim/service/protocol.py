@@ -54,10 +54,11 @@
                                                       `acquired`, `dequeued` and `released`. In the
                                                       record message_id, message and body are nil
      28 ORDER    [read, act, queue, force, if_unused, if_empty]
-                                                      "delete-queue" or "purge": ANSWER [read, true,
-                                                      told] when that is done, durably; told: JSON.
-                                                      Sent again it is done once more: a queue that
-                                                      is gone is deleted
+                                                      "delete-queue", "purge", or "destroy-queue" by
+                                                      its last user: ANSWER [read, true, told] when
+                                                      that is done, durably; told: JSON. Sent again
+                                                      it is done once more: a queue that is gone is
+                                                      deleted
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]

@@ -16,6 +16,7 @@ from proton.reactor import AtMostOnce, Container, Copy, DurableSubscription, Sel
 from proton.utils import BlockingConnection, LinkDetached
 
 from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.controls import SessionDetach
 from broker_shim.amqp_0_10.definitions import DtxXaStatus, ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
@@ -23,6 +24,7 @@ from broker_shim.store.interface import MessageHeader
 from broker_shim.store.remote.store import RemoteMessageStore
 from tests.support.amqp.amqp_messages import number_in, numbered
 from tests.support.amqp.resuming import Client
+from tests.support.roots.logs import until
 from tests.support.stores.services import ServiceProcess, short_folder
 from tests.support.stores.stores import done
 from tests.support.system.clients import (
@@ -309,6 +311,28 @@ def test_what_cannot_be_done_with_a_branch_at_a_member_is_refused_by_its_code(pa
     assert [message.body for message in take(url, "prepared", 1)] == [b"taken"]
     assert [message.body for message in take(url, "same", 1)] == [b"taken"]
     assert is_empty(url, "prepared")
+
+
+def test_a_queue_that_deletes_itself_at_a_member_goes_with_the_last_user_of_all(pair: Pair) -> None:
+    with OldClient(pair.second.url, b"owner") as it, OldClient(pair.first.url) as other:
+        it.do(c.QueueDeclare("left", durable=True))
+        it.do(c.ExchangeBind("left", "amq.fanout", ""))
+        asked = c.QueueDeclare("auto", "amq.fanout", durable=True, exclusive=True, auto_delete=True)
+        it.do(asked)
+        for body in (b"a", b"b"):
+            it.publish("auto", body)
+        other.subscribe("auto", count=1)
+        assert other.receive().body == b"a"
+        it.do(c.MessageSubscribe("auto", "d", 0, 0))
+        it.say(SessionDetach(b"owner"))
+        until(lambda: "queue 'auto' stays: " in pair.second.log)
+        other.do(c.MessageFlow("d", 0, 1))
+        assert other.receive().body == b"b"
+    assert sorted(message.body for message in take(pair.second.url, "left", 2)) == [b"a", b"b"]
+    with OldClient(pair.second.url, b"owner") as it:
+        it.do(asked)
+        it.publish("auto", b"c")
+    assert [message.body for message in take(pair.first.url, "left", 1)] == [b"c"]
 
 
 def test_wiring_that_one_makes_all_know(pair: Pair) -> None:

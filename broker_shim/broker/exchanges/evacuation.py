@@ -12,8 +12,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
+from broker_shim.broker.administration import Administration
 from broker_shim.broker.exchanges.alternates import RoutingHost, alternate_queues
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settlement import Settlement
@@ -34,14 +36,22 @@ class EvacuatedHost(RoutingHost, Protocol):
 
     Attributes:
         settlement: Repeats what the store has not taken.
+        administration: Knows whether another broker decides.
     """
 
     settlement: Settlement
+    administration: Administration
 
 
 def evacuation_of(host: EvacuatedHost, queue: QueueDispatch) -> Callable[[OnComplete], None] | None:
-    """What is to be done before a queue is destroyed: it moves its messages; None: nothing."""
-    alternate = queue.arguments.alternate_exchange
+    """What is to be done before a queue is destroyed: it moves its messages; None: nothing.
+
+    Where another broker decides, that one knows the messages: it destroys the queue, too.
+    """
+    alternate, decider = queue.arguments.alternate_exchange, host.administration.decider
+    if alternate is not None and decider is not None:
+        call, what = partial(decider.destroy, queue.name), ("destroy of queue %r", queue.name)
+        return lambda on_done: host.settlement.insist(call, on_done, what)
     return None if alternate is None else Evacuation(host, queue.name, alternate).run
 
 

@@ -15,11 +15,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from broker_shim.broker.administration import Administration
 from broker_shim.broker.queue_host import QueueHost, QueueOwner
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.loop import Later
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
+from sparkstore.operations.administration import AdminAction, Order
 
 _log = logging.getLogger(__name__)
 
@@ -33,10 +35,12 @@ class AutoDeletingHost(QueueHost, Protocol):
     Attributes:
         queue_owners: The listeners whose links have queues of their own.
         is_stopping: True from when a clean end was asked for: what ends then is ended by a start.
+        administration: Knows whether another broker decides, which alone knows all consumers.
     """
 
     queue_owners: list[QueueOwner]
     is_stopping: bool
+    administration: Administration
 
     def destroy_queue(self, name: str, on_done: OnComplete) -> None:
         """Destroy a queue with its messages and bindings."""
@@ -101,8 +105,20 @@ class AutoDeletion:
             self._delete(queue)
 
     def _delete(self, queue: QueueDispatch) -> None:
-        _log.info("queue %r is deleted: nobody uses it any more", queue.name)
-        self._host.destroy_queue(queue.name, _note)
+        name, decider = queue.name, self._host.administration.decider
+        _log.info("queue %r is deleted: nobody uses it any more", name)
+        if decider is None:
+            self._host.destroy_queue(name, _note)
+            return
+
+        def told(error: StoreError | None, _detail: object) -> None:
+            if error is None:
+                self.gone(name)
+            else:
+                _log.info("queue %r stays: %s", name, error)
+
+        unused = Order(AdminAction.DELETE_QUEUE, name, force=True, if_unused=True)
+        decider.delete(unused, told)
 
     def _is_own(self, name: str) -> bool:
         return any(owner.own_link(name) is not None for owner in self._host.queue_owners)

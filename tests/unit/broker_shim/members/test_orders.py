@@ -107,6 +107,15 @@ def test_a_delete_ends_the_consumers_of_all_and_what_they_held_goes_the_way_of_t
         assert [row[:2] for row in heard[wire.CHANGES][4]] == [(Kind.DESTROYED, "q")]
 
 
+def test_a_queue_that_its_last_user_leaves_is_destroyed_and_its_messages_go_where_they_should(
+    service: ServicedRoot,
+) -> None:
+    with greeted(service, "m") as member:
+        assert answered(member, "destroy-queue") == {}
+        assert ids(service, "other") == [1, 2, 3, 4]
+        assert answered(member, "destroy-queue") == {}
+
+
 def test_what_was_deleted_before_an_order_came_again_is_deleted(service: ServicedRoot) -> None:
     with greeted(service, "m") as member:
         assert answered(member, DELETE, force=True)["changed"]
