@@ -1,7 +1,8 @@
 """Who is connected, as whom, and whose turn it is. Under the store's lock.
 
 What must outlive the service is kept in its records: the host that the root belongs to, and the
-incarnations that each member had, both as configured objects of a category of the service's own.
+incarnations that each member had, both as configured objects of a category of the service's own;
+with the incarnations, when the newest of them came first.
 So after a restart, too, a new incarnation is told from one that was there before, which goes on
 where it was, and from one that another has replaced, which is sent away: requests that it still
 has in doubt could be taken for those of its successor.
@@ -213,8 +214,9 @@ class Members:
         if hello.incarnation in known:
             message = f"another process took the place of member {hello.member!r}: stop this one"
             raise Fenced(message)
-        detail = json.dumps({"incarnations": [*known, hello.incarnation][-_REMEMBERED:]})
-        made = records.configured(machine.now_us(), _MEMBER, hello.member, detail)
+        now_us = machine.now_us()
+        told = {"incarnations": [*known, hello.incarnation][-_REMEMBERED:], "since_us": now_us}
+        made = records.configured(now_us, _MEMBER, hello.member, json.dumps(told))
         released = held_by(batch, hello.member, failed=True) if known else []
         batch.take([*released, RecordStep(made, is_kept=True)])
         if known:

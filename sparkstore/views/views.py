@@ -55,7 +55,7 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
     "bindings": (*_TAIL, *_WIRING),
     "configuration": (*_TAIL, *_WIRING),
     "transactions": (*_TAIL, *_WIRING),
-    "members": (*_TAIL, *_ENTRIES, *_MEMBERS),
+    "members": (*_TAIL, *_ENTRIES, *_WIRING, *_MEMBERS),
     "links": (*_TAIL, *_ENTRIES, *_LINKS),
     "deliveries": (*_TAIL, *_ENTRIES, *_LINKS),
 }

@@ -95,12 +95,13 @@ def renamed(record: Record, number: int) -> Record:
     else:
         holder = own(holder)
     is_of_branch = record.kind in {Kind.PREPARED, Kind.COMMITTED, Kind.ROLLED_BACK}
+    is_of_member = record.exchange == "sparkstore.member"
     return record._replace(
-        binding_key=own(record.binding_key) if is_of_branch else record.binding_key,
+        binding_key=own(record.binding_key) if is_of_branch or is_of_member else record.binding_key,
         queue=own(record.queue),
         message_id=own_id(record.message_id),
         transaction=own_id(record.transaction),
         holder=holder,
-        exchange=own(record.exchange),
+        exchange=record.exchange if is_of_member else own(record.exchange),
         member=own(record.member),
     )

@@ -101,11 +101,19 @@ class HistoryBuilder:
         self.add(ids_reserved(self.at(), self._next_id + ID_BLOCK))
 
     def connect(self, a: int, b: int) -> None:
-        """From now on another member asks, or none; a few of its requests left no record."""
-        self._member = [*MEMBERS, None][a % (len(MEMBERS) + 1)]
-        if self._member is not None:
+        """From now on another member asks, or none; a few of its requests left no record.
+
+        Some members come through a service, which writes down their incarnations.
+        """
+        member = [*MEMBERS, None][a % (len(MEMBERS) + 1)]
+        self._member = None
+        if member is not None and b % 2:
+            told = '{"incarnations": ["1"]' + (f', "since_us": {self.at(b)}}}' if b % 3 else "}")
+            self.add(configured(self.at(), "sparkstore.member", member, told))
+        self._member = member
+        if member is not None:
             gap = fold.WINDOW - 2 if b % 4 == 0 else b % 3
-            self._requests[self._member] = self._requests.get(self._member, 0) + gap
+            self._requests[member] = self._requests.get(member, 0) + gap
 
     def refuse(self, _a: int, b: int) -> None:
         """A request of the member is refused."""

@@ -128,6 +128,8 @@ def viewed(spark: SparkSession) -> Folded:
         held = [row for row in found if (row.acquired_by or "").startswith(f"{member.member}/")]
         assert member.held == len(held)
         assert member.held_bytes == sum(row.message_bytes for row in held)
+        told = json.loads(configured.get(("sparkstore.member", member.member), "{}"))
+        assert member.since_us == told.get("since_us")
     return Folded(entries, queues, bindings, configured, members)
 
 
@@ -138,7 +140,7 @@ _QUERIES = (
     "SELECT * FROM queues",
     "SELECT * FROM bindings",
     "SELECT * FROM configuration",
-    "SELECT * FROM members",
+    "SELECT *, unix_micros(since) AS since_us FROM members",
     "SELECT xid, unix_micros(since) AS since, operations FROM transactions",
 )
 
