@@ -28,6 +28,7 @@ from broker_shim.store.delta import Batch
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
 from sparkstore.core.fold import Entry, State
+from sparkstore.core.link_records import MEMBER, link_key
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.values import RecordStep
 
@@ -101,6 +102,7 @@ class Members:
     max_message_bytes: int
     by_name: dict[str, ConnectedMember] = field(default_factory=dict)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
+    _detached: dict[str, list[str]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def greet(self, batch: Batch, hello: Hello, peer: MemberPeer) -> ConnectedMember:
@@ -120,6 +122,7 @@ class Members:
         if owner != hello.host:
             _own(batch, hello)
         is_new = self._incarnate(batch, hello)
+        self._attach_again(batch, hello.member, is_new=is_new)
         if peer_there is not None:
             peer_there.displace(_taken(hello, is_new=is_new))
         if member is None or is_new:
@@ -142,14 +145,30 @@ class Members:
         """Release what a member holds that is gone; how much, None: it is there after all.
 
         Its deliveries failed. What a link of tier 2 holds, that stays: it may resume elsewhere.
+        Links that were attached there are detached, as by a broker that starts anew.
         """
         member = self.by_name.get(name)
         if member is not None and member.peer is not None and not member.peer.is_lost():
             return None
         steps = held_by(batch, name, failed=True)
-        batch.take(steps)
+        links = attached_at(batch, name)
+        batch.take([*steps, *(step for text in links for step in _detached(batch, text))])
+        self._detached.setdefault(name, []).extend(links)
         self.metrics.lost += bool(steps)
         return len(steps)
+
+    def _attach_again(self, batch: Batch, name: str, *, is_new: bool) -> None:
+        """A member that was given up and comes back has its links, but those that others have now.
+
+        A new incarnation has none: its clients attach them.
+        """
+        links = batch.machine.state.links
+        for text in self._detached.pop(name, []):
+            link = links.get(text)
+            if not is_new and link is not None and link.detached_at is not None:
+                told = json.loads(link.detail)
+                if told.get(MEMBER) == name:
+                    batch.take(batch.machine.attach(link_key(text), told))
 
     def is_away(self, name: str) -> bool:
         """Whether a member is not connected."""
@@ -218,7 +237,9 @@ class Members:
         told = {"incarnations": [*known, hello.incarnation][-_REMEMBERED:], "since_us": now_us}
         made = records.configured(now_us, _MEMBER, hello.member, json.dumps(told))
         released = held_by(batch, hello.member, failed=True) if known else []
-        batch.take([*released, RecordStep(made, is_kept=True)])
+        links = attached_at(batch, hello.member)
+        detached = [step for text in links for step in _detached(batch, text)]
+        batch.take([*released, *detached, RecordStep(made, is_kept=True)])
         if known:
             _log.info(
                 "member %r has a new incarnation; released %d messages that the one before held",
@@ -267,6 +288,20 @@ def held_by(
         and entry.acquired_by.startswith(prefix)
         and message_id not in but.get(queue, ())
     ]
+
+
+def attached_at(batch: Batch, member: str) -> list[str]:
+    """The links that are attached at a member."""
+    return [
+        text
+        for text, link in batch.machine.state.links.items()
+        if link.detached_at is None and json.loads(link.detail).get(MEMBER) == member
+    ]
+
+
+def _detached(batch: Batch, text: str) -> list[RecordStep]:
+    """Its connection is gone, and the link with it: what it holds it keeps."""
+    return batch.machine.detach(link_key(text), closed=False)
 
 
 def given_back_step(

@@ -161,7 +161,7 @@ def _link(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
             for message_id, entry in queue.entries.marked()
             if entry.acquired_by == text
         ]
-        return iter([(link.detail, [*link.unsettled.items()], held)])
+        return iter([(recovery.shown_link(link.detail), [*link.unsettled.items()], held)])
 
 
 def _branches(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:

@@ -22,6 +22,7 @@ A holder of the member that asks is told without the member's name before it.
 
 from __future__ import annotations
 
+import json
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +32,8 @@ from typing import Any
 from broker_shim.service.decisions.decisions import OWN_CATEGORY
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import Entries, Entry, State
+from sparkstore.core.link_records import MEMBER
+from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.recovery.message_headers import Headers, message_headers
 
 PART = 10_000
@@ -97,7 +100,7 @@ def _definitions(state: State) -> Iterator[Section]:
 
 
 def _links(state: State) -> Iterator[Section]:
-    links = [(text, link.detail) for text, link in state.links.items()]
+    links = [(text, shown_link(link.detail)) for text, link in state.links.items()]
     for start in range(0, len(links), _ROWS):
         yield ("links", links[start : start + _ROWS])
     deliveries = (
@@ -107,6 +110,12 @@ def _links(state: State) -> Iterator[Section]:
     )
     while part := [*islice(deliveries, _ROWS)]:
         yield ("deliveries", part)
+
+
+def shown_link(detail: str) -> str:
+    """What a link is, as ENTRIES and LINK tell it: as it was attached, without where."""
+    told = json.loads(detail)
+    return as_json({name: each for name, each in told.items() if name != MEMBER})
 
 
 def shown(entry: Entry) -> tuple[Any, ...]:

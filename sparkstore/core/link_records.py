@@ -31,6 +31,10 @@ CLOSED = '{"closed": true}'
 """Detail of a `detached` record after which the link is gone; to who reads one, any detail is."""
 
 
+MEMBER = "member"
+"""In that JSON: the member of a store service at which the link was attached last."""
+
+
 class Role(StrEnum):
     """Which end of a link we are."""
 

@@ -21,6 +21,7 @@ from broker_shim.service import outbox
 from broker_shim.service import protocol as wire
 from broker_shim.service import socket as listening
 from broker_shim.service.socket import listen_on_path, read_token
+from sparkstore.core.link_records import LinkKey, Role, link_text
 from sparkstore.core.records import Kind, MessageHeader, Record
 from tests.support.roots.logs import until
 from tests.support.stores.raw_member import RawMember, create, enqueue
@@ -258,6 +259,53 @@ def test_a_new_incarnation_releases_what_the_old_one_held_and_a_restart_does_not
         with RawMember(there.path, "m", "two") as new:
             assert new.hello().last_request == 3
             assert acquired(there) == [(None, 1), (None, 0)]
+
+
+LINK = link_text(LinkKey("container", "from q", Role.SENDER))
+TERMS = '{"durability": 2, "source": {"address": "q"}, "target": null, "version": 1}'
+
+
+def attached(there: Served) -> bool:
+    """Whether the link is attached, by the store's state: what the view `links` tells, too."""
+    with there.store.look() as machine:
+        return machine.state.links[LINK].detached_at is None
+
+
+def test_a_link_of_a_member_that_is_lost_is_detached_and_its_own_again_if_that_comes_back(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path / "root") as there:
+        with RawMember(there.path, "m", "one") as old, RawMember(there.path, "n") as other:
+            old.hello()
+            other.hello()
+            assert old.ask(1, Record(Kind.ATTACHED, 0, holder=LINK, detail=TERMS)) == []
+            assert other.read(wire.LINK, LINK)[0][0] == TERMS
+            lose(there, "n")
+            assert attached(there)
+        lose(there, "m")
+        assert not attached(there)
+        with RawMember(there.path, "m", "one") as same:
+            same.hello()
+            assert attached(there)
+        lose(there, "m")
+        with RawMember(there.path, "n") as other:
+            other.hello()
+            other.ask(9, Record(Kind.ATTACHED, 0, holder=LINK, detail=TERMS))
+            with RawMember(there.path, "m", "one") as same:
+                same.hello()
+            lose(there, "m")
+            assert attached(there)
+    with served(tmp_path / "root") as there:
+        assert attached(there), "how long the service was away is nobody's fault"
+        with RawMember(there.path, "n", "two") as new:
+            new.hello()
+            assert not attached(there)
+
+
+def lose(there: Served, member: str) -> None:
+    """The member's grace is over, unless it is connected."""
+    with there.store.batch() as batch:
+        there.service.members.lose(batch, member)
 
 
 def test_what_an_open_transaction_claims_is_free_for_the_next_incarnation(

@@ -25,6 +25,7 @@ from broker_shim.service.decisions.arrivals import (
 )
 from broker_shim.service.decisions.staged_content import StagedContents, check_id
 from sparkstore.core import records
+from sparkstore.core.link_records import MEMBER
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, transactions
 from sparkstore.core.state_machine.arguments import check_name, check_size
@@ -59,7 +60,7 @@ class Decisions:
     """
 
     def __init__(self, machine: StoreStateMachine, member: str, max_message_bytes: int) -> None:
-        self.machine = machine
+        self.machine, self._member = machine, member
         self._prefix = f"{member}/"
         self.max_message_bytes = max_message_bytes
         self.staged = StagedContents(machine, max_message_bytes)
@@ -307,8 +308,9 @@ class Decisions:
         return self.machine.settle(link_key_of(record), tags_of(record), transaction)
 
     def attached(self, record: Record) -> list[RecordStep]:
-        """See `LinkCalls.attach`."""
-        return self.machine.attach(link_key_of(record), object_of(record.detail or ""))
+        """See `LinkCalls.attach`; who attached it is kept with it: see `Members.lose`."""
+        told = {**object_of(record.detail or ""), MEMBER: self._member}
+        return self.machine.attach(link_key_of(record), told)
 
     def detached(self, record: Record) -> list[RecordStep]:
         """See `LinkCalls.detach`."""
