@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from sparkstore.errors import CorruptData, Fenced, StoreError
+from sparkstore.errors import CorruptData, Fenced, Locked, StoreError
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.storage import Storage
 
@@ -94,6 +94,26 @@ def unclosed(bucket: Storage, epoch: int, found: list[str]) -> Claim | None:
     except (ValueError, TypeError) as reason:
         message = f"{bucket.location}/{name} cannot be read ({reason}): restore it from a backup"
         raise CorruptData(message) from reason
+
+
+def check_nobody_serves(bucket: Storage) -> None:
+    """Refuse what only a root at rest may be changed by.
+
+    A store that starts at this moment may be overtaken by whoever was let through: then it stops,
+    as at any take-over, and nothing is lost.
+
+    Raises:
+        Locked: A store serves it, or did not end well: nobody here can tell which.
+        StoreError: The bucket did not answer.
+    """
+    found = names(bucket)
+    last = unclosed(bucket, highest(found), found)
+    if last is not None:
+        message = (
+            f"{bucket.location}: a store on {last.host} serves it, or did not end well: run this"
+            " there, with --config if it has copy_dir; or serve it once and stop that"
+        )
+        raise Locked(message)
 
 
 def claim_after(bucket: Storage, epoch: int, wal: tuple[Path, str] | None) -> Claim:

@@ -37,7 +37,16 @@ from sparkstore.tables.delta_contents import contents
 from sparkstore.tables.delta_files import log_folder
 from sparkstore.tables.fencing import COPY
 from sparkstore.tables.marks import MARKS_FILE
-from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file, path_of, read_identity
+from sparkstore.tables.root import (
+    ROOT_FILE,
+    Identity,
+    Root,
+    as_root_file,
+    is_root,
+    open_root,
+    path_of,
+    read_identity,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +63,16 @@ def folder_of(location: str, copy_dir: str) -> Path:
         return path_of(copy_dir)
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "sparkstore" / hashlib.sha256(location.encode()).hexdigest()[:16]
+
+
+def copy_here(location: str, copy_dir: str = "") -> Root | None:
+    """The working copy that a store of this machine made; None if there is none."""
+    folder = folder_of(location, copy_dir)
+    if not is_root(folder):
+        return None
+    found = open_root(folder)
+    is_its = found.identity.role == COPY and found.identity.primary == location
+    return found if is_its else None
 
 
 def bring_up(bucket: Storage, identity: Identity, folder: Path) -> Root:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import recovered, tell_unreplayed
+from sparkstore.cli.commands import opened_root, recovered, tell_unreplayed
 from sparkstore.cli.control import opened_control
 from sparkstore.cli.output import Row, fields, json_lines, table, time_of
 from sparkstore.core.xids import xid_of, xid_text
@@ -134,21 +134,20 @@ def transactions(arguments: Namespace) -> int:
 
 def _show_branches(arguments: Namespace) -> int:
     from sparkstore.core.state_machine.branches import prepared_in
-    from sparkstore.tables.root import open_root
 
-    root = open_root(arguments.root)
-    rows = [
-        {
-            "xid": xid_text(each.xid),
-            "state": each.state,
-            "since": time_of(each.since),
-            "holder": each.holder,
-            "operations": each.operations,
-        }
-        for each in prepared_in(recovered(root))
-    ]
-    _print(json_lines(rows) if arguments.json else table(rows, _BRANCH_COLUMNS))
-    tell_unreplayed(arguments, root)
+    with opened_root(arguments.root) as root:
+        rows = [
+            {
+                "xid": xid_text(each.xid),
+                "state": each.state,
+                "since": time_of(each.since),
+                "holder": each.holder,
+                "operations": each.operations,
+            }
+            for each in prepared_in(recovered(root))
+        ]
+        _print(json_lines(rows) if arguments.json else table(rows, _BRANCH_COLUMNS))
+        tell_unreplayed(arguments, root)
     return 0
 
 
@@ -218,10 +217,9 @@ def _plain(value: str) -> Any:
 @contextmanager
 def _broker(arguments: Namespace) -> Iterator[SocketControl]:
     """The broker that runs; its connection closed in the end."""
-    from sparkstore.control.client import connect
-    from sparkstore.tables.root import open_root
+    from sparkstore.control.client import connect_to
 
-    served = connect(open_root(arguments.root))
+    served = connect_to(arguments.root)
     if served is None:
         message = f"no broker serves {arguments.root}, so nobody is connected: start one"
         raise Unavailable(message)

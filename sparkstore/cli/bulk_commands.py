@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sparkstore.cli.commands import opened_root
 from sparkstore.cli.control import opened_control
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines, table
@@ -91,12 +92,16 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
         work: Does what is asked to these ids, and returns what became of them.
     """
     from sparkstore.config import read_config
-    from sparkstore.tables.root import open_root
+
+    with opened_root(arguments.root, whole=True) as root:
+        if arguments.config:
+            read_config(arguments.config)  # before seconds of starting a JVM
+        return _run_on(root, arguments, action, find, work)
+
+
+def _run_on(root: Root, arguments: Namespace, action: Action | None, find: Find, work: Work) -> int:
     from sparkstore.views import message_choice
 
-    root = open_root(arguments.root)
-    if arguments.config:
-        read_config(arguments.config)  # before seconds of starting a JVM
     with _session() as spark:
         message_choice.condition(spark, arguments.where)
         queues = message_choice.definitions(spark, root)
@@ -114,7 +119,7 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
             note_unreplayed(root)
             return 0
         began = time.monotonic()
-        with opened_control(root.path, arguments.config) as control:
+        with opened_control(arguments.root, arguments.config) as control:
             control.run(check)
             answer = work(
                 control, root, message_choice.ids(find(spark, root)), _shower(arguments, told)
@@ -150,14 +155,17 @@ def _check(arguments: Namespace, action: Action | None) -> Request:
 
 def export(arguments: Namespace) -> int:
     """Write messages of a queue to a file."""
-    from sparkstore.cli.export import contents
-    from sparkstore.content.reader import ContentReader
-    from sparkstore.tables.root import open_root
-    from sparkstore.views import message_choice
-
     if arguments.format == "parquet" and arguments.output is None:
         raise InvalidRequest("--format parquet needs --output FILE")
-    root = open_root(arguments.root)
+    with opened_root(arguments.root, whole=True) as root:
+        return _export(root, arguments)
+
+
+def _export(root: Root, arguments: Namespace) -> int:
+    from sparkstore.cli.export import contents
+    from sparkstore.content.reader import ContentReader
+    from sparkstore.views import message_choice
+
     with _session() as spark:
         queues = message_choice.definitions(spark, root)
         _name_queues(arguments, queues)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import sparkstore
 from sparkstore.cli import admin, bulk, commands, current, jobs, reconcile, replicas
 from sparkstore.cli.output import of_the_system, one_line
-from sparkstore.cli.parsing import READABLE_ROOT, at_least_0, command
+from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
 
 EXIT_ERROR, EXIT_USAGE, EXIT_TRY_LATER, EXIT_INTERRUPTED = 1, 2, 75, 130
@@ -136,7 +136,6 @@ def _queues(subparsers: Subparsers) -> None:
         "with it, and depth and SQL do not count them.\n\n"
         "examples:\n  sparkstore queues --json ROOT | jq .depth\n"
         "  sparkstore queues --holders ROOT           what a consumer keeps, and which",
-        positional=(READABLE_ROOT,),
     )
     parser.add_argument(
         "--holders",
@@ -158,7 +157,6 @@ def _browse(subparsers: Subparsers) -> None:
         "stopped store's write-ahead log has more. Control\n"
         "characters are escaped; a body that is not UTF-8 is shown in hexadecimal.\n\n"
         "example:\n  sparkstore browse --limit 5 --body ROOT orders",
-        positional=(READABLE_ROOT,),
     )
     parser.add_argument("queue", help="name of the queue")
     parser.add_argument(
@@ -185,7 +183,6 @@ def _sql(subparsers: Subparsers) -> None:
         ' GROUP BY 1"\n'
         '  sparkstore sql ROOT "SELECT name, source, attached, unsettled FROM links"\n'
         '  sparkstore sql s3://lake/queues "SELECT * FROM queues"',
-        positional=(READABLE_ROOT,),
     )
     parser.add_argument("statement", help="one SELECT")
     parser.add_argument(
@@ -204,7 +201,6 @@ def _verify(subparsers: Subparsers) -> None:
         "half done. What a crashed store's write-ahead log has and no table yet breaks nothing:\n"
         "it is told (log_can_be_replayed, and on standard error); a damaged log is broken.\n\n"
         "example:\n  sparkstore verify --deep ROOT",
-        positional=(READABLE_ROOT,),
     )
     parser.add_argument(
         "--deep", action="store_true", help="also read the content of every message"

@@ -115,10 +115,10 @@ def _not_durable(root: Root) -> dict[str, int] | None:
 
 def _holders(arguments: Namespace, root: Root) -> int:
     """Who holds what, by the broker that runs; without one, who did when it ended."""
-    from sparkstore.control.client import connect
+    from sparkstore.control.client import connect_to
 
     limit = _limit(arguments, _HELD) or None
-    served = connect(root)
+    served = connect_to(arguments.root)
     if served is not None:
         try:
             held = served.holders(limit)

@@ -16,7 +16,7 @@ def opened_control(where: str | Path, settings: Path | None) -> Iterator[AdminCl
     """Whoever can change the root; closed in the end.
 
     Args:
-        where: Folder of the root.
+        where: Folder of the root, or the URI of one in a bucket.
         settings: File of the store's settings, for when no broker runs; None: the defaults.
 
     Raises:

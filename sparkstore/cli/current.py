@@ -30,6 +30,7 @@ def add(subparsers: Subparsers) -> None:
         "publication is at work.\n\n"
         "example, in a crontab, every five minutes:\n"
         "  */5 * * * * sparkstore current ROOT",
+        positional=(("root", "folder of the root"),),
     )
 
 

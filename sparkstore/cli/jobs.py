@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from deltalake.exceptions import DeltaError
 
 from sparkstore.cli.output import fields
-from sparkstore.cli.parsing import READABLE_ROOT, at_least_0, command
+from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
 from sparkstore.errors import InvalidRequest, Locked, StoreError
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkstore.cli.parsing import Subparsers
+    from sparkstore.config import StoreConfig
     from sparkstore.jobs.report import JobReport
     from sparkstore.tables.root import Root
 
@@ -46,7 +47,6 @@ def add(subparsers: Subparsers) -> None:
         "  */10 * * * * sparkstore compact ROOT\n"
         "  * * * * *    sparkstore compact --min-records 500000 ROOT\n"
         "  */10 * * * * sparkstore compact s3://lake/queues",
-        positional=(READABLE_ROOT,),
     )
     _add_upkeep(parser)
     parser.add_argument(
@@ -122,10 +122,10 @@ def compact(arguments: Namespace) -> int:
     from sparkstore.tables.root import open_root
 
     config = read_config(arguments.config) if arguments.config else None
-    if is_object_uri(arguments.root):
-        return _compact_bucket(arguments, config.copy_dir if config else "")
-    root = open_root(arguments.root)
     audited = audit_file(arguments.config) if arguments.config else None
+    if is_object_uri(arguments.root):
+        return _compact_bucket(arguments, config, audited)
+    root = open_root(arguments.root)
     if _is_too_early(root, arguments):
         return 0
 
@@ -147,7 +147,7 @@ def compact(arguments: Namespace) -> int:
     return run_job("compact", root.path, work, arguments)
 
 
-def _compact_bucket(arguments: Namespace, copy_dir: str) -> int:
+def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: Path | None) -> int:
     """The same of a root in a bucket, by a copy whose commits are published."""
     from sparkstore.bucket.job_copy import folder_of_jobs, job_copy
     from sparkstore.storage.objects import ObjectStorage
@@ -157,13 +157,14 @@ def _compact_bucket(arguments: Namespace, copy_dir: str) -> int:
             message = f"--{option} is of a root in a folder: leave it out, and ask sparkstore sql"
             raise InvalidRequest(message)
     bucket = ObjectStorage(arguments.root)
-    folder = folder_of_jobs(bucket.location, copy_dir)
+    folder = folder_of_jobs(bucket.location, config.copy_dir if config else "")
     with job_copy(bucket, "compact", folder) as copy:
         if _is_too_early(copy.root, arguments):
             return 0
 
         def work(spark: SparkSession) -> JobReport:
             from sparkstore.compaction import compact
+            from sparkstore.compaction.expiry import try_to_end_messages
 
             report = compact.run(
                 spark,
@@ -173,7 +174,9 @@ def _compact_bucket(arguments: Namespace, copy_dir: str) -> int:
                 at=copy.publish,
                 check=lambda _: None,  # it was, where the bucket was asked
             )
-            return replace(report, root=copy.location, files_deleted=copy.finish())
+            deleted, where = copy.finish(), copy.location
+            ended = try_to_end_messages(spark, copy.root, config, audited, where)
+            return replace(report, root=where, files_deleted=deleted, messages_ended=ended.done)
 
         return run_job("compact", copy.root.path, work, arguments, uri=copy.location)
 

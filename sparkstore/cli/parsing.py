@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # it is generic only for the type checker, and has no public name
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
-ROOT = ("root", "folder of the root")
-READABLE_ROOT = ("root", "folder of the root, or s3://BUCKET/PREFIX")
+ROOT = ("root", "folder of the root, or s3://BUCKET/PREFIX")
 
 
 def command(

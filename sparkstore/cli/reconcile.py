@@ -12,7 +12,7 @@ from sparkstore.cli.commands import opened_root
 from sparkstore.cli.jobs import job_options, run_job
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, table
-from sparkstore.cli.parsing import READABLE_ROOT, command
+from sparkstore.cli.parsing import command
 from sparkstore.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ def add(subparsers: Subparsers) -> None:
         "  sparkstore reconcile --replica /mnt/other/replica ROOT\n"
         "  sparkstore reconcile --repair ROOT && sparkstore sql ROOT 'SELECT * FROM queues'\n"
         "  sparkstore reconcile s3://lake/queues       checks a copy; findings are only printed",
-        positional=(READABLE_ROOT,),
     )
     parser.add_argument("--replica", metavar="DIR", help="folder of its copy, compared as well")
     parser.add_argument(

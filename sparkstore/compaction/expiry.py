@@ -31,6 +31,7 @@ def end_messages(
     root: Root,
     config: StoreConfig | None = None,
     audit_file: Path | None = None,
+    uri: str = "",
 ) -> Answer:
     """Dead-letter what its queue's arguments say; nothing is opened if there is nothing to do.
 
@@ -39,17 +40,18 @@ def end_messages(
         root: A primary; on a replica nothing is done.
         config: Settings of the store, for when no broker runs.
         audit_file: Gets the audit lines while no broker runs; None: `audit.log` in the root.
+        uri: Of a root in a bucket, whose copy `root` is.
 
     Raises:
         StoreError: The tables cannot be read, or nobody can change the queues now: run it again.
     """
-    if root.identity.role != "primary":
+    if root.identity.role != "primary" and not uri:
         return Answer()
     found = message_choice.ended(spark, root)
     first = next(found, None)
     if first is None:
         return Answer()
-    control = open_control(root, config, audit_file)
+    control = open_control(uri or root, config, audit_file)
     try:
         return _end(control, chain([first], found))
     finally:
@@ -61,10 +63,11 @@ def try_to_end_messages(
     root: Root,
     config: StoreConfig | None = None,
     audit_file: Path | None = None,
+    uri: str = "",
 ) -> Answer:
     """The same after another job: what cannot be done now is a warning, and the next run's."""
     try:
-        answer = end_messages(spark, root, config, audit_file)
+        answer = end_messages(spark, root, config, audit_file, uri)
     except StoreError as reason:
         _log.warning("expired messages stay until the next run: %s", reason)
         return Answer()

@@ -29,6 +29,7 @@ from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
 from sparkstore.operations.branches import BranchOrder
 from sparkstore.operations.bulk import Answer, MessageDraft, Request
+from sparkstore.storage.objects import checked_uri, is_object_uri
 from sparkstore.tables.root import Root, open_root
 
 ANSWER_S = 120.0
@@ -99,26 +100,25 @@ def open_control(
     """Whoever can change the queues of a root now.
 
     Args:
-        where: The root, a folder.
-        config: Settings of the store, for when no broker runs: where its write-ahead log is.
+        where: The root, a folder or the URI of a bucket.
+        config: Settings of the store, for when no broker runs: where its write-ahead log is; and
+            where a store on a bucket has its working copy.
         audit_file: Gets the audit lines while no broker runs; None: `audit.log` in the root.
 
     Raises:
-        InvalidRequest: There is no root; it is a URI, whose lock nobody here can see; its
-            write-ahead log is elsewhere; the audit file cannot be written.
-        Locked: Another process has the root and does not listen.
+        InvalidRequest: There is no root; its write-ahead log is elsewhere; the audit file cannot
+            be written.
+        Locked: Another process has the root and does not listen; of a bucket: a store on another
+            machine serves it, or did not end well.
         StoreError: The root cannot be opened.
     """
-    if isinstance(where, str) and "://" in where:
-        message = f"{where}: give the folder: only there the lock tells whether a broker runs"
-        raise InvalidRequest(message)
-    root = where if isinstance(where, Root) else open_root(where)
+    settings = config or StoreConfig()
     for attempt in range(_TRIES):
-        served = connect(root)
+        served = connect_to(where, settings.copy_dir)
         if served is not None:
             return served
         try:
-            return _at_rest(root, config or StoreConfig(), audit_file)
+            return _at_rest(where, settings, audit_file)
         except Locked as reason:  # a broker that is starting, or about to end
             if attempt == _TRIES - 1:
                 message = f"{reason}; it takes no orders now, as a broker that is still starting:"
@@ -127,10 +127,31 @@ def open_control(
     raise AssertionError
 
 
-def _at_rest(root: Root, config: StoreConfig, audit_file: Path | None) -> AdminClient:
+def _at_rest(where: Root | str | Path, config: StoreConfig, audit_file: Path | None) -> AdminClient:
     from sparkstore.control.offline import OfflineControl  # noqa: PLC0415  # it loads deltalake
 
-    return OfflineControl(root, config, audit_file=audit_file)
+    return OfflineControl(where, config, audit_file=audit_file)
+
+
+def connect_to(where: Root | str | Path, copy_dir: str = "") -> SocketControl | None:
+    """The broker that serves a root, or a bucket from this machine; None if nobody listens here.
+
+    Args:
+        where: The root, a folder or the URI of a bucket.
+        copy_dir: Where a store on a bucket has its working copy, if it was told.
+
+    Raises:
+        InvalidRequest: There is no root; who listens is not allowed to us, or is about another.
+        Unavailable: It does not answer.
+    """
+    if isinstance(where, Root):
+        return connect(where)
+    if is_object_uri(where):
+        from sparkstore.bucket.working_copy import copy_here  # noqa: PLC0415  # it loads pyarrow
+
+        copy = copy_here(checked_uri(str(where)), copy_dir)
+        return None if copy is None else connect(copy)
+    return connect(open_root(where))
 
 
 def connect(root: Root) -> SocketControl | None:

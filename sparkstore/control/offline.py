@@ -14,6 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from sparkstore.bucket.epochs import check_nobody_serves
 from sparkstore.config import StoreConfig
 from sparkstore.control.audit import (
     AUDIT_FILE,
@@ -30,7 +31,7 @@ from sparkstore.core.state_machine import branches
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import Queue, RecordStep
 from sparkstore.core.xids import xid_of
-from sparkstore.errors import StoreError
+from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.log.start import open_log
 from sparkstore.operations.administration import Order, decide, existing
 from sparkstore.operations.branches import BranchAct, BranchOrder
@@ -42,6 +43,8 @@ from sparkstore.operations.root_at_rest import (
     plan,
     put_steps,
 )
+from sparkstore.storage.objects import ObjectStorage, is_object_uri
+from sparkstore.tables.fencing import identity_at
 from sparkstore.tables.root import Root
 
 
@@ -50,26 +53,30 @@ class OfflineControl:
 
     def __init__(
         self,
-        root: Root,
+        where: Root | str | Path,
         config: StoreConfig,
         audit_file: Path | None = None,
     ) -> None:
         """Open the root as a store does: heal it, replay its write-ahead log, begin an epoch.
 
         Args:
-            root: What to change.
+            where: What to change: a root, its folder, or the URI of one in a bucket.
             config: Settings of its store.
             audit_file: Gets a line for what is asked and what it came to, as a running broker
-                writes it; None: `AUDIT_FILE` in the root.
+                writes it; None: `AUDIT_FILE` in the root, of a bucket in its working copy.
 
         Raises:
-            InvalidRequest: The audit file cannot be written, or is open to others.
-            Locked: A broker has it.
+            InvalidRequest: There is no root; the audit file cannot be written, or is open to
+                others.
+            Locked: A broker has it; of a bucket: it may be served elsewhere.
             StoreError: The root cannot be opened, for the reasons of `open_log`.
         """
-        opened = open_log(root.path, config)
+        place = where.path if isinstance(where, Root) else where
+        if is_object_uri(place):
+            _check_at_rest(str(place))
+        opened = open_log(place, config)
         try:
-            self._audit_lines = add_audit_file(audit_file or root.path / AUDIT_FILE)
+            self._audit_lines = add_audit_file(audit_file or opened.log.root.path / AUDIT_FILE)
         except StoreError:
             opened.log.close()
             raise
@@ -193,3 +200,11 @@ class OfflineControl:
         error = done.get()
         if error is not None:
             raise error
+
+
+def _check_at_rest(uri: str) -> None:
+    bucket = ObjectStorage(uri)
+    if identity_at(bucket) is None:
+        message = f"{uri} is not a sparkstore root: sparkstore serve makes one"
+        raise InvalidRequest(message)
+    check_nobody_serves(bucket)

@@ -110,7 +110,7 @@ def path_of(where: str | Path) -> Path:
     elif "://" in text:
         message = (
             f"{text}: only a folder or file:// URI can be the root here; of a bucket it is for"
-            " serve, compact, replicate, promote, queues, browse, sql, verify and reconcile"
+            " serve and other commands, but not for current, or as the primary of replicate"
         )
         raise InvalidRequest(message)
     path = Path(text).absolute()

@@ -46,10 +46,12 @@ class ServedRoot:
         path: Path,
         held: Sequence[tuple[str, int]] = (),
         port_of: Callable[[Host], ConnectionHost] = lambda host: host,
+        uri: str = "",
     ) -> None:
+        """Serve it; `uri`: of a root in a bucket, whose working copy `path` is."""
         self.inbox = Inbox()
         loop = Loop(self.inbox)
-        self.store = DeltaMessageStore(path, DELTA_CONFIG)
+        self.store = DeltaMessageStore(uri or path, DELTA_CONFIG)
         self._listener = Listener(loop)
         self.failures: list[Any] = []
         self.audited: list[tuple[str, dict[str, Any]]] = []
