@@ -106,12 +106,15 @@ def open_control(
         audit_file: Gets the audit lines while no broker runs; None: `audit.log` in the root.
 
     Raises:
-        InvalidRequest: There is no root; its write-ahead log is elsewhere; the audit file cannot
-            be written.
+        InvalidRequest: There is no root; it is a file:// URI, whose lock nobody here can see; its
+            write-ahead log is elsewhere; the audit file cannot be written.
         Locked: Another process has the root and does not listen; of a bucket: a store on another
             machine serves it, or did not end well.
         StoreError: The root cannot be opened.
     """
+    if isinstance(where, str) and "://" in where and not is_object_uri(where):
+        message = f"{where}: give the folder: only there the lock tells whether a broker runs"
+        raise InvalidRequest(message)
     settings = config or StoreConfig()
     for attempt in range(_TRIES):
         served = connect_to(where, settings.copy_dir)
