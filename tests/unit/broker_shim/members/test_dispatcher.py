@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -80,3 +81,19 @@ def test_a_link_that_a_member_asks_for_is_lost_by_the_others(service: ServicedRo
         answer = second.hears()
         assert answer is not None
         assert answer[0] == wire.ANSWER
+
+
+def test_what_a_link_holds_is_told_to_the_member_that_asks_for_it(
+    service: ServicedRoot,
+) -> None:
+    detail = {"version": 1, "source": {"address": "q"}, "target": None, "durability": 2}
+    store, key = service.store, LinkKey("container", "from q", Role.SENDER)
+    done(store.attach, key, {**detail, "expiry_policy": "never", "timeout_s": 0})
+    messages = [store.message(MessageHeader(), b"x") for _ in range(2)]
+    for message in messages:
+        done(store.enqueue, message, "q")
+    done(store.acquire, messages[0].message_id, "q", LINK)
+    with watching(service, "n", 3) as member:
+        ((told, unsettled, held),) = member.read(wire.LINK, LINK)
+        assert (json.loads(told)["durability"], unsettled) == (2, ())
+        assert [row[:2] for row in held] == [("q", messages[0].message_id)]
