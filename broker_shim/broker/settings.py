@@ -105,7 +105,9 @@ class BrokerSettings:
         max_transactions: Open transactions of one connection.
         max_transaction_operations: Messages sent and settled in one transaction.
         max_transaction_bytes: Of messages that wait in memory for commits of one connection.
-        transaction_timeout_s: A transaction is rolled back so long after its first operation.
+        transaction_timeout_s: A transaction is rolled back so long after its first operation; a
+            distributed one, or a member's at its service, so long after its begin, unless it is
+            prepared.
         probe_interval_s: How often a link is given a message to try while the store is unavailable.
         stop_timeout_s: How long a clean stop waits for what is under way.
     """

@@ -27,7 +27,8 @@ class Amqp010Host:
 
     def __init__(self, broker: Broker, points: InsertionPoints = InsertionPoints()) -> None:  # noqa: B008  # a value
         self.broker, self.points = broker, points
-        self.branches, self.in_doubt = OpenBranches(broker.later), Branches(broker)
+        self.branches = OpenBranches(broker.later, broker.settings.transaction_timeout_s)
+        self.in_doubt = Branches(broker)
         self._sessions: dict[tuple[str, bytes], Amqp010Session] = {}
 
     def connect(

@@ -316,7 +316,7 @@ def _serve_members(
     deciding = None
     try:
         deciding = decide_for(store, settings)
-        service = serve_doors(store, doors, config, deciding.dispatcher)
+        service = serve_doors(store, doors, config, deciding.dispatcher, settings)
     except (OSError, StoreError, TimeoutError) as reason:
         if deciding is not None:
             deciding.close()

@@ -47,9 +47,13 @@ def decide_for(store: MessageStore, settings: BrokerSettings) -> DecidingThread:
 
 
 def serve_doors(
-    store: MessageStore, doors: Doors, config: StoreConfig, dispatcher: MemberDispatcher
+    store: MessageStore,
+    doors: Doors,
+    config: StoreConfig,
+    dispatcher: MemberDispatcher,
+    settings: BrokerSettings,
 ) -> Service:
-    """Serve a store to members.
+    """Serve a store to members; of the settings what holds for their transactions.
 
     Raises:
         InvalidRequest: A path cannot be that of a socket.
@@ -58,7 +62,8 @@ def serve_doors(
     """
     opened = doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
     most, grace_s = config.max_message_bytes, config.member_grace_s
-    return Service(_delta(store), opened, most, write_audit, dispatcher, grace_s)
+    timeout_s = settings.transaction_timeout_s
+    return Service(_delta(store), opened, most, write_audit, dispatcher, grace_s, timeout_s)
 
 
 def serve_beside(
@@ -78,7 +83,7 @@ def serve_beside(
     )
     dispatcher.start()
     host.links.elsewhere = dispatcher
-    return serve_doors(store, doors, config, dispatcher)
+    return serve_doors(store, doors, config, dispatcher, host.broker.settings)
 
 
 def _delta(store: MessageStore) -> DeltaMessageStore:

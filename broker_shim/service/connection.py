@@ -21,7 +21,7 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import DISPATCHING, Dispatcher, check_frame
-from broker_shim.service.grace import GraceTimers
+from broker_shim.service.grace import MemberTimers
 from broker_shim.service.members import Audit, ConnectedMember, MemberEvent, Members
 from broker_shim.service.outbox import Outbox
 from broker_shim.service.protocol import Decoder, Frame, Hello
@@ -56,7 +56,7 @@ class MemberConnection:
         token: str | None,
         audit: Audit,
         dispatcher: Dispatcher | None = None,
-        grace: GraceTimers | None = None,
+        timers: MemberTimers | None = None,
     ) -> None:
         """Of a service whose `identity` is (instance, root id); TCP peers must know `token`."""
         self.peer, self._remote = peer, remote_of(peer)
@@ -74,7 +74,7 @@ class MemberConnection:
         self._ending: StoreError | None = None
         self._has_ended = threading.Event()
         self._taken = self._answered = 0
-        self._dispatcher, self._grace = dispatcher, grace
+        self._dispatcher, self._timers = dispatcher, timers
 
     def run(self) -> None:
         """Serve until either side ends it."""
@@ -157,8 +157,8 @@ class MemberConnection:
         with self._store.batch() as batch:
             self._member = self._members.greet(batch, hello, self)
             self._reads.member = hello.member
-            if self._grace is not None:
-                self._grace.came(hello.member)
+            if self._timers is not None:
+                self._timers.grace.came(hello.member)
             state = batch.machine.state
             there = state.members.get(hello.member, fold.MemberState())
             refusals = refusals_of(state, hello.member, 0, there.last_request)
@@ -214,8 +214,10 @@ class MemberConnection:
         with self._store.batch() as batch:
             if member.peer is self:
                 decided = member.requests.decide(batch, frames)
-                if self._grace is not None and decided.holders:
-                    self._grace.gone(filter(self._members.is_away, decided.holders))
+                if self._timers is not None and decided.holders:
+                    self._timers.grace.gone(filter(self._members.is_away, decided.holders))
+                if self._timers is not None and any(kind == wire.OPEN for kind, _ in frames):
+                    self._timers.transactions.gone([member.name])
                 batch.finish(partial(self._decided, decided, count))
 
     def _decided(self, decided: BatchDecision, count: int, error: StoreError | None) -> None:
@@ -288,8 +290,8 @@ class MemberConnection:
                 MemberEvent.GONE, peer=self._remote, member=self._said, requests=self._taken
             )
             self._members.leave(self._member, self)
-            if self._grace is not None and self._member.peer is None:
-                self._grace.gone([self._member.name])
+            if self._timers is not None and self._member.peer is None:
+                self._timers.grace.gone([self._member.name])
         if self._dispatcher is not None:
             self._dispatcher.left(self)
         self._reads.end()

@@ -5,6 +5,8 @@ what is released is held by nobody afterwards, so a second time finds nothing. A
 back in time is connected before the lock is taken, and keeps all. One that comes back later is told
 so: its requests about what it lost are refused.
 
+Transactions that a member has open have their time likewise, on timers of their own.
+
 After a restart of the service the time of every member starts anew: how long the service was away
 is nobody's fault.
 """
@@ -15,6 +17,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from broker_shim.errors import Closed, StoreError, Unavailable
 
@@ -57,6 +60,12 @@ class GraceTimers:
                 self._over_at.setdefault(name, over_at)
             self._guard.notify_all()
 
+    def again(self, member: str, after_s: float) -> None:
+        """Call with a member in so many seconds, whatever was asked before."""
+        with self._guard:
+            self._over_at[member] = self._clock() + after_s
+            self._guard.notify_all()
+
     def came(self, member: str) -> None:
         """A member is connected."""
         with self._guard:
@@ -93,3 +102,20 @@ class GraceTimers:
                     return name
                 self._guard.wait(None if name is None else self._over_at[name] - now_s)
             return None
+
+
+class MemberTimers(NamedTuple):
+    """Those of a service.
+
+    Attributes:
+        grace: Of members that are gone.
+        transactions: Of members that have transactions open.
+    """
+
+    grace: GraceTimers
+    transactions: GraceTimers
+
+    def close(self) -> None:
+        """End both."""
+        self.grace.close()
+        self.transactions.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -97,11 +98,13 @@ class Members:
         max_message_bytes: How long the content of one message may be, in bytes, inclusive.
         by_name: Those that were connected.
         metrics: What the service counts.
+        clock: Only rises, in seconds: how long transactions are open.
     """
 
     max_message_bytes: int
     by_name: dict[str, ConnectedMember] = field(default_factory=dict)
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
+    clock: Callable[[], float] = time.monotonic
     _detached: dict[str, list[str]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -133,7 +136,7 @@ class Members:
                 hello.member,
                 hello.incarnation,
                 decisions,
-                MemberRequests(decisions, hello.member, self.metrics),
+                MemberRequests(decisions, hello.member, self.metrics, self.clock),
             )
             self.by_name[hello.member] = member
         self.metrics.connections += 1
@@ -145,11 +148,14 @@ class Members:
         """Release what a member holds that is gone; how much, None: it is there after all.
 
         Its deliveries failed. What a link of tier 2 holds, that stays: it may resume elsewhere.
-        Links that were attached there are detached, as by a broker that starts anew.
+        Links that were attached there are detached, as by a broker that starts anew, and its open
+        transactions are rolled back.
         """
         member = self.by_name.get(name)
         if member is not None and member.peer is not None and not member.peer.is_lost():
             return None
+        if member is not None:
+            member.requests.forget()
         steps = held_by(batch, name, failed=True)
         links = attached_at(batch, name)
         batch.take([*steps, *(step for text in links for step in _detached(batch, text))])
@@ -169,6 +175,11 @@ class Members:
                 told = json.loads(link.detail)
                 if told.get(MEMBER) == name:
                     batch.take(batch.machine.attach(link_key(text), told))
+
+    def roll_back_late(self, name: str, timeout_s: float) -> tuple[int, float | None]:
+        """Abort a member's transactions that are open for so long; see `MemberRequests`."""
+        member = self.by_name.get(name)
+        return (0, None) if member is None else member.requests.roll_back_late(timeout_s)
 
     def is_away(self, name: str) -> bool:
         """Whether a member is not connected."""

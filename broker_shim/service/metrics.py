@@ -18,6 +18,7 @@ class ServiceMetrics:
     requests: int = counted("Requests decided.")
     refused: int = counted("Requests refused.")
     lost: int = counted("Members that were gone too long, and lost what they held.")
+    late: int = counted("Transactions of members that were open too long, and rolled back.")
     replayed: int = counted("Requests that came again, and were not decided again.")
 
     def line(self, log: LogMetrics) -> str:

@@ -16,6 +16,7 @@ decided are told, and the rest is decided.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -54,8 +55,15 @@ class BatchDecision(NamedTuple):
 class MemberRequests:
     """Requests of one member's incarnation, under the store's lock."""
 
-    def __init__(self, decisions: Decisions, member: str, metrics: ServiceMetrics) -> None:
+    def __init__(
+        self,
+        decisions: Decisions,
+        member: str,
+        metrics: ServiceMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._decisions, self._member, self._metrics = decisions, member, metrics
+        self._clock = clock
         self._open: dict[int, Open] = {}
         self._highest = 0
         self._holders: set[str] = set()
@@ -96,8 +104,22 @@ class MemberRequests:
                 fold.decided(state, self._member, last)
         return BatchDecision(through, refusals, self._holders)
 
+    def roll_back_late(self, timeout_s: float) -> tuple[int, float | None]:
+        """Abort what is open for so long: transactions, and branches that are not prepared.
+
+        Returns:
+            How many; and seconds until the next is due, None: nothing is open.
+        """
+        now_s = self._clock()
+        late = [n for n, each in self._open.items() if now_s - each.began_at_s >= timeout_s]
+        for number in late:
+            self._decisions.end(self._open.pop(number), commit=False)
+        self._metrics.late += len(late)
+        oldest_s = min((each.began_at_s for each in self._open.values()), default=None)
+        return len(late), None if oldest_s is None else oldest_s + timeout_s - now_s
+
     def forget(self) -> None:
-        """Another incarnation came: abort what is open."""
+        """Another incarnation came, or the member is given up: abort what is open."""
         for opened in self._open.values():
             self._decisions.end(opened, commit=False)
         self._open.clear()
@@ -215,7 +237,7 @@ class MemberRequests:
         if body[1] in self._open:
             message = f"transaction {body[1]} is open already: draw another number"
             raise InvalidRequest(message)
-        self._open[body[1]] = Open(batch.begin())
+        self._open[body[1]] = Open(batch.begin(), began_at_s=self._clock())
         self._highest = max(self._highest, body[1])
         return []
 
@@ -240,7 +262,8 @@ class MemberRequests:
     def _opened(self, number: int) -> Open:
         opened = self._open.get(number)
         if opened is None:
-            message = f"transaction {number} is not open: it ended, or died with a lost service"
+            message = f"transaction {number} is not open: it ended, was open for too long, or died"
+            message += " with a lost service or member: begin it anew"
             raise InvalidRequest(message)
         return opened
 

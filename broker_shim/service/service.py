@@ -17,7 +17,7 @@ from uuid import uuid4
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.service.connection import MemberConnection
 from broker_shim.service.dispatcher import Dispatcher
-from broker_shim.service.grace import GraceTimers
+from broker_shim.service.grace import GraceTimers, MemberTimers
 from broker_shim.service.members import Audit, MemberEvent, Members, known_members, not_audited
 from broker_shim.service.socket import Door, is_our_user, remote_of
 from broker_shim.store.delta import DeltaMessageStore
@@ -27,6 +27,7 @@ _alone = logging.getLogger("sparkstore.serve")
 
 MAX_CONNECTIONS = 256
 MEMBER_GRACE_S = 30.0
+TRANSACTION_TIMEOUT_S = 3600.0
 _STOP_S = 10.0
 _PROBE_S = 1.0
 _REPORT_PROBES = 5
@@ -50,6 +51,7 @@ class Service:
         audit: Audit = not_audited,
         dispatcher: Dispatcher | None = None,
         member_grace_s: float = MEMBER_GRACE_S,
+        transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
     ) -> None:
         """Serve at once.
 
@@ -60,14 +62,20 @@ class Service:
             audit: Told who comes and goes.
             dispatcher: Hands messages out to consumers on members; without one none are served.
             member_grace_s: A member that is gone so long, in seconds, loses what it acquired.
+            transaction_timeout_s: A member's transaction that is open so long, in seconds, is
+                rolled back; a branch that is prepared never is.
         """
         self.instance = str(uuid4())
         self.members = Members(max_message_bytes)
         self.store, self._doors, self._audit = store, doors, audit
         self._dispatcher = dispatcher
-        self._grace = GraceTimers(member_grace_s, self._lose)
+        self._transaction_timeout_s = transaction_timeout_s
+        self._timers = MemberTimers(
+            GraceTimers(member_grace_s, self._lose),
+            GraceTimers(transaction_timeout_s, self._roll_back_late),
+        )
         with store.look() as machine:
-            self._grace.gone(known_members(machine.state))
+            self._timers.grace.gone(known_members(machine.state))
         self.urls = [_url_of(door.listening) for door in doors]
         self._guard = threading.Lock()
         self._connections: dict[MemberConnection, threading.Thread] = {}
@@ -92,7 +100,7 @@ class Service:
             connection.end(reason or Unavailable("the service is stopping: connect again"))
         for thread in (*connections.values(), *self._threads):
             thread.join(_STOP_S)
-        self._grace.close()
+        self._timers.close()
 
     def _accept(self, door: Door) -> None:
         while True:
@@ -123,7 +131,7 @@ class Service:
             door.token,
             self._audit,
             self._dispatcher,
-            self._grace,
+            self._timers,
         )
         thread = threading.Thread(
             target=self._serve, args=(connection,), name="member", daemon=True
@@ -141,6 +149,15 @@ class Service:
         if count:
             _log.warning("member %r is gone: %d messages that it held wait again", name, count)
             self._audit(MemberEvent.LOST, member=name, released=count)
+
+    def _roll_back_late(self, name: str) -> None:
+        with self.store.batch():
+            count, next_s = self.members.roll_back_late(name, self._transaction_timeout_s)
+        if count:
+            text = "%d transactions of member %r were open for %g s: rolled back"
+            _log.warning(text, count, name, self._transaction_timeout_s)
+        if next_s is not None:
+            self._timers.transactions.again(name, next_s)
 
     def _serve(self, connection: MemberConnection) -> None:
         try:

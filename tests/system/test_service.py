@@ -20,12 +20,15 @@ from broker_shim.errors import Ended, InvalidRequest
 from broker_shim.service import outbox
 from broker_shim.service import protocol as wire
 from broker_shim.service import socket as listening
-from broker_shim.service.socket import listen_on_path, read_token
+from broker_shim.service.service import Service
+from broker_shim.service.socket import Door, listen_on_path, read_token
+from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.link_records import LinkKey, Role, link_text
 from sparkstore.core.records import Kind, MessageHeader, Record
 from tests.support.roots.logs import until
 from tests.support.stores.raw_member import RawMember, create, enqueue
-from tests.support.stores.services import Served, served
+from tests.support.stores.services import Served, served, short_folder
+from tests.support.stores.stores import DELTA_CONFIG
 
 pytestmark = pytest.mark.system
 
@@ -321,6 +324,74 @@ def test_what_an_open_transaction_claims_is_free_for_the_next_incarnation(
         assert new.ask(5, Record(Kind.DEQUEUED, 0, "q", 1, "c")) == []
         new.say(wire.END, 6, 1, True)
         assert "not open" in new.until_done(6)[0][2]
+
+
+def dequeued(message_id: int) -> Record:
+    return Record(Kind.DEQUEUED, 0, "q", message_id, "c")
+
+
+XID = b"\0\0\0\1\1gb"
+
+
+def test_what_is_open_too_long_is_rolled_back_and_what_is_prepared_never(service: Served) -> None:
+    now_s = 100.0
+    service.service.members.clock = lambda: now_s
+    with RawMember(service.path) as member:
+        member.hello()
+        member.ask(1, create())
+        member.ids(10)
+        member.ask(2, enqueue(1), enqueue(2), enqueue(3))
+        for number in (1, 2):
+            member.say(wire.OPEN, 2 * number + 1, number)
+            member.say(wire.ADD, 2 * number + 2, number, (dequeued(number),))
+        member.say(wire.PREPARE, 7, 2, XID)
+        assert member.until_done(7) == []
+        now_s += 50
+        member.say(wire.OPEN, 8, 3)
+        member.say(wire.ADD, 9, 3, (dequeued(3),))
+        assert member.until_done(9) == []
+        with service.store.batch():
+            assert service.service.members.roll_back_late("raw", 50.0) == (1, 50.0)
+            assert service.service.members.roll_back_late("stranger", 50.0) == (0, None)
+        member.say(wire.END, 10, 1, True)
+        assert "open for too long" in member.until_done(10)[0][2]
+        member.say(wire.END, 11, 3, True)
+        assert member.until_done(11) == []
+        assert sorted(ids_on(service)) == [1, 2]
+        assert member.ask(12, dequeued(1)) == []
+        member.say(wire.DECIDE, 13, XID, True)
+        assert member.until_done(13) == []
+        assert ids_on(service) == []
+
+
+def test_a_service_rolls_back_by_itself_what_a_member_leaves_open(tmp_path: Path) -> None:
+    with short_folder() as folder:
+        store = DeltaMessageStore(tmp_path / "root", DELTA_CONFIG)
+        door = Door(listen_on_path(folder / "s"), None)
+        there = Service(store, [door], 1 << 20, transaction_timeout_s=0.01)
+        with RawMember(folder / "s") as member:
+            member.hello()
+            for number in (1, 2):
+                member.say(wire.OPEN, number, number)
+            until(lambda: there.members.metrics.late == 2)
+            member.say(wire.END, 3, 2, True)
+            assert "open for too long" in member.until_done(3)[0][2]
+        there.close()
+        store.close()
+
+
+def test_what_a_lost_member_had_open_is_free_for_the_others(
+    service: Served, member: RawMember
+) -> None:
+    member.ask(2, enqueue(1))
+    member.say(wire.OPEN, 3, 1)
+    member.say(wire.ADD, 4, 1, (dequeued(1),))
+    assert member.until_done(4) == []
+    member.close()
+    lose(service, member.member)
+    with RawMember(service.path, "other") as other:
+        other.hello()
+        assert other.ask(1, dequeued(1)) == []
 
 
 # ------------------------------------------------------------------------------- requests

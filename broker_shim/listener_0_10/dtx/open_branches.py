@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import time
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from broker_shim.broker.storage.loop import Later
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.store.branches import Xid
+
+_LEAST_S = 1.0
+"""Between two looks at one that the store is asked about."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,9 +26,10 @@ class OpenBranch:
         active: Those that work in it now.
         suspended: Those that have interrupted their work.
         has_failed: It can be rolled back only.
-        is_late: As its timeout has passed.
+        is_late: As its timeout has passed, or the broker's.
         is_deciding: The store is asked.
-        timeout_s: Seconds from when it was set; 0: it has none.
+        timeout_s: Seconds from when it was set; 0: it has none of its own.
+        began_at_s: By the clock of `OpenBranches`.
     """
 
     xid: Xid
@@ -38,6 +43,7 @@ class OpenBranch:
     is_deciding: bool = False
     timeout_s: int = 0
     timer: object = None
+    began_at_s: float = 0.0
 
     def fail(self) -> None:
         """Undo its work: it can be rolled back only."""
@@ -48,13 +54,48 @@ class OpenBranch:
 class OpenBranches:
     """All of a broker's clients. On the loop's thread only."""
 
-    def __init__(self, later: Later) -> None:
-        self._later = later
+    def __init__(
+        self, later: Later, most_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """None yet.
+
+        Args:
+            later: Makes a call after a while.
+            most_s: A branch fails so long after its begin, in seconds, whatever its own timeout.
+            clock: Only rises, in seconds.
+        """
+        self._later, self._most_s, self._clock = later, most_s, clock
         self._branches: dict[Xid, OpenBranch] = {}
+        self._is_looked_at_later = False
 
     def add(self, branch: OpenBranch) -> None:
         """A branch begins."""
+        branch.began_at_s = self._clock()
         self._branches[branch.xid] = branch
+        self._look_later()
+
+    def _look_later(self) -> None:
+        """One timer for all: that of the oldest branch that may still fail, the first one here."""
+        waiting = (each for each in self._branches.values() if not each.has_failed)
+        oldest = next(waiting, None)
+        if oldest is not None and not self._is_looked_at_later:
+            self._is_looked_at_later = True
+            due_s = oldest.began_at_s + self._most_s - self._clock()
+            self._later(max(due_s, _LEAST_S), self._look)
+
+    def _look(self) -> None:
+        self._is_looked_at_later = False
+        due_s = self._clock() - self._most_s
+        for branch in [*self._branches.values()]:
+            if branch.began_at_s > due_s:
+                break
+            self._late(branch)
+        self._look_later()
+
+    def _late(self, branch: OpenBranch) -> None:
+        if not branch.is_deciding and not branch.has_failed:
+            branch.is_late = True
+            branch.fail()
 
     def find(self, xid: Xid) -> OpenBranch | None:
         """The open branch of an xid."""
@@ -78,10 +119,8 @@ class OpenBranches:
         branch.timer = timer = object()
 
         def late() -> None:
-            is_open = self._branches.get(branch.xid) is branch and not branch.is_deciding
-            if is_open and branch.timer is timer:
-                branch.is_late = True
-                branch.fail()
+            if self._branches.get(branch.xid) is branch and branch.timer is timer:
+                self._late(branch)
 
         if timeout_s:
             self._later(timeout_s, late)

@@ -43,11 +43,16 @@ _CONFIGURATION = {Kind.CONFIGURED, Kind.UNCONFIGURED}
 
 @dataclass(slots=True)
 class Open:
-    """A member's transaction: the store's, the messages that it brings, the last ADD to it."""
+    """A member's transaction: the store's, the messages that it brings, the last ADD to it.
+
+    Attributes:
+        began_at_s: By the clock of whoever opened it.
+    """
 
     transaction: Transaction
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     last_request: int = 0
+    began_at_s: float = 0.0
 
 
 class Decisions:
