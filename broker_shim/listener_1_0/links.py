@@ -112,6 +112,7 @@ class Links:
         self._broker = broker
         self._endpoints: dict[Link, LinkEndpoint] = {}
         self._looking: dict[Link, LinkKey] = {}
+        self._left_elsewhere: set[LinkKey] = set()
         self._put_off: dict[LinkKey, tuple[LinkCarrier, Link]] = {}
         self._waits_for: dict[Link, LinkKey] = {}
         self._ending_with: dict[Link, LinkKey] = {}
@@ -123,6 +124,7 @@ class Links:
         """Attach a link: whoever had it loses it (`amqp:link:stolen`)."""
         place, key = EndpointPlace(connection.number, link.port.channel), key_of(connection, link)
         self._overtake(key)
+        self._left_elsewhere.discard(key)
         endpoint, stolen = self.registry.attach(key, place)
         endpoint.served_by = (connection, link)
         self._endpoints[link] = endpoint
@@ -157,9 +159,37 @@ class Links:
             held[message_id.to_bytes(8, "big")] = Held(message_id, queue)
         self._schedule()
 
+    def left_elsewhere(self, text: str, there: KeptLink) -> None:
+        """A link was attached at another broker, which is gone: its time runs here.
+
+        As after a restart, its connection has ended; whoever asks for it gets it.
+        """
+        key = link_key(text)
+        if self.registry.find(key) is not None or there.detail is None:
+            return
+        try:
+            terms = LinkTerms.from_json(key.role, there.detail)
+        except CorruptData as reason:
+            _log.warning("link %s is left to whoever made it: %s", text, reason)
+            return
+        self._adopt(key, terms, there)
+        self._left_elsewhere.add(key)
+        terminus = self.registry.find(key)
+        at_ms = None if terminus is None else terminus.expires_at_ms
+        if at_ms is not None and at_ms <= now_ms():
+            over = self.registry.drop(key)
+            if over is not None:
+                self.finish(over)
+
+    def attached_elsewhere(self, text: str) -> None:
+        """A link that was left is another broker's again, or is over."""
+        if link_key(text) in self._left_elsewhere:
+            self.moved(text)
+
     def moved(self, text: str) -> None:
         """Another broker on the same store has a link now: whoever has it here loses it."""
         key = link_key(text)
+        self._left_elsewhere.discard(key)
         endpoint = self.registry.moved(key)
         self._leave_to_other(self.held.pop(key, {}).values())
         if endpoint is not None:
@@ -208,6 +238,7 @@ class Links:
 
     def keep(self, key: LinkKey, terms: LinkTerms, on_done: OnComplete) -> None:
         """Have a terminus that several links stand for."""
+        self._left_elsewhere.discard(key)
         self._broker.calls.call(on_done, self.registry.keep, key, terms)
 
     def quiet(self, endpoint: LinkEndpoint, on_done: OnComplete) -> None:
@@ -267,6 +298,7 @@ class Links:
 
     def finish(self, over: Terminus, then: OnComplete | None = None) -> None:
         """End what was the link's own, then have it forgotten; `then` when that is durable."""
+        self._left_elsewhere.discard(over.key)
         self.begin(over.key)  # a new link of that name waits: its own would be forgotten
         self.end_own(over, partial(self._forget, over, then))
 

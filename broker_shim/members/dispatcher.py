@@ -35,12 +35,14 @@ from broker_shim.service.recovery import shown as shown_entry
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
 from sparkstore.core.queue_names import shown
+from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.definitions import states_of
 from sparkstore.core.state_machine.values import RecordStep
 
 _log = logging.getLogger(__name__)
 
 _RETIRE_S = 10.0
+_ATTACHMENTS = {Kind.ATTACHED, Kind.DETACHED}
 _ALONE = (
     "a Broker-J host is attached, and would not see what is changed beside it: ask that host, or"
     " stop it first; queues, browse, sql, verify, compact and replicate work beside it"
@@ -72,11 +74,22 @@ class TurnLoop(Protocol):
         """Have this called at the end of each turn."""
 
 
+class LinksHere(Protocol):
+    """The links of a broker beside which members are served. On the loop's thread."""
+
+    def left_elsewhere(self, text: str, there: KeptLink) -> None:
+        """A link was attached at a member that is gone: its time runs here."""
+
+    def attached_elsewhere(self, text: str) -> None:
+        """A link that was left is a member's again, or is over."""
+
+
 class MemberDispatcher:
     """See `Dispatcher`; what it does is done on the loop's thread.
 
     Attributes:
         broker: The one that decides; None: none does now.
+        links: Where the time of links runs that a member left for good; None: nowhere.
     """
 
     def __init__(
@@ -105,6 +118,7 @@ class MemberDispatcher:
         self._alone: set[DispatchPeer] = set()
         self._is_retiring = False
         self.broker: Broker | None = None
+        self.links: LinksHere | None = None
         self._grants: Grants | None = None
         self._observer: MemberObserver | None = None
         self._stream = WiringStream(str(uuid4()), lambda: rows_of(store.recover()))
@@ -146,11 +160,32 @@ class MemberDispatcher:
     def _took(self, steps: Sequence[RecordStep]) -> None:
         if self._observer is not None:
             self._observer.took(steps)
+        if self.links is not None:
+            for step in steps:
+                if step.record.kind in _ATTACHMENTS:
+                    self._link_changed(self.links, step.record)
+
+    def _link_changed(self, links: LinksHere, record: Record) -> None:
+        """A record that no member asked for is the service's, about a member that is gone.
+
+        The records come in the order of the store: what is attached again after that is forgotten
+        after that.
+        """
+        text = record.holder or ""
+        if record.kind is Kind.ATTACHED or record.detail is not None:
+            links.attached_elsewhere(text)
+        elif record.member is None:
+            links.left_elsewhere(text, self._kept(self.start(), text))
 
     def fetch(self, text: str, on_found: OnLink) -> None:
         """See `LinkSource`: for the broker of this process, where AMQP is served beside."""
         broker = self.start()
         self._stream.add(attached_row(text), None)
+        kept = self._kept(broker, text)
+        broker.later(0.0, lambda: on_found(None, kept))
+
+    def _kept(self, broker: Broker, text: str) -> KeptLink:
+        """What is kept of a link; what it holds is held by this broker from now on."""
         with self._store.look() as machine:
             link = machine.state.links.get(text)
             detail = None if link is None else json.loads(link.detail)
@@ -163,7 +198,7 @@ class MemberDispatcher:
             ]
         for name, message_id in held:
             broker.queues[name].held_here(message_id)
-        broker.later(0.0, lambda: on_found(None, KeptLink(detail, unsettled, held)))
+        return KeptLink(detail, unsettled, held)
 
     def check_exclusive(self, peer: DispatchPeer) -> None:
         """See `Dispatcher.check_exclusive`."""

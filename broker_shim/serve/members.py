@@ -82,7 +82,7 @@ def serve_beside(
         _delta(store), loop, inbox, lambda _state: host.broker, host.links.moved
     )
     dispatcher.start()
-    host.links.elsewhere = dispatcher
+    host.links.elsewhere, dispatcher.links = dispatcher, host.links
     return serve_doors(store, doors, config, dispatcher, host.broker.settings)
 
 

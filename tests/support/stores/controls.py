@@ -111,8 +111,8 @@ class ServicedRoot:
             audit=lambda event, **details: self.audited.append((event, details)),
         )
         door = Door(listen_on_path(self.path), None)
-        dispatcher = self._deciding.dispatcher
-        self.service = Service(self.store, [door], 1 << 27, dispatcher=dispatcher)
+        self.dispatcher = self._deciding.dispatcher
+        self.service = Service(self.store, [door], 1 << 27, dispatcher=self.dispatcher)
         for queue, message_id in held:
             done(self.store.acquire, message_id, queue, "live")
 

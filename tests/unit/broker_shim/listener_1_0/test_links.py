@@ -22,8 +22,10 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
+from broker_shim.links.kept_link import KeptLink
 from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.store.interface import LinkKey
+from sparkstore.core.link_records import link_text
 from tests.support.amqp.link_clients import Client, House, Place
 
 SETTINGS = BrokerSettings(addresses=(AddressSettings("news.#", Routing.MULTICAST),))
@@ -204,6 +206,49 @@ def test_a_detached_subscription_lives_for_its_timeout(
     kept.run_delayed()
     assert queue not in kept.broker.queues
     assert len(kept.registry) == 0
+
+
+def left_elsewhere(house: House, timeout_s: int) -> LinkKey:
+    """A subscription whose link another broker had, which is gone."""
+    Client(house).attach("news", source=Source("news.eu", 1, "link-detach", timeout_s))
+    (key,) = house.registry._termini
+    terms = house.registry._termini[key].terms
+    assert terms is not None
+    house.host.links.moved(link_text(key))
+    assert len(house.registry) == 0
+    house.host.links.left_elsewhere(link_text(key), KeptLink(terms.as_json(), {}, []))
+    house.run()
+    return key
+
+
+def test_the_time_of_a_link_runs_here_when_the_broker_that_had_it_is_gone(
+    kept: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from broker_shim.listener_1_0 import links  # noqa: PLC0415
+
+    key = left_elsewhere(kept, 60)
+    assert any(59 < delay_s <= 60 for delay_s, _expire in kept.delayed)
+    later_ms = links.now_ms() + 60_001
+    monkeypatch.setattr(links, "now_ms", lambda: later_ms)
+    kept.host.links.attached_elsewhere(link_text(key))
+    kept.run_delayed()
+    assert "news.eu::subscription.client.news" in kept.broker.queues, "another broker has it"
+
+
+@pytest.mark.parametrize("timeout_s", [0, 60])
+def test_it_is_over_when_nobody_asks_for_it_in_time(
+    kept: House, monkeypatch: pytest.MonkeyPatch, timeout_s: int
+) -> None:
+    from broker_shim.listener_1_0 import links  # noqa: PLC0415
+
+    left_elsewhere(kept, timeout_s)
+    if timeout_s:
+        later_ms = links.now_ms() + 60_001
+        monkeypatch.setattr(links, "now_ms", lambda: later_ms)
+        kept.run_delayed()
+    assert "news.eu::subscription.client.news" not in kept.broker.queues
+    assert len(kept.registry) == 0
+    assert len(kept.restarted().registry) == 0
 
 
 def test_a_subscription_that_its_client_closes_is_gone(kept: House) -> None:

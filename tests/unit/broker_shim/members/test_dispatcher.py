@@ -6,16 +6,18 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
+from broker_shim.links.kept_link import KeptLink
 from broker_shim.service import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.control.client import connect
 from sparkstore.core.link_records import LinkKey, Role, link_text
-from sparkstore.core.records import Kind
+from sparkstore.core.records import Kind, Record
 from sparkstore.tables.root import open_root
 from tests.support.stores.controls import ServicedRoot
 from tests.support.stores.raw_member import RawMember
@@ -97,3 +99,34 @@ def test_what_a_link_holds_is_told_to_the_member_that_asks_for_it(
         ((told, unsettled, held),) = member.read(wire.LINK, LINK)
         assert (json.loads(told)["durability"], unsettled) == (2, ())
         assert [row[:2] for row in held] == [("q", messages[0].message_id)]
+
+
+class LinksTold:
+    """What a broker beside the service is told of links, in order."""
+
+    def __init__(self) -> None:
+        self.told: SimpleQueue[tuple[str, str, KeptLink | None]] = SimpleQueue()
+
+    def left_elsewhere(self, text: str, there: KeptLink) -> None:
+        self.told.put(("left", text, there))
+
+    def attached_elsewhere(self, text: str) -> None:
+        self.told.put(("attached", text, None))
+
+
+def test_a_broker_beside_is_told_of_links_that_a_lost_member_left_and_not_of_those_it_detached(
+    service: ServicedRoot,
+) -> None:
+    links = service.dispatcher.links = LinksTold()
+    detail = '{"durability": 2, "source": null, "target": null, "version": 1}'
+    attached = Record(Kind.ATTACHED, 0, holder=LINK, detail=detail)
+    with watching(service, "m", 1, 2) as member:
+        assert member.ask(1, attached) == []
+        assert member.ask(2, Record(Kind.DETACHED, 0, holder=LINK)) == []
+        assert member.ask(3, attached) == []
+    with service.store.batch() as batch:
+        service.service.members.lose(batch, "m")
+    told = [links.told.get(timeout=30) for _ in range(3)]
+    assert [each[:2] for each in told] == [("attached", LINK), ("attached", LINK), ("left", LINK)]
+    with watching(service, "m"):
+        assert links.told.get(timeout=30)[0] == "attached", "it came back, and has its link"
