@@ -141,18 +141,20 @@ class Links:
             return
 
         def found(error: StoreError | None, there: KeptLink | None) -> None:
-            if there is not None and there.detail is not None:
-                try:
-                    terms = LinkTerms.from_json(key.role, there.detail)
-                except CorruptData as reason:
-                    _log.warning("link %s is left to whoever made it: %s", link_text(key), reason)
-                else:
-                    self._adopt(key, terms, there)
+            if there is not None:
+                self._adopt(key, there)
             on_done(error)
 
         self.elsewhere.fetch(link_text(key), found)
 
-    def _adopt(self, key: LinkKey, terms: LinkTerms, there: KeptLink) -> None:
+    def _adopt(self, key: LinkKey, there: KeptLink) -> None:
+        if there.detail is None:
+            return
+        try:
+            terms = LinkTerms.from_json(key.role, there.detail)
+        except CorruptData as reason:
+            _log.warning("link %s is left to whoever made it: %s", link_text(key), reason)
+            return
         self.registry.adopt(key, terms, there.unsettled, now_ms())
         held = self.held.setdefault(key, {})
         for queue, message_id in there.held:
@@ -165,14 +167,9 @@ class Links:
         As after a restart, its connection has ended; whoever asks for it gets it.
         """
         key = link_key(text)
-        if self.registry.find(key) is not None or there.detail is None:
+        if self.registry.find(key) is not None:
             return
-        try:
-            terms = LinkTerms.from_json(key.role, there.detail)
-        except CorruptData as reason:
-            _log.warning("link %s is left to whoever made it: %s", text, reason)
-            return
-        self._adopt(key, terms, there)
+        self._adopt(key, there)
         self._left_elsewhere.add(key)
         terminus = self.registry.find(key)
         at_ms = None if terminus is None else terminus.expires_at_ms
