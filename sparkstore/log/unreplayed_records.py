@@ -70,7 +70,9 @@ def unreplayed(root: Root) -> Unreplayed | None:
 
 
 def _unreplayed(root: Root, folder: Path) -> Unreplayed | None:
-    if root.identity.wal_dir and not folder.is_dir():
+    if not folder.is_dir():
+        if not root.identity.wal_dir:
+            return None  # as of a copy of what a bucket holds, which may lack files
         message = f"the write-ahead log of {root.path} is in {folder}, which is not here: what only"
         raise Unavailable(f"{message} it has is not shown")
     tail = journal_tail(root)

@@ -20,6 +20,7 @@ from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.bucket import job_copy as jobs
 from sparkstore.bucket.job_copy import JobCopy, check_may_work_on, folder_of_jobs, job_copy
 from sparkstore.bucket.job_lease import NAME as LEASE
+from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.start import open_log
@@ -86,7 +87,7 @@ def folded(bucket: ObjectStorage, folder: Path) -> int:
 
 
 def test_what_a_job_published_is_what_any_store_begins_with(
-    bucket: ObjectStorage, tmp_path: Path
+    bucket: ObjectStorage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(tmp_path / "a", b"one", b"two")
     run_job(bucket, tmp_path / "jobs")
@@ -94,6 +95,9 @@ def test_what_a_job_published_is_what_any_store_begins_with(
     fill(tmp_path / "b", b"three")
     run_job(bucket, tmp_path / "jobs")  # with the copy that the first one left
     assert folded(bucket, tmp_path / "look") > first > 0
+    for command in (["queues"], ["verify", "--deep"], ["queues", "--holders"]):
+        assert main([*command, URI]) == 0
+    assert capsys.readouterr().err == ""
     assert bodies_in(tmp_path / "c") == [b"one", b"two", b"three"]
 
 
