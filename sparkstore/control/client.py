@@ -123,6 +123,8 @@ def open_control(
         try:
             return _at_rest(where, settings, audit_file)
         except Locked as reason:  # a broker that is starting, or about to end
+            if isinstance(where, str) and is_object_uri(where):
+                raise  # it says what to do; whoever serves may be anywhere
             if attempt == _TRIES - 1:
                 message = f"{reason}; it takes no orders now, as a broker that is still starting:"
                 raise Locked(f"{message} run it again") from reason

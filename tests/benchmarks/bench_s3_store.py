@@ -4,6 +4,7 @@
     one caller      enqueues of 256 bytes, each after the answer to the one before
     1,000 in flight
     start           on a machine that has no copy, with `--messages` messages waiting
+    compact, queues the commands, JVM and all, on what waits: in the bucket and in a folder
 
 on a root on the disk, on one in a bucket with `ack = "delta"` (with `commit_interval_ms` 0 and 200)
 and with `ack = "wal"`. The bucket is versitygw's on this machine, and for some figures a server in
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -104,13 +106,36 @@ class Bench:
         store.close()
 
 
-def starts(bench: Bench, folder: Path, waiting: int) -> None:
-    """A start on a machine without a copy, and once more, of a bucket that was promoted."""
+def fill(folder: Path, waiting: int) -> None:
+    """A root in a folder, and one in a bucket that has the same records."""
     journal = BulkJournal(open_or_create_root(folder / "primary"))
     journal.enqueue(waiting)
     bucket = ObjectStorage("s3://lake/waiting")
     copy(journal.root.path, bucket)
     promote_in_place(bucket)
+
+
+def commands(bench: Bench, folder: Path, waiting: int) -> None:
+    """The same commands on both; a compaction with nothing to do, too: with the copy it left."""
+    alone = open_or_create_root(folder / "alone")
+    BulkJournal(alone).enqueue(waiting)
+    again = "compact, nothing to do"
+    for title, command in (("compact", "compact"), (again, "compact"), ("queues", "queues")):
+        for place, where in (("a folder", str(alone.path)), ("a bucket", "s3://lake/waiting")):
+            began = time.perf_counter()
+            subprocess.run(
+                [sys.executable, "-m", "sparkstore", command, where],
+                env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
+            took_s = time.perf_counter() - began
+            bench.say(f"{title}, {waiting:,} waiting in {place}, s", took_s)
+
+
+def starts(bench: Bench, folder: Path, waiting: int) -> None:
+    """A start on a machine without a copy, and once more, of a bucket that was promoted."""
+    fill(folder, waiting)
     config = StoreConfig(copy_dir=str(folder / "elsewhere"))
     for title in ("start", "  with the copy that it left"):
         began = time.perf_counter()
@@ -145,6 +170,7 @@ def main() -> None:
             wal = config("wal", ack="wal", wal_dir=str(folder / "wal" / "log"))
             bench.store('"wal"', "s3://lake/wal", wal, 2_000, count)
             starts(bench, folder, waiting)
+            commands(bench, folder, waiting)
         with served(environment) as slow:
             slow.faults = [lambda _request: time.sleep(0.03)]
             bare = ObjectStorage("s3://lake/bare")
