@@ -62,7 +62,7 @@ def test_what_may_be_served_elsewhere_is_refused_and_not_taken_over(
 ) -> None:
     store = DeltaMessageStore(URI, StoreConfig(commit_interval_ms=0))
     elsewhere = StoreConfig(copy_dir=str(tmp_path / "elsewhere"))
-    with pytest.raises(Locked, match="serve it once and stop that$"):
+    with pytest.raises(Locked, match=r"serve it once and stop that$"):
         open_control(URI, elsewhere)
     done(store.create, Queue("q"))  # it was not fenced
     store.close()
