@@ -61,8 +61,10 @@ def folder_of(location: str, copy_dir: str) -> Path:
     """Where the working copy of a root is on this machine: where it was said, or in the cache."""
     if copy_dir:
         return path_of(copy_dir)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "sparkstore" / hashlib.sha256(location.encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    if not cache.is_absolute():  # the specification of base directories: such a one is ignored
+        cache = Path.home() / ".cache"
+    return cache / "sparkstore" / hashlib.sha256(location.encode()).hexdigest()[:16]
 
 
 def copy_here(location: str, copy_dir: str = "") -> Root | None:

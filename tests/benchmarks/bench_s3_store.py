@@ -125,7 +125,7 @@ def commands(bench: Bench, folder: Path, waiting: int) -> None:
             began = time.perf_counter()
             subprocess.run(
                 [sys.executable, "-m", "sparkstore", command, where],
-                env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
+                env={**os.environ, "XDG_CACHE_HOME": str(folder.absolute() / "cache")},
                 stdout=subprocess.DEVNULL,
                 check=True,
             )

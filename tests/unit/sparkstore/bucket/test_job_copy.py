@@ -287,6 +287,8 @@ def test_the_folder_of_jobs_is_none_of_a_store(
     bucket: ObjectStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert folder_of_jobs(URI, str(tmp_path / "copy")) == tmp_path / "copy-jobs"
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert Path.home() / ".cache" in folder_of_jobs(URI).parents, "nowhere below where one stands"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     fill(tmp_path / "a", b"one")
     log = open_log(URI, StoreConfig(commit_interval_ms=0)).log
