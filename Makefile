@@ -106,6 +106,8 @@ soak: setup  ## kill -9 at random points, hundreds of times; ten minutes of near
 	    $(BIN)/python -m pytest tests/system/test_links_killed.py
 	@SPARKSTORE_BUCKET_KILLS=$(or $(KILLS),100) \
 	    $(BIN)/python -m pytest --timeout 3600 tests/system/test_bucket_store_killed.py
+	@SPARKSTORE_STOPPED_JOBS=50 \
+	    $(BIN)/python -m pytest --timeout 3600 tests/system/test_bucket_job_stopped.py
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
 	@$(BIN)/python -m tests.benchmarks.fuzz_amqp 600
 	@SPARKSTORE_FOLD_SECONDS=600 $(BIN)/python -m pytest --timeout 1800 tests/spark/test_folds_agree.py

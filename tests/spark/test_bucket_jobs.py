@@ -26,7 +26,7 @@ from tests.support.spark.killing import Stopped, stop_at
 from tests.support.stores.stores import done
 
 URI = "s3://lake/queues"
-PLACES = ("appended", "history start raised", "segment rewritten")
+PLACES = ("appended", "segment rewritten")
 """Where a job is killed, each after a commit of another kind."""
 
 

@@ -6,7 +6,6 @@ who commits to it. Spark's own is in tests/spark/test_bucket_jobs.py.
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ from tests.support.roots.logs import opened, until, write
 from tests.support.stores.stores import done
 
 URI = "s3://lake/queues"
-ROUNDS = int(os.environ.get("SPARKSTORE_PAUSED_JOBS", "5"))
+ROUNDS = 4
 
 
 @pytest.fixture
