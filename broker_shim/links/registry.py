@@ -21,7 +21,7 @@ for; a thread may take the lock again. The clock is an argument, `now_ms`: any t
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
@@ -67,7 +67,9 @@ class LinkRegistry:
         """Termini."""
         return len(self._termini)
 
-    def recover(self, now_ms: int, on_complete: OnComplete) -> list[Terminus]:
+    def recover(
+        self, now_ms: int, on_complete: OnComplete, elsewhere: Container[LinkKey] = ()
+    ) -> list[Terminus]:
         """Take over what survived; nobody is attached, and the time of each runs that should.
 
         What is over at once is told by the next `expire`, as later.
@@ -75,12 +77,15 @@ class LinkRegistry:
         Args:
             now_ms: Timeouts start anew: how long the broker was away is nobody's fault.
             on_complete: Called for each terminus, once the store knows that it is not attached.
+            elsewhere: Links that another broker on the same store has: they stay that one's.
 
         Raises:
             CorruptData: The store cannot be read.
         """
         with self._lock:
             for terminus in self._keeping.recover():
+                if terminus.key in elsewhere:
+                    continue
                 self._termini[terminus.key] = terminus
                 terminus.ended(EndedScope.CONNECTION, now_ms)
                 if terminus.expires_at_ms is not None:

@@ -193,7 +193,7 @@ def _take_over(
     membership = None if is_shared else members.membership_of(store, inbox)
     host = Host(make_broker(store, membership), stores.registry())
     if membership is None:
-        recover(store, host, members=members.members_of(store))
+        recover(store, host, members.members_of(store))
     else:
         members.join(store, host, membership)
     return host

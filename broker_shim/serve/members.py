@@ -16,8 +16,8 @@ from broker_shim.members.membership import Membership
 from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.bind_address import listening_socket, parse_loopback
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
-from broker_shim.serve.recovery import create_wiring
-from broker_shim.service.members import known_members
+from broker_shim.serve.recovery import Absent, create_wiring
+from broker_shim.service.members import attached_at, known_members
 from broker_shim.service.options import Doors
 from broker_shim.service.service import Service
 from broker_shim.store.delta import DeltaMessageStore
@@ -25,14 +25,17 @@ from broker_shim.store.interface import MessageStore
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.config import StoreConfig
 from sparkstore.control.audit import write_audit
+from sparkstore.core.link_records import link_key
 
 _log = logging.getLogger(__name__)
 
 
-def members_of(store: MessageStore) -> list[str]:
-    """Names of the members that may come back."""
+def members_of(store: MessageStore) -> Absent:
+    """The members that may come back, and their links."""
     with _delta(store).look() as machine:
-        return known_members(machine.state)
+        names = known_members(machine.state)
+        texts = attached_at(machine.state, names)
+    return Absent(frozenset(names), {text: link_key(text) for text in texts})
 
 
 def decide_for(store: MessageStore, settings: BrokerSettings) -> DecidingThread:

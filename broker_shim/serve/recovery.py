@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from broker_shim.broker.operations.auto_delete import CATEGORY
@@ -31,24 +32,43 @@ from sparkstore.operations.queue_alteration import QueueUsage, check_alteration,
 _log = logging.getLogger(__name__)
 
 
+class Absent(NamedTuple):
+    """Brokers on the same store that may come back: what they have is theirs until they are lost.
+
+    Attributes:
+        names: Theirs.
+        links: Those that are attached at one of them, by their texts.
+    """
+
+    names: frozenset[str] = frozenset()
+    links: Mapping[str, LinkKey] = MappingProxyType({})
+
+    def holds(self, holder: str) -> bool:
+        """Whether one of them holds what this holder does."""
+        name, slash, _rest = holder.partition("/")
+        return holder in self.links or (bool(slash) and name in self.names)
+
+
+NOBODY = Absent()
+"""The store is this broker's alone."""
+
+
 def recover(
-    store: MessageStore,
-    host: Host,
-    *,
-    members: Container[str] = (),
-    timeout_s: float = 600.0,
+    store: MessageStore, host: Host, absent: Absent = NOBODY, timeout_s: float = 600.0
 ) -> None:
     """Take over what survived, release what connections of the last run held, create wiring.
 
     Blocks: for the start only, before the loop runs. What was acquired belonged to connections
     that are gone, so it is released and counts as a failed delivery: they may have seen it. But
     what a link of tier 2 acquired it holds until it is attached again, and what a member of the
-    store's service acquired that one holds, until the service says that it is lost.
+    store's service acquired that one holds, until the service says that it is lost. A link that is
+    attached at a member stays so: its clients are connected there, and it is no broker's here to
+    say that it was left, or to let its time run out and end its queue.
 
     Args:
         store: What is recovered.
         host: Takes it over.
-        members: Names of the members that may come back.
+        absent: The members that may come back.
         timeout_s: How long the store may take, in seconds.
 
     Raises:
@@ -57,7 +77,7 @@ def recover(
     """
     broker, links = host.broker, host.links
     recovered = store.recover()
-    termini = links.registry.recover(now_ms(), _log_failure)
+    termini = links.registry.recover(now_ms(), _log_failure, set(absent.links.values()))
     keepers = {
         link_text(each.key): each.key
         for each in termini
@@ -67,17 +87,17 @@ def recover(
     for kept in recovered.queues:
         entries = recovered.entries.get(kept.name, {})
         dispatch = broker.serve(kept)
-        dispatch.recovered(_survivors(kept.name, entries, keepers, acquired))
+        dispatch.recovered(_survivors(kept.name, entries, keepers, absent, acquired))
     for exchange in recovered.exchanges:
         alternate = alternate_of(exchange.arguments)
         broker.router.add_exchange(exchange.name, exchange.type, alternate)
     for key, arguments in recovered.bindings.items():
         broker.router.bind(key.exchange, key.binding_key, key.queue, arguments)
-    _give_back(store, host, acquired, keepers, members, timeout_s)
+    _give_back(store, host, acquired, keepers, absent, timeout_s)
     create_wiring(store, broker, timeout_s)
     host.recover_own_queues(store, termini, timeout_s)
     used = [name for category, name in recovered.configured if category == CATEGORY]
-    broker.claims.auto_deletion.recovered(used, may_come_back=bool(members))
+    broker.claims.auto_deletion.recovered(used, may_come_back=bool(absent.names))
     for queue in [*broker.queues.values()]:
         broker.bulk.end_failed(queue)
         if queue.last_values is not None:
@@ -101,6 +121,7 @@ def _survivors(
     queue: str,
     entries: Mapping[int, Entry],
     keepers: Container[str],
+    absent: Absent,
     acquired: list[_Acquired],
 ) -> Iterator[tuple[int, int, int]]:
     """(message id, priority, delivery count) of each; those that were held are noted."""
@@ -108,8 +129,12 @@ def _survivors(
         holder, failures = entry.acquired_by, entry.delivery_count
         if holder is not None:
             acquired.append(_Acquired(message_id, queue, holder))
-            failures += holder not in keepers and not is_branch_holder(holder)
+            failures += holder not in keepers and not _is_elsewhere(holder, absent)
         yield message_id, entry.priority, failures
+
+
+def _is_elsewhere(holder: str, absent: Absent) -> bool:
+    return is_branch_holder(holder) or absent.holds(holder)
 
 
 def _hold(host: Host, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkKey]) -> None:
@@ -125,7 +150,7 @@ def _give_back(
     host: Host,
     acquired: Iterable[_Acquired],
     keepers: Mapping[str, LinkKey],
-    members: Container[str],
+    absent: Absent,
     timeout_s: float,
 ) -> None:
     lost: list[_Acquired] = []
@@ -133,17 +158,12 @@ def _give_back(
     for each in acquired:
         if each.holder in keepers:
             kept.append(each)
-        elif is_branch_holder(each.holder) or _is_of_member(each.holder, members):
+        elif _is_elsewhere(each.holder, absent):
             host.broker.queues[each.queue].held_elsewhere(each.message_id)
         else:
             lost.append(each)
     _release(store, lost, timeout_s)
     _hold(host, kept, keepers)
-
-
-def _is_of_member(holder: str, members: Container[str]) -> bool:
-    name, slash, _rest = holder.partition("/")
-    return bool(slash) and name in members
 
 
 def _release(store: MessageStore, acquired: list[_Acquired], timeout_s: float) -> None:

@@ -14,7 +14,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -157,7 +157,7 @@ class Members:
         if member is not None:
             member.requests.forget()
         steps = held_by(batch, name, failed=True)
-        links = attached_at(batch, name)
+        links = attached_at(batch.machine.state, [name])
         batch.take([*steps, *(step for text in links for step in _detached(batch, text))])
         self._detached.setdefault(name, []).extend(links)
         self.metrics.lost += bool(steps)
@@ -248,7 +248,7 @@ class Members:
         told = {"incarnations": [*known, hello.incarnation][-_REMEMBERED:], "since_us": now_us}
         made = records.configured(now_us, _MEMBER, hello.member, json.dumps(told))
         released = held_by(batch, hello.member, failed=True) if known else []
-        links = attached_at(batch, hello.member)
+        links = attached_at(machine.state, [hello.member])
         detached = [step for text in links for step in _detached(batch, text)]
         batch.take([*released, *detached, RecordStep(made, is_kept=True)])
         if known:
@@ -301,12 +301,12 @@ def held_by(
     ]
 
 
-def attached_at(batch: Batch, member: str) -> list[str]:
-    """The links that are attached at a member."""
+def attached_at(state: State, members: Container[str]) -> list[str]:
+    """The links that are attached at one of these members."""
     return [
         text
-        for text, link in batch.machine.state.links.items()
-        if link.detached_at is None and json.loads(link.detail).get(MEMBER) == member
+        for text, link in state.links.items()
+        if link.detached_at is None and json.loads(link.detail).get(MEMBER, "") in members
     ]
 
 

@@ -11,8 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from proton import Delivery, Link, Message
-from proton.reactor import AtMostOnce, Container, Copy, DurableSubscription, Selector
+from proton import Delivery, Link, Message, Terminus
+from proton.reactor import (
+    AtMostOnce,
+    Container,
+    Copy,
+    DurableSubscription,
+    LinkOption,
+    Selector,
+)
 from proton.utils import BlockingConnection, LinkDetached
 
 from broker_shim.amqp_0_10 import commands as c
@@ -524,6 +531,40 @@ def test_clients_of_members_notice_a_killed_service_by_nothing_but_time(tmp_path
         assert service.stop() == 0
         assert "Traceback" not in service.log()
         service.close()
+
+
+class EndsWithItsConnection(LinkOption):
+    """A subscription that is kept with its unsettled deliveries, but not without a connection."""
+
+    def apply(self, link: Link) -> None:
+        link.source.durability = Terminus.DELIVERIES
+        link.source.expiry_policy = Terminus.EXPIRE_WITH_CONNECTION
+
+
+def test_a_link_of_a_member_outlives_a_kill_of_the_service_that_serves_amqp_too(
+    tmp_path: Path,
+) -> None:
+    with short_folder() as folder:
+        socket = folder / "s"
+        arguments = str(tmp_path / "root"), f"--store-socket={socket}", LISTEN
+        service = BrokerProcess(*arguments)
+        other = member(socket, "other")
+        with connected(other.url) as connection:
+            receiver = connection.create_receiver(
+                "amq.topic/lives", name="lives", credit=1, options=EndsWithItsConnection()
+            )
+            send(other.url, "amq.topic/lives", durable(1), durable(2))
+            assert receiver.receive(timeout=TIMEOUT_S).id == 1
+            service.kill()
+            service = BrokerProcess(*arguments)
+            send(service.url, "amq.topic/lives", durable(3))
+            receiver.accept()
+            for number in (2, 3):
+                assert receiver.receive(timeout=TIMEOUT_S).id == number
+                receiver.accept()
+        for broker in (other, service):
+            assert broker.terminate() == 0
+            assert "Traceback" not in broker.log, broker.log
 
 
 KILLS = int(os.environ.get("SPARKSTORE_MEMBER_KILLS", "2"))
