@@ -27,6 +27,7 @@ from broker_shim.broker.operations.queries import Queries
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueOwner
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_filter import filter_of
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.selector_compiler import SelectorCompiler
 from broker_shim.broker.settings import BrokerSettings
@@ -40,11 +41,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.header import CommonHeader, HeaderFactory
-from broker_shim.store.interface import (
-    ExchangeBindingKey,
-    MessageHeader,
-    Queue,
-)
+from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import detail_of
@@ -267,6 +264,7 @@ class Broker:
         dispatch = self._make_queue(queue.name, is_kept=is_kept, arguments=arguments)
         if not self.is_member:
             dispatch.watcher = self.claims.auto_deletion
+        dispatch.only = filter_of(queue)
         self.queues[queue.name] = dispatch
         self.definitions[queue.name] = queue
         self.destinations.addresses.add(queue.name)

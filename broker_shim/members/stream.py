@@ -13,7 +13,7 @@ A member is not told of what it did itself: it knows by the completion.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from broker_shim.service.dispatcher import DispatchPeer
 KEPT = 8_192
 WINDOW = 2_048
 _PART = 1_000
+_PART_CHARACTERS = 1 << 20
 
 
 class Change(NamedTuple):
@@ -99,6 +100,7 @@ class WiringStream:
                 continue
             first = watcher.told + 1 - self._oldest()
             part = [*islice(self._kept, first, first + _PART)]
+            del part[len(next(_parts(change.row for change in part))) :]
             watcher.told = part[-1].position
             rows = [change.row for change in part if change.maker != peer.member]
             if rows:
@@ -110,8 +112,22 @@ class WiringStream:
         """All there is, as new as the position: a row that comes again later changes nothing."""
         watcher = self._watchers[peer]
         watcher.told = self._position
-        rows = [*self._all_rows()]
-        parts = [rows[start : start + _PART] for start in range(0, len(rows), _PART)] or [[]]
+        parts = [*_parts(self._all_rows())] or [[]]
         for number, part in enumerate(parts, 1):
             is_last = number == len(parts)
             peer.say(wire.CHANGES, (self._run, self._position, True, is_last, part))
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows for one frame each: names and arguments may be long, and a frame has an end."""
+    part: list[Row] = []
+    characters = 0
+    for row in rows:
+        size = sum(len(text) for text in row[1:] if text is not None)
+        if part and (len(part) == _PART or characters + size > _PART_CHARACTERS):
+            yield part
+            part, characters = [], 0
+        part.append(row)
+        characters += size
+    if part:
+        yield part

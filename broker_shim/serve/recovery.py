@@ -36,7 +36,7 @@ class Absent(NamedTuple):
     """Brokers on the same store that may come back: what they have is theirs until they are lost.
 
     Attributes:
-        names: Theirs.
+        names: Names of those that ever asked the service.
         links: Those that are attached at one of them, by their texts.
     """
 

@@ -27,7 +27,7 @@ from broker_shim.amqp_0_10.controls import SessionDetach
 from broker_shim.amqp_0_10.definitions import DtxXaStatus, ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
-from broker_shim.store.interface import MessageHeader
+from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.remote.store import RemoteMessageStore
 from tests.support.amqp.amqp_messages import number_in, numbered
 from tests.support.amqp.resuming import Client
@@ -342,6 +342,9 @@ def test_a_queue_that_deletes_itself_at_a_member_goes_with_the_last_user_of_all(
     assert [message.body for message in take(pair.first.url, "left", 1)] == [b"c"]
 
 
+COLOURS = ("blue", "red", "green")
+
+
 def test_wiring_that_one_makes_all_know(pair: Pair) -> None:
     with connected(pair.second.url) as there, connected(pair.first.url) as here:
         subscriber = there.create_receiver("amq.topic/news.#", credit=10)
@@ -351,6 +354,46 @@ def test_wiring_that_one_makes_all_know(pair: Pair) -> None:
         subscriber.accept()
     send(pair.first.url, "of-second", durable(2))
     assert ids(take(pair.second.url, "of-second", 1)) == [2]
+
+
+def test_a_subscription_gets_what_it_selects_whoever_publishes(pair: Pair) -> None:
+    options = [Selector("colour = 'red'"), DurableSubscription()]
+    for at in urls(pair):
+        with connected(at) as connection:
+            receivers = [
+                connection.create_receiver(
+                    "amq.topic/colours", name=f"r{number}", credit=10, options=options[: number + 1]
+                )
+                for number in range(2)
+            ]
+            for other in urls(pair):
+                colours = [durable(n, properties={"colour": c}) for n, c in enumerate(COLOURS)]
+                send(other, "amq.topic/colours", *colours)
+                for receiver in receivers:
+                    assert receiver.receive(timeout=TIMEOUT_S).id == COLOURS.index("red")
+                    receiver.accept()
+            for receiver in receivers:
+                receiver.close()
+
+
+def test_a_subscription_of_an_earlier_version_gets_what_it_selects_at_a_member(pair: Pair) -> None:
+    """Its queue does not name the selector: other brokers route everything there."""
+    store = RemoteMessageStore(pair.socket)
+    name = "subscription.mover.before"
+    done(store.create, Queue(name))
+    done(store.bind, ExchangeBindingKey("amq.topic", name, "before"), {})
+    store.close()
+    with connected(pair.second.url, container=container()) as connection:
+        receiver = connection.create_receiver(
+            "amq.topic/before",
+            name="before",
+            credit=10,
+            options=[Selector("colour = 'red'"), DurableSubscription()],
+        )
+        colours = [durable(n, properties={"colour": c}) for n, c in enumerate(COLOURS)]
+        send(pair.first.url, "amq.topic/before", *colours)
+        assert receiver.receive(timeout=TIMEOUT_S).id == COLOURS.index("red")
+        receiver.close()
 
 
 def test_what_a_plain_member_puts_is_delivered_at_once(pair: Pair) -> None:

@@ -43,6 +43,7 @@ from broker_shim.addressing.fqqn import name_of
 from broker_shim.addressing.topics import too_wild
 from broker_shim.amqp_1_0.composites import Source
 from broker_shim.broker.address import AddressNode, ExchangeNode
+from broker_shim.broker.queues.queue_filter import SELECTOR
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -54,7 +55,12 @@ from broker_shim.listener_1_0.attach.pending_attach import Step, temporary_name
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Links, key_of
-from broker_shim.listener_1_0.termini import granted_source, peers_target
+from broker_shim.listener_1_0.termini import (
+    filter_set_of,
+    granted_source,
+    peers_target,
+    said_by,
+)
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import Queue
 from sparkstore.core.queue_names import parts_of
@@ -340,15 +346,23 @@ def subscription_queue(
 
 
 def queue_of_terms(broker: Broker, terms: LinkTerms) -> Queue:
-    """The queue that is a link's own; on an address it is as the address has it."""
+    """The queue that is a link's own; on an address it is as the address has it.
+
+    That of a subscription names its selector, for every broker on the store.
+    """
     assert terms.queue is not None
     is_kept = terms.durability > TerminusDurability.NONE
     tier = TerminusDurability.UNSETTLED_STATE if is_kept else TerminusDurability.NONE
     queue = Queue(terms.queue, tier)
-    address, _ = parts_of(terms.queue)
-    if terms.own.dynamic or address == terms.queue:
+    if terms.own.dynamic:
         return queue
-    return broker.destinations.subscription(address, queue)
+    address, _ = parts_of(terms.queue)
+    if address != terms.queue:
+        queue = broker.destinations.subscription(address, queue)
+    text = None if terms.source is None else said_by(filter_set_of(terms.source)).text
+    if text is None:
+        return queue
+    return replace(queue, arguments={**queue.arguments, SELECTOR: text})
 
 
 def _made(

@@ -23,6 +23,7 @@ from broker_shim.broker.address import (
     QueueNode,
 )
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_filter import is_filtered
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.listener_1_0.attach.own_queue import (
@@ -256,7 +257,9 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
         endpoint = BrowsingLink(connection, link, queue, selector)
     else:
         if wanted.is_subscription:
-            queue.only, selector = selector, None
+            queue.only = selector
+            if is_filtered(connection.broker.definitions[wanted.queue]):
+                selector = None
         endpoint = OutgoingLink(
             connection,
             link,

@@ -124,6 +124,21 @@ def test_one_that_does_not_say_what_it_has_seen_is_told_no_more(small: None) -> 
     assert peer.numbers == [*range(30)]
 
 
+def test_rows_with_long_names_are_told_in_frames_that_have_an_end() -> None:
+    wiring, peer, pack = Wiring(), Peer(), wire.frame_packer()
+    name = "\N{SNOWMAN}" * 10_000
+    wiring.rows = [(number, name, name, name, "{}") for number in range(300)]
+    wiring.stream.watch(peer, "", 0)
+    for number in range(300, 600):
+        wiring.stream.add((number, name, name, name, "{}"), None)
+    while peer.position < 300:
+        wiring.stream.seen(peer, peer.position)
+    assert peer.numbers == [*range(600)]
+    assert 6 < len(peer.frames) < 350
+    for body in peer.frames:
+        pack(wire.CHANGES, body)
+
+
 def test_nobody_is_told_of_what_it_did_itself(small: None) -> None:
     wiring, mine, others = Wiring(), Peer("mine"), Peer("other")
     for peer in (mine, others):

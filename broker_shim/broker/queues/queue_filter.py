@@ -1,0 +1,39 @@
+"""What a queue's definition says of the messages that may be routed to it.
+
+A subscription's selector is in the definition of its queue: whoever publishes asks it, and with
+members that is a broker which the subscriber never talked to.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker_shim.selectors import InvalidSelector, Selector, parse
+from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.values import Queue
+
+SELECTOR = "subscription_selector"
+"""The argument of a subscription's queue: what its selector does not fit is not routed there."""
+
+_log = logging.getLogger(__name__)
+
+
+def is_filtered(queue: Queue) -> bool:
+    """True if every broker knows by the definition what is not routed to the queue."""
+    return SELECTOR in queue.arguments
+
+
+def filter_of(queue: Queue) -> Selector | None:
+    """The selector that a queue's definition names; None if it names none, or one that is none.
+
+    It was compiled when its subscriber attached. One that somebody else wrote and that cannot be
+    compiled is told in the log, and everything is routed: nothing is lost by a misspelling.
+    """
+    text = queue.arguments.get(SELECTOR)
+    if text is None:
+        return None
+    try:
+        return parse(str(text), is_kept=True)
+    except InvalidSelector as reason:
+        _log.error("%s of queue %s selects nothing: %s", SELECTOR, shown(queue.name), reason)
+        return None
