@@ -42,6 +42,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.header import CommonHeader, HeaderFactory
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
+from sparkstore.core.link_records import TEMPORARY_OF
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import detail_of
@@ -264,7 +265,7 @@ class Broker:
         dispatch = self._make_queue(queue.name, is_kept=is_kept, arguments=arguments)
         if not self.is_member:
             dispatch.watcher = self.claims.auto_deletion
-        dispatch.only = filter_of(queue)
+        dispatch.only, dispatch.owner = filter_of(queue), queue.arguments.get(TEMPORARY_OF)
         self.queues[queue.name] = dispatch
         self.definitions[queue.name] = queue
         self.destinations.addresses.add(queue.name)

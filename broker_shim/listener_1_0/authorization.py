@@ -60,11 +60,14 @@ def refusal_of_consumer(connection: Connection, node: Node) -> Refusal | None:
     """Why the peer may not consume there, though it is allowed to; None if it may.
 
     A queue that the broker made for a connection, for answers, is consumed by that connection alone
-    (JMS 2.0 section 6.2.2), or by its user's where the settings say so. Administrators, where there
-    are permissions, look at everything.
+    (JMS 2.0 section 6.2.2), or by its user's where the settings say so, or where that connection is
+    not known here: it was another run's, or is another broker's on the same store. Administrators,
+    where there are permissions, look at everything.
     """
     queue = connection.broker.queues.get(node.queue) if isinstance(node, QueueNode) else None
-    if queue is None or queue.maker in {None, connection.number}:
+    if queue is None or queue.owner is None or queue.maker == connection.number:
+        return None
+    if queue.maker is None and queue.owner == owner_of(connection.container) != "":
         return None
     guard, place = connection.access.guard, place_of(node)
     is_admin = guard.has_permissions and guard.allows(

@@ -11,6 +11,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import wait_for
 from broker_shim.errors import InvalidRequest
 from broker_shim.links import (
+    LinkKey,
     LinkRegistry,
     LinkTerms,
     MemoryUnsettledStore,
@@ -82,7 +83,7 @@ class Host:
             if terms is None or terms.queue is None:
                 continue
             try:
-                _have(store, self.broker, terms, terms.queue, timeout_s)
+                _have(store, self.broker, terminus.key, terms, terms.queue, timeout_s)
             except (InvalidRequest, InvalidSelector) as reason:
                 key = terminus.key
                 text = "link %s of %s cannot have its queue, so it ends: %s"
@@ -95,23 +96,30 @@ class Host:
 
 
 def _have(
-    store: MessageStore, broker: Broker, terms: LinkTerms, queue: str, timeout_s: float
+    store: MessageStore,
+    broker: Broker,
+    key: LinkKey,
+    terms: LinkTerms,
+    queue: str,
+    timeout_s: float,
 ) -> None:
     if queue not in broker.queues:
-        _make(store, broker, terms, timeout_s)
+        _make(store, broker, key, terms, timeout_s)
     if terms.source is not None and not terms.source.dynamic:
         filters = read_filters(filter_set_of(terms.source))
         broker.queues[queue].only = filters.selector
 
 
-def _make(store: MessageStore, broker: Broker, terms: LinkTerms, timeout_s: float) -> None:
-    queue, node = queue_of_terms(broker, terms), _node_of(broker, terms)
+def _make(
+    store: MessageStore, broker: Broker, key: LinkKey, terms: LinkTerms, timeout_s: float
+) -> None:
+    queue, node = queue_of_terms(broker, key, terms), _node_of(broker, terms)
     wait_for([partial(store.create, queue)], timeout_s)
     broker.serve(queue)
     if isinstance(node, ExchangeNode):
-        key = broker.binding_of(queue.name, node)
-        wait_for([partial(store.bind, key, {})], timeout_s)
-        broker.router.bind(key.exchange, key.binding_key, key.queue)
+        bound = broker.binding_of(queue.name, node)
+        wait_for([partial(store.bind, bound, {})], timeout_s)
+        broker.router.bind(bound.exchange, bound.binding_key, bound.queue)
 
 
 def _node_of(broker: Broker, terms: LinkTerms) -> Node | None:

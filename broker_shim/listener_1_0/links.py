@@ -243,7 +243,7 @@ class Links:
         self.when_quiet(endpoint.terminus.key, lambda: on_done(None))
 
     def ends_with(self, link: Link, key: LinkKey) -> None:
-        """The terminus of this key ends with the last consumer of its queue; this link is one."""
+        """The terminus of this key ends with the last of its links here; this link is one."""
         self._ending_with[link] = key
 
     def looks_up(self, link: Link, key: LinkKey) -> None:
@@ -287,11 +287,15 @@ class Links:
         """Whoever served this link is gone from its queue: it may have been the last."""
         self.waits_no_more(link)
         key = self._ending_with.pop(link, None)
-        terminus = None if key is None else self.registry.find(key)
-        if terminus is not None and self._consumer_count(terminus) == 0:
-            over = self.registry.drop(terminus.key)
-            if over is not None:
-                self.finish(over)
+        if key is None or key in self._ending_with.values():
+            return
+        over = self.registry.drop(key)
+        if over is None:
+            return
+        if self._broker.is_member or self._consumer_count(over):
+            self.registry.forget(over)  # its queue deletes itself after the last of all members
+        else:
+            self.finish(over)
 
     def finish(self, over: Terminus, then: OnComplete | None = None) -> None:
         """End what was the link's own, then have it forgotten; `then` when that is durable."""

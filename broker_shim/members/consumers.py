@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.members.grants import Grants
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
@@ -92,6 +92,10 @@ class MemberConsumer:
         """See `Consumer.queue_deleted`."""
         self.end(InvalidRequest(f"queue {self.queue.name!r} was destroyed"))
         self._grants.end_with_queue(self)
+
+    def turned_away(self, reason: str) -> None:
+        """See `Consumer.turned_away`: what the member's client may do later."""
+        self.end(Unavailable(reason))
 
     def end(self, error: StoreError | None) -> None:
         """It gets nothing any more; None: as it asked."""

@@ -298,12 +298,8 @@ class MemberDispatcher:
         if mine is None or number in mine:
             return  # it is gone; or this is said again
         queue = broker.queues.get(name)
-        refusal = None
         if queue is None:
             refusal = f"queue {shown(name)} was destroyed"
-        elif queue.arguments.exclusive and queue.consumer_count:
-            refusal = f"queue {shown(name)} is exclusive, and has a consumer: try again later"
-        if queue is None or refusal is not None:
             peer.say(wire.ENDED, (number, InvalidRequest.__name__, refusal))
             return
         assert self._grants is not None
@@ -323,6 +319,10 @@ class MemberDispatcher:
     def _add(self, consumer: MemberConsumer, selector: Selector | InvalidSelector | None) -> None:
         if isinstance(selector, InvalidSelector):
             consumer.end(InvalidRequest(str(selector)))
+            return
+        if consumer.queue.is_taken():
+            text = f"queue {shown(consumer.queue.name)} is exclusive, and has a consumer"
+            consumer.turned_away(f"{text}: try again later")
             return
         consumer.queue.add(consumer, selector)
         self._to_tell.add(consumer)

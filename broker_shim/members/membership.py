@@ -20,11 +20,12 @@ from typing import Any
 from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.remote_administration import RemoteAdministration
 from broker_shim.members.remote_browse import RemoteCursor
 from broker_shim.members.remote_queue import RemoteQueue
+from broker_shim.members.volatile_wiring import make_again
 from broker_shim.members.wiring_rows import Row, apply, forget_others
 from broker_shim.selectors import Selector
 from broker_shim.service import protocol as wire
@@ -102,7 +103,7 @@ class Membership:
         self._by_number: dict[int, _Subscription] = {}
         self._cancelled: dict[int, tuple[RemoteQueue, str]] = {}
         self._looks: dict[int, tuple[RemoteQueue, RemoteCursor]] = {}
-        self._connection = 0
+        self._connection = self._making = 0
         self._run, self._position = "", 0
         self._all: list[Row] = []
         self._link_moved: Callable[[str], None] = _nothing
@@ -125,9 +126,9 @@ class Membership:
 
     # What the service says, on the store's thread.
 
-    def connected(self) -> None:
+    def connected(self, *, is_new_run: bool) -> None:
         """See `ServiceListener.connected`."""
-        self._inbox.post(lambda _nothing: self._connected(), None)
+        self._inbox.post(lambda _nothing: self._connected(is_new_run=is_new_run), None)
 
     def told(self, kind: int, body: wire.Body) -> None:
         """See `ServiceListener.told`."""
@@ -216,7 +217,21 @@ class Membership:
             [*queue.granted],
         )
 
-    def _connected(self) -> None:
+    def _connected(self, *, is_new_run: bool) -> None:
+        assert self._broker is not None
+        if is_new_run:
+            self._making += 1
+            make_again(self._broker, self._made_again)
+        elif not self._making:
+            self._say_all()
+
+    def _made_again(self) -> None:
+        """The broker that decides has the queues now that this one consumes from."""
+        self._making -= 1
+        if not self._making:
+            self._say_all()
+
+    def _say_all(self) -> None:
         assert self._broker is not None
         queues = self._broker.queues.values()
         held = [
@@ -306,7 +321,10 @@ class Membership:
             return
         error: StoreError = wire.error_of(name, message) if name else InvalidRequest("it ended")
         _log.info("%r: %s", subscription.queue.name, error)
-        subscription.consumer.queue_deleted()
+        if isinstance(error, Unavailable):
+            subscription.consumer.turned_away(str(error))
+        else:
+            subscription.consumer.queue_deleted()
 
     def _caught_up(self, body: wire.Body) -> None:
         number, limit = body

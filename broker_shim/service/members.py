@@ -31,7 +31,7 @@ from sparkstore.core.annotations import given_back
 from sparkstore.core.fold import Entry, State
 from sparkstore.core.link_records import MEMBER, link_key
 from sparkstore.core.queue_names import shown
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.values import Queue, RecordStep
 
 _log = logging.getLogger(__name__)
 
@@ -148,8 +148,8 @@ class Members:
         """Release what a member holds that is gone; how much, None: it is there after all.
 
         Its deliveries failed. What a link of tier 2 holds, that stays: it may resume elsewhere.
-        Links that were attached there are detached, as by a broker that starts anew, and its open
-        transactions are rolled back.
+        Links that were attached there are detached, as by a broker that starts anew, its open
+        transactions are rolled back, and queues end that were its links' own and no restart's.
         """
         member = self.by_name.get(name)
         if member is not None and member.peer is not None and not member.peer.is_lost():
@@ -159,9 +159,18 @@ class Members:
         steps = held_by(batch, name, failed=True)
         links = attached_at(batch.machine.state, [name])
         batch.take([*steps, *(step for text in links for step in _detached(batch, text))])
+        self._end_own_queues(batch, name)
         self._detached.setdefault(name, []).extend(links)
         self.metrics.lost += bool(steps)
         return len(steps)
+
+    def _end_own_queues(self, batch: Batch, name: str) -> None:
+        """Destroy what nobody else knows to end: the links that it was made for are gone."""
+        member = self.by_name.get(name)
+        own = set() if member is None else member.decisions.own_queues
+        for queue in sorted(own & batch.machine.state.queues.keys()):
+            batch.take(batch.machine.destroy(Queue(queue)))
+        own.clear()
 
     def _attach_again(self, batch: Batch, name: str, *, is_new: bool) -> None:
         """A member that was given up and comes back has its links, but those that others have now.
@@ -251,6 +260,7 @@ class Members:
         links = attached_at(machine.state, [hello.member])
         detached = [step for text in links for step in _detached(batch, text)]
         batch.take([*released, *detached, RecordStep(made, is_kept=True)])
+        self._end_own_queues(batch, hello.member)
         if known:
             _log.info(
                 "member %r has a new incarnation; released %d messages that the one before held",

@@ -34,6 +34,17 @@ CLOSED = '{"closed": true}'
 MEMBER = "member"
 """In that JSON: the member of a store service at which the link was attached last."""
 
+SELECTOR = "subscription_selector"
+"""Argument of a subscription's queue: what its selector does not fit is not routed there.
+
+These are arguments by which every broker on the store knows what is one link's own: whoever
+publishes, or asks to consume, may do so at a broker that the link was never attached at.
+"""
+TEMPORARY_OF = "temporary_of"
+"""Argument of a queue that was made for a client's answers: whose it is, "" without a name."""
+ENDS_WITH_LINK = "ends_with_link"
+"""Argument of a queue that ends with a link which no store knows, or with that link's broker."""
+
 
 class Role(StrEnum):
     """Which end of a link we are."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from proton import Delivery, Link, Message, Terminus
+from proton import Data, Delivery, Link, Message, Terminus, symbol
 from proton.reactor import (
     AtMostOnce,
     Container,
@@ -576,6 +576,83 @@ def test_clients_of_members_notice_a_killed_service_by_nothing_but_time(tmp_path
         service.close()
 
 
+class SharedVolatile(LinkOption):
+    """Of a subscription that ends with the last of its links, of whatever client."""
+
+    def apply(self, link: Link) -> None:
+        capabilities = link.source.capabilities
+        capabilities.put_array(False, Data.SYMBOL)
+        capabilities.enter()
+        for each in ("shared", "global"):
+            capabilities.put_symbol(symbol(each))
+        capabilities.exit()
+
+
+def test_a_shared_subscription_goes_with_the_last_of_its_links_at_all_members(pair: Pair) -> None:
+    topic, name = "amq.topic/together", "together|global-volatile"
+    for first, second in (urls(pair), urls(pair)[::-1]):
+        with connected(first) as here, connected(second) as there:
+            mine, theirs = (
+                connection.create_receiver(
+                    topic, name=f"{name}{number}", credit=10, options=SharedVolatile()
+                )
+                for number, connection in enumerate((here, there), 1)
+            )
+            send(first, topic, durable(1), durable(2))
+            assert sorted(each.receive(timeout=TIMEOUT_S).id for each in (mine, theirs)) == [1, 2]
+            for each in (mine, theirs):
+                each.accept()
+            mine.close()
+            send(first, topic, durable(3))
+            assert theirs.receive(timeout=TIMEOUT_S).id == 3
+            theirs.accept()
+            theirs.close()
+        until(lambda: not any("together" in name for name in queue_names(pair.socket)))
+
+
+def is_locked(url: str, queue: str) -> bool:
+    """Whether a client of the older protocol that consumes from a queue is sent away for that."""
+    with OldClient(url, b"second") as it:
+        with pytest.raises(AssertionError):
+            taken_by(it, queue)
+        assert it.exception is not None
+        return bool(it.exception.error_code == ExecutionErrorCode.RESOURCE_LOCKED)
+
+
+def taken_by(it: OldClient, queue: str) -> None:
+    it.subscribe(queue, count=1)
+    it.receive()
+
+
+def test_a_queue_with_one_consumer_is_locked_at_all_members_over_both_protocols(pair: Pair) -> None:
+    store = RemoteMessageStore(pair.socket)
+    done(store.create, Queue("alone", arguments={"exclusive": True}))
+    store.close()
+    for first, second in (urls(pair), urls(pair)[::-1]):
+        with connected(first) as here, connected(second) as there:
+            receiver = here.create_receiver("alone", credit=1)
+            for url in urls(pair):
+                assert is_locked(url, "alone")
+            with pytest.raises(LinkDetached, match="amqp:resource-locked"):
+                there.create_receiver("alone", name="second", credit=1).receive(timeout=TIMEOUT_S)
+            send(second, "alone", durable(1))
+            assert receiver.receive(timeout=TIMEOUT_S).id == 1
+            receiver.accept()
+
+
+def test_a_queue_for_answers_is_its_connections_at_all_members_and_protocols(pair: Pair) -> None:
+    for first, second in (urls(pair), urls(pair)[::-1]):
+        with connected(first) as here, connected(second) as there:
+            answers = here.create_receiver(None, dynamic=True, credit=1)
+            name = answers.link.remote_source.address
+            with pytest.raises(LinkDetached, match="amqp:resource-locked"):
+                there.create_receiver(name)
+            for url in urls(pair):
+                assert is_locked(url, name)
+            there.create_sender(name).send(durable(1))
+            assert answers.receive(timeout=TIMEOUT_S).id == 1
+
+
 class EndsWithItsConnection(LinkOption):
     """A subscription that is kept with its unsettled deliveries, but not without a connection."""
 
@@ -608,6 +685,45 @@ def test_a_link_of_a_member_outlives_a_kill_of_the_service_that_serves_amqp_too(
         for broker in (other, service):
             assert broker.terminate() == 0
             assert "Traceback" not in broker.log, broker.log
+
+
+def queue_names(socket: Path) -> list[str]:
+    store = RemoteMessageStore(socket)
+    try:
+        return [queue.name for queue in store.recover().queues]
+    finally:
+        store.close()
+
+
+def test_queues_of_no_durability_outlive_the_service_with_their_members_and_end_with_those(
+    tmp_path: Path,
+) -> None:
+    settings = tmp_path / "sparkstore.toml"
+    settings.write_text("[store]\nmember_grace_s = 0.5\n")
+    with short_folder() as folder:
+        socket = folder / "s"
+        arguments = str(tmp_path / "root"), f"--store-socket={socket}", f"--config={settings}"
+        service = BrokerProcess(*arguments, LISTEN)
+        other = member(socket, "other")
+        connection = BlockingConnection(other.url, TIMEOUT_S)
+        subscriber = connection.create_receiver("amq.topic/news", credit=10)
+        answers = connection.create_receiver(None, name="answers", dynamic=True, credit=10)
+        address = answers.link.remote_source.address
+        for number in range(3):
+            if number:
+                service.kill()
+                service = BrokerProcess(*arguments, LISTEN)
+                until(lambda: len(queue_names(socket)) == 2)
+            send(other.url, "amq.topic/news", durable(number))
+            assert subscriber.receive(timeout=TIMEOUT_S).id == number
+            subscriber.accept()
+            send(service.url, address, durable(number))
+            assert answers.receive(timeout=TIMEOUT_S).id == number
+            answers.accept()
+        other.kill()
+        until(lambda: not queue_names(socket))
+        assert service.terminate() == 0
+        assert "Traceback" not in service.log, service.log
 
 
 KILLS = int(os.environ.get("SPARKSTORE_MEMBER_KILLS", "2"))

@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 
 from broker_shim.selectors import InvalidSelector, Selector, parse
+from sparkstore.core.link_records import SELECTOR
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.values import Queue
-
-SELECTOR = "subscription_selector"
-"""The argument of a subscription's queue: what its selector does not fit is not routed there."""
 
 _log = logging.getLogger(__name__)
 

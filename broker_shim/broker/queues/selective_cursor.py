@@ -74,6 +74,9 @@ class Consumer(Protocol):
     def queue_deleted(self) -> None:
         """An administrator deletes the queue: end your link."""
 
+    def turned_away(self, reason: str) -> None:
+        """Another consumer has the queue alone, as the broker says that decides: end your link."""
+
 
 class MeasuringConsumer(Consumer, Protocol):
     """A consumer whose credit depends on what comes: it has bytes beside messages."""

@@ -8,6 +8,7 @@ from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.structs import Struct
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
+from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.connection_output import RoomWaiter
 from broker_shim.listener_0_10.transaction import SessionTransaction
@@ -44,6 +45,9 @@ class SubscribingSession(Protocol):
 
     def done(self, command_id: int) -> OnComplete:
         """What the store calls when a command is done, or refused."""
+
+    def fail(self, error: RemoteCommandError) -> None:
+        """Something cannot be done: say so, and end the session."""
 
     def result(self, command_id: int, value: Struct) -> None:
         """Answer a command, and complete it."""

@@ -68,6 +68,9 @@ class SubscriptionOwner(Protocol):
     def queue_deleted(self, subscription: SessionConsumer) -> None:
         """The queue of a consumer is deleted."""
 
+    def turned_away(self, subscription: SessionConsumer, reason: str) -> None:
+        """Another consumer has the queue of this one alone."""
+
 
 class SessionConsumer:
     """One consumer: from its queue to the wire, in order.
@@ -132,6 +135,10 @@ class SessionConsumer:
     def queue_deleted(self) -> None:
         """See `Consumer`."""
         self._owner.queue_deleted(self)
+
+    def turned_away(self, reason: str) -> None:
+        """See `Consumer`."""
+        self._owner.turned_away(self, reason)
 
     @property
     def credit(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import (
     ExecutionErrorCode,
+    MessageAcquireMode,
     MessageCreditUnit,
     MessageFlowMode,
 )
@@ -66,16 +67,29 @@ class Subscriptions:
         check(connection.access, connection.login, Permission.READ, QueueNode(queue), command.queue)
         check_owner(session, queue)
         dispatch: QueueDispatch = broker.queues[queue]
-        is_taken = any(getattr(each, "is_exclusive", False) for each in dispatch.consumers)
-        if is_taken or (command.exclusive and dispatch.consumer_count):
+        is_alone = command.exclusive and dispatch.consumer_count > 0
+        takes = command.acquire_mode != MessageAcquireMode.NOT_ACQUIRED
+        if is_alone or dispatch.is_taken(takes=takes):
             text = f"queue {shown(queue)} has a subscriber, and one of the two is exclusive"
             raise locked(text)
+        self._check_temporary(dispatch)
         holder = f"{session.holder}/{next(self._numbers)}"
         selector = _selector(command)
         subscription = SessionConsumer(self, session, holder, dispatch, command, selector)
         self._by_name[name] = subscription
         subscription.start()
         session.complete(command_id)
+
+    def _check_temporary(self, queue: QueueDispatch) -> None:
+        """What a client of AMQP 1.0 had made for its answers is that client's alone.
+
+        Where there are permissions, an administrator's was asked for already.
+        """
+        guard = self._session.connection.access.guard
+        is_open = guard.has_permissions or self._session.broker.settings.temporary_queues == "user"
+        if queue.owner is not None and not is_open:
+            name = shown(queue.name)
+            raise locked(f"queue {name} is consumed by the connection that had it made alone")
 
     def cancel(self, command: c.MessageCancel, command_id: int) -> None:
         """A consumer ends; what it was sent is still the client's to decide about."""
@@ -267,6 +281,11 @@ class Subscriptions:
         """The queue of a consumer is deleted."""
         self._by_name.pop(subscription.name, None)
         subscription.gone()
+
+    def turned_away(self, subscription: SessionConsumer, reason: str) -> None:
+        """It was accepted before it was known that another has the queue alone: too late for it."""
+        self.queue_deleted(subscription)
+        self._session.fail(locked(reason))
 
     def _of(self, destination: str | None) -> SessionConsumer:
         found = self._by_name.get(destination or "")

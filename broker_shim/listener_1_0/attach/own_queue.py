@@ -43,7 +43,6 @@ from broker_shim.addressing.fqqn import name_of
 from broker_shim.addressing.topics import too_wild
 from broker_shim.amqp_1_0.composites import Source
 from broker_shim.broker.address import AddressNode, ExchangeNode
-from broker_shim.broker.queues.queue_filter import SELECTOR
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -63,6 +62,7 @@ from broker_shim.listener_1_0.termini import (
 )
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import Queue
+from sparkstore.core.link_records import ENDS_WITH_LINK, SELECTOR, TEMPORARY_OF
 from sparkstore.core.queue_names import parts_of
 from sparkstore.core.state_machine.arguments import check_name
 
@@ -73,6 +73,7 @@ _PLAIN = LinkTerms(Role.SENDER, SourceValue(expiry_policy=ExpiryPolicy.LINK_DETA
 
 DELIMITER = "|"
 """Between the name of a subscription and what Qpid JMS adds to it."""
+_VOLATILE = "volatile"
 PREFIX = "subscription."
 """Of the names of subscriptions' queues."""
 
@@ -99,11 +100,17 @@ def subscription_of(
         return Subscription(key, is_shared=False, is_volatile=False)
     is_global = "global" in capabilities
     name, _, _ = key.name.partition(DELIMITER)
-    suffix = ("global" if is_global else "", "" if is_durable else "volatile")
+    suffix = ("global" if is_global else "", "" if is_durable else _VOLATILE)
     name = DELIMITER.join([name, *filter(None, suffix)])
     container = owner_of(key.remote_container_id) if is_global else key.remote_container_id
     together = LinkKey(container, name, Role.SENDER)
     return Subscription(together, is_shared=True, is_volatile=not is_durable)
+
+
+def is_volatile(key: LinkKey) -> bool:
+    """Whether the key is of a shared subscription that ends with the last of its links."""
+    _, delimiter, rest = key.name.rpartition(DELIMITER)
+    return bool(delimiter) and rest == _VOLATILE
 
 
 def looked_up(key: LinkKey, desired: Container[str]) -> LinkKey:
@@ -210,12 +217,16 @@ def _steps(
     quiet = partial(links.quiet, endpoint)
     if subscription.key == terminus.key:
         grant = partial(links.grant, endpoint, terms)
-        queue = subscription_queue(broker, terms, node, lambda: terminus.is_over)
+        queue = subscription_queue(broker, terminus.key, terms, node, lambda: terminus.is_over)
         return [quiet, grant, queue]
     if subscription.is_volatile:
         links.ends_with(link, subscription.key)
     queue = subscription_queue(
-        broker, terms, node, lambda: links.registry.find(subscription.key) is None
+        broker,
+        subscription.key,
+        terms,
+        node,
+        lambda: links.registry.find(subscription.key) is None,
     )
     grant = partial(links.grant, endpoint, _PLAIN)
     return [quiet, grant, partial(links.keep, subscription.key, terms), queue]
@@ -295,7 +306,7 @@ def dynamic_queue(connection: Connection, terminus: Terminus, terms: LinkTerms) 
     broker = connection.broker
 
     def step(on_done: OnComplete) -> None:
-        queue = queue_of_terms(broker, terms)
+        queue = queue_of_terms(broker, terminus.key, terms)
         made = partial(_made, broker, queue.name, lambda: terminus.is_over, on_done)
 
         def owned(error: StoreError | None) -> None:
@@ -318,6 +329,7 @@ def own(broker: Broker, terminus: Terminus) -> None:
 
 def subscription_queue(
     broker: Broker,
+    key: LinkKey,
     terms: LinkTerms,
     node: SubscribedNode,
     is_over: Callable[[], bool],
@@ -326,13 +338,14 @@ def subscription_queue(
 
     Args:
         broker: Creates the queue.
+        key: Of the subscription's terminus.
         terms: Of the subscription.
         node: What it is to.
         is_over: Tells whether the subscription has ended meanwhile.
     """
 
     def step(on_done: OnComplete) -> None:
-        queue = queue_of_terms(broker, terms)
+        queue = queue_of_terms(broker, key, terms)
         if queue.name in broker.queues:
             on_done(None)
             return
@@ -345,24 +358,30 @@ def subscription_queue(
     return step
 
 
-def queue_of_terms(broker: Broker, terms: LinkTerms) -> Queue:
+def queue_of_terms(broker: Broker, key: LinkKey, terms: LinkTerms) -> Queue:
     """The queue that is a link's own; on an address it is as the address has it.
 
-    That of a subscription names its selector, for every broker on the store.
+    Its arguments tell every broker on the store what is the link's own in it: what a subscription
+    selects, whose answers a dynamic node is for, and that it is nobody's when this broker is gone.
+    One that several links are on, of whatever brokers, goes with the last of them instead.
     """
     assert terms.queue is not None
     is_kept = terms.durability > TerminusDurability.NONE
     tier = TerminusDurability.UNSETTLED_STATE if is_kept else TerminusDurability.NONE
     queue = Queue(terms.queue, tier)
+    arguments: dict[str, Any] = {}
     if terms.own.dynamic:
-        return queue
-    address, _ = parts_of(terms.queue)
-    if address != terms.queue:
-        queue = broker.destinations.subscription(address, queue)
-    text = None if terms.source is None else said_by(filter_set_of(terms.source)).text
-    if text is None:
-        return queue
-    return replace(queue, arguments={**queue.arguments, SELECTOR: text})
+        arguments[TEMPORARY_OF] = owner_of(key.remote_container_id)
+    else:
+        address, _ = parts_of(terms.queue)
+        if address != terms.queue:
+            queue = broker.destinations.subscription(address, queue)
+        text = None if terms.source is None else said_by(filter_set_of(terms.source)).text
+        if text is not None:
+            arguments[SELECTOR] = text
+    if not is_kept:
+        arguments["auto_delete" if is_volatile(key) else ENDS_WITH_LINK] = True
+    return replace(queue, arguments={**queue.arguments, **arguments})
 
 
 def _made(

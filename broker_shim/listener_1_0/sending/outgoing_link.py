@@ -18,7 +18,13 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
-from broker_shim.listener_1_0.conditions import NOT_IMPLEMENTED, Refusal, queue_deleted, refusal_of
+from broker_shim.listener_1_0.conditions import (
+    NOT_IMPLEMENTED,
+    RESOURCE_LOCKED,
+    Refusal,
+    queue_deleted,
+    refusal_of,
+)
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
 from broker_shim.listener_1_0.outcomes import (
@@ -130,6 +136,10 @@ class OutgoingLink:
     def queue_deleted(self) -> None:
         """End the link: what it held is given back, and goes with its queue."""
         self._connection.lose(self._link, queue_deleted(self.queue.name))
+
+    def turned_away(self, reason: str) -> None:
+        """End the link: another one has the queue alone."""
+        self._connection.lose(self._link, Refusal(RESOURCE_LOCKED, reason))
 
     @property
     def _settled_room(self) -> int:

@@ -25,7 +25,8 @@ from broker_shim.service.decisions.arrivals import (
 )
 from broker_shim.service.decisions.staged_content import StagedContents, check_id
 from sparkstore.core import records
-from sparkstore.core.link_records import MEMBER
+from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.link_records import ENDS_WITH_LINK, MEMBER
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, transactions
 from sparkstore.core.state_machine.arguments import check_name, check_size
@@ -62,6 +63,7 @@ class Decisions:
         machine: Of the store.
         max_message_bytes: How long the content of a message may be.
         staged: Content that came in pieces.
+        own_queues: Names of queues that end with this member, unless it destroyed them.
     """
 
     def __init__(self, machine: StoreStateMachine, member: str, max_message_bytes: int) -> None:
@@ -69,6 +71,7 @@ class Decisions:
         self._prefix = f"{member}/"
         self.max_message_bytes = max_message_bytes
         self.staged = StagedContents(machine, max_message_bytes)
+        self.own_queues: set[str] = set()
 
     def enqueued(self, fields: Fields, asked: tuple[str, int]) -> RecordStep:
         """A single enqueue: the hottest call. Its record names who `asked`: member, request."""
@@ -255,7 +258,12 @@ class Decisions:
 
     def created(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.create`."""
-        return self.machine.create(definition_of(record))
+        wiring = definition_of(record)
+        steps = self.machine.create(wiring)
+        is_kept = wiring.durability is not TerminusDurability.NONE
+        if not is_kept and isinstance(wiring, Queue) and wiring.arguments.get(ENDS_WITH_LINK):
+            self.own_queues.add(wiring.name)
+        return steps
 
     def altered(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.alter`."""
@@ -266,7 +274,11 @@ class Decisions:
 
     def destroyed(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.destroy`."""
-        return self.machine.destroy(definition_of(record))
+        wiring = definition_of(record)
+        steps = self.machine.destroy(wiring)
+        if isinstance(wiring, Queue):
+            self.own_queues.discard(wiring.name)
+        return steps
 
     def bound(self, record: Record) -> list[RecordStep]:
         """See `MessageStore.bind`."""

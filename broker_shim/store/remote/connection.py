@@ -56,8 +56,13 @@ _MAX_WAITING_BYTES = 256 << 20
 class ServiceListener(Protocol):
     """Told what the service says of its own accord, on the reading thread; it must be quick."""
 
-    def connected(self) -> None:
-        """There is a connection, the first or another: nothing is known of what was said before."""
+    def connected(self, *, is_new_run: bool) -> None:
+        """There is a connection, the first or another: nothing is known of what was said before.
+
+        Args:
+            is_new_run: The service has started since the last one: what no restart survives is
+                gone.
+        """
 
     def told(self, kind: int, body: wire.Body) -> None:
         """A frame of `PUSHED` came."""
@@ -114,6 +119,7 @@ class RemoteConnection:
         self._failure: StoreError | None = None
         self._listener: ServiceListener | None = None
         self._is_closing = False
+        self._service_run = self._told_run = greeted[2].instance
         self._has_ended = threading.Event()
         self._is_idle = threading.Condition(self.guard)
         self.completions = Completions()
@@ -193,7 +199,7 @@ class RemoteConnection:
         with self.guard:
             self._listener = listener
             if self._sending is not None:
-                listener.connected()
+                self._tell_connected()
 
     def say(self, kind: int, *body: Any) -> None:
         """Say what has no answer; nothing is said while there is no connection."""
@@ -227,13 +233,18 @@ class RemoteConnection:
         """A new connection: all that has no answer is sent again."""
         peer, decoder, welcome, frames = greeted
         with self.guard:
+            self._service_run = welcome.instance
             self._settle(self.requests.welcome(welcome))
             self._sending, self._decoder = Sending(peer), decoder
             self._pump()
-            if self._listener is not None:
-                self._listener.connected()
+            self._tell_connected()
         for frame in frames:
             self._take(frame)
+
+    def _tell_connected(self) -> None:
+        if self._listener is not None:
+            is_new_run, self._told_run = self._service_run != self._told_run, self._service_run
+            self._listener.connected(is_new_run=is_new_run)
 
     def _run(self) -> None:
         while self._failure is None:

@@ -54,6 +54,9 @@ class Subscriber:
     def caught_up(self) -> None:
         """Nothing is left that it wants."""
 
+    def turned_away(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     def queue_deleted(self) -> None:
         self.told.append("deleted")
         self._broker.queues[self.queue].discard(self)

@@ -39,6 +39,9 @@ class Measuring:
     def caught_up(self) -> None:
         pass
 
+    def turned_away(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     def queue_deleted(self) -> None:
         pass
 
