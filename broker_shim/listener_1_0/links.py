@@ -290,11 +290,9 @@ class Links:
         if key is None or key in self._ending_with.values():
             return
         over = self.registry.drop(key)
-        if over is None:
-            return
-        if self._broker.is_member or self._consumer_count(over):
+        if over is not None and (self._broker.is_member or self._consumer_count(over)):
             self.registry.forget(over)  # its queue deletes itself after the last of all members
-        else:
+        elif over is not None:
             self.finish(over)
 
     def finish(self, over: Terminus, then: OnComplete | None = None) -> None:

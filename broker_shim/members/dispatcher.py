@@ -320,7 +320,7 @@ class MemberDispatcher:
         if isinstance(selector, InvalidSelector):
             consumer.end(InvalidRequest(str(selector)))
             return
-        if consumer.queue.is_taken():
+        if self.start().claims.is_taken(consumer.queue):
             text = f"queue {shown(consumer.queue.name)} is exclusive, and has a consumer"
             consumer.turned_away(f"{text}: try again later")
             return

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from broker_shim.broker.operations.auto_delete import AutoDeletingHost, AutoDeletion
+from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.loop import Later
 from broker_shim.errors import InvalidRequest
 from sparkstore.core.queue_names import shown
@@ -40,6 +41,17 @@ class Claims:
     def is_claimed(self, queue: str) -> bool:
         """Whether somebody has a queue to itself."""
         return queue in self._owners
+
+    def is_taken(self, queue: QueueDispatch, *, takes: bool = True) -> bool:
+        """True if one of a queue's consumers has it alone: another one is refused.
+
+        By the queue's arguments it may be looked at all the same, so it matters what the other one
+        `takes`; by the consumer's own wish (AMQP 0-10) it may not.
+        """
+        consumers = queue.consumers
+        if consumers and takes and queue.arguments.exclusive:
+            return True
+        return any(getattr(each, "is_exclusive", False) for each in consumers)
 
     def may_use(self, queue: str, user: Hashable) -> bool:
         """Whether a queue is anybody's, or this one's; ask before each use of a queue."""

@@ -108,17 +108,6 @@ class QueueDispatch:
         """Consumers attached."""
         return len(self._consumers) + len(self._cursors)
 
-    def is_taken(self, *, takes: bool = True) -> bool:
-        """True if a consumer has the queue alone: another one is refused.
-
-        By the queue's arguments it may be looked at all the same, so `takes` matters; by the
-        consumer's own wish (AMQP 0-10) it may not.
-        """
-        consumers = self.consumers
-        if consumers and takes and self.arguments.exclusive:
-            return True
-        return any(getattr(each, "is_exclusive", False) for each in consumers)
-
     @property
     def consumers(self) -> list[Consumer]:
         """Those that are attached."""

@@ -69,7 +69,7 @@ class Subscriptions:
         dispatch: QueueDispatch = broker.queues[queue]
         is_alone = command.exclusive and dispatch.consumer_count > 0
         takes = command.acquire_mode != MessageAcquireMode.NOT_ACQUIRED
-        if is_alone or dispatch.is_taken(takes=takes):
+        if is_alone or broker.claims.is_taken(dispatch, takes=takes):
             text = f"queue {shown(queue)} has a subscriber, and one of the two is exclusive"
             raise locked(text)
         self._check_temporary(dispatch)

@@ -231,7 +231,7 @@ def _unavailable(
     if connection.broker.claims.is_claimed(queue.name):
         text = f"queue {name} is another session's alone: try again later"
         return Refusal(RESOURCE_LOCKED, text)
-    if queue.is_taken(takes=not is_browser):
+    if connection.broker.claims.is_taken(queue, takes=not is_browser):
         text = f"queue {name} is exclusive, and has a consumer: try again later"
         return Refusal(RESOURCE_LOCKED, text)
     return None

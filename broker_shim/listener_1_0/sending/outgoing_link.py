@@ -18,13 +18,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
-from broker_shim.listener_1_0.conditions import (
-    NOT_IMPLEMENTED,
-    RESOURCE_LOCKED,
-    Refusal,
-    queue_deleted,
-    refusal_of,
-)
+from broker_shim.listener_1_0 import conditions
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
 from broker_shim.listener_1_0.outcomes import (
@@ -51,8 +45,8 @@ _BATCH = 100
 what may be buffered, however much credit it gave."""
 
 _TXN_ID = "txn-id"
-_SETTLED_WITHIN = Refusal(
-    NOT_IMPLEMENTED, "settled deliveries are not received in a transaction: ask for unsettled ones"
+_SETTLED_WITHIN = conditions.Refusal(
+    conditions.NOT_IMPLEMENTED, "settled deliveries in a transaction: ask for unsettled ones"
 )
 """They have left the queue when they are sent: a rollback could not bring them back (4.4.3)."""
 _FAILED = Modified(delivery_failed=True)
@@ -135,11 +129,11 @@ class OutgoingLink:
 
     def queue_deleted(self) -> None:
         """End the link: what it held is given back, and goes with its queue."""
-        self._connection.lose(self._link, queue_deleted(self.queue.name))
+        self._connection.lose(self._link, conditions.queue_deleted(self.queue.name))
 
     def turned_away(self, reason: str) -> None:
         """End the link: another one has the queue alone."""
-        self._connection.lose(self._link, Refusal(RESOURCE_LOCKED, reason))
+        self._connection.lose(self._link, conditions.Refusal(conditions.RESOURCE_LOCKED, reason))
 
     @property
     def _settled_room(self) -> int:
@@ -180,7 +174,7 @@ class OutgoingLink:
         try:
             transaction = None if txn_id is None else self._connection.transactions.find(txn_id)
         except TransactionRefused as refusal:
-            self._connection.detach(self._link, refusal_of(refusal))
+            self._connection.detach(self._link, conditions.refusal_of(refusal))
             return False
         if transaction is not None and self._is_settled:
             self._connection.detach(self._link, _SETTLED_WITHIN)
@@ -315,7 +309,7 @@ class OutgoingLink:
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
         except TransactionRefused as refusal:
-            self._connection.detach(self._link, refusal_of(refusal))
+            self._connection.detach(self._link, conditions.refusal_of(refusal))
             return
         if delivery.remote_state.outcome is None and not delivery.is_settled:
             return
