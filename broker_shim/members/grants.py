@@ -1,7 +1,11 @@
 """Messages that consumers on members are to have: acquired for them, then told to them.
 
 All that one turn of the loop hands out is one decision under one holding of the store's lock, one
-item of the log, and one completion; each member is told its part in one frame.
+item of the log, and one completion; each member is told its part in one frame. Content that is not
+in memory is read while the log makes the decision durable, so that no member has to ask for it.
+
+Why a consumer gets its messages in their order: what is handed out is told in the order in which it
+was decided, whichever is read, or durable, first.
 
 Why no message is lost or had twice: it is acquired in the holder's name before anybody is told, and
 told when that is durable. If the consumer is gone by then, it is given back. If the frame is lost
@@ -12,7 +16,9 @@ with its connection, the member does not name the message when it comes back, an
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,13 +31,14 @@ from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step
 from broker_shim.service.recovery import shown
 from broker_shim.store.delta import Batch, DeltaMessageStore
-from broker_shim.store.interface import Entry
+from broker_shim.store.interface import Entry, StoredMessage
+from broker_shim.store.reads import Loaded
 from sparkstore.core import records
 
 _log = logging.getLogger(__name__)
 
 _ALONG_BYTES = 1 << 16
-"""Content that is in memory and not larger goes along, so that the member need not ask for it."""
+"""Content that is not larger goes along, so that the member need not ask for it."""
 _FRAME_BYTES = 4 << 20
 
 
@@ -64,12 +71,23 @@ class GrantedConsumer(Protocol):
 Grant = tuple[GrantedConsumer, int]
 
 
+@dataclass(slots=True)
+class _Handout:
+    """What one turn hands out, until it is told."""
+
+    acquired: list[tuple[GrantedConsumer, int, Entry]] = field(default_factory=list)
+    contents: dict[int, StoredMessage] = field(default_factory=dict)
+    is_durable: bool = False
+    is_loading: bool = False
+
+
 class Grants:
     """See above. On the loop's thread only."""
 
     def __init__(self, broker: Broker, store: DeltaMessageStore, inbox: Inbox) -> None:
         self._broker, self._store, self._inbox = broker, store, inbox
         self._due: list[Grant] = []
+        self._handouts: deque[_Handout] = deque()
 
     def add(self, consumer: GrantedConsumer, message_id: int) -> None:
         """The queue holds a message for a consumer: acquire it at the end of this turn."""
@@ -82,8 +100,7 @@ class Grants:
         due, self._due = self._due, []
         queues = self._broker.queues
         due = [grant for grant in due if queues.get(grant[0].queue.name) is grant[0].queue]
-        acquired: list[tuple[GrantedConsumer, int, Entry]] = []
-        refused: list[Grant] = []
+        handout, refused = _Handout(), list[Grant]()
         try:
             with self._store.batch(is_observed=False) as batch:
                 for consumer, message_id in due:
@@ -91,8 +108,9 @@ class Grants:
                     if entry is None:
                         refused.append((consumer, message_id))
                     else:
-                        acquired.append((consumer, message_id, entry))
-                batch.finish(partial(self._completed, acquired))
+                        handout.acquired.append((consumer, message_id, entry))
+                batch.finish(partial(self._completed, handout))
+            self._load(handout)
         except ENDED as error:
             self._broker.calls.on_fatal(error)
             return
@@ -102,6 +120,7 @@ class Grants:
             self._broker.later(self._broker.settings.probe_interval_s, again)
             return
         self._broker.calls.open_count += 1
+        self._handouts.append(handout)
         for consumer, message_id in refused:
             consumer.not_granted()
             self._broker.lost(consumer.queue, message_id)
@@ -124,28 +143,66 @@ class Grants:
                 consumer.queue.released(message_id, delivery_failed=False)
                 self._broker.wanted(consumer.queue.name)
 
-    def _completed(
-        self, acquired: list[tuple[GrantedConsumer, int, Entry]], error: StoreError | None
-    ) -> None:
-        """On the store's thread."""
-        self._inbox.post(lambda _nothing: self._acquired(acquired, error), None)
+    def _load(self, handout: _Handout) -> None:
+        """Read what is to go along and is not in memory; beyond a frame it is asked for, as before.
 
-    def _acquired(
-        self, acquired: list[tuple[GrantedConsumer, int, Entry]], error: StoreError | None
-    ) -> None:
-        self._broker.calls.open_count -= 1
+        Raises:
+            Closed: The store is closed.
+        """
+        wanted, room = [], _FRAME_BYTES
+        for consumer, message_id, entry in handout.acquired:
+            is_small = entry.message_bytes <= min(_ALONG_BYTES, room)
+            if is_small and consumer.peer.has_room and self._store.at_hand(message_id) is None:
+                wanted.append(message_id)
+                room -= entry.message_bytes
+        if not wanted:
+            return
+        handout.is_loading = True
+        left = len(wanted)
+
+        def loaded(message_id: int, found: Loaded) -> None:
+            """On the store's thread; what cannot be read is told to the member that asks for it."""
+            nonlocal left
+            left -= 1
+            if isinstance(found, StoredMessage):
+                handout.contents[message_id] = found
+            if not left:
+                self._inbox.post(lambda _nothing: self._loaded(handout), None)
+
+        self._store.prefetch(wanted, loaded)
+
+    def _loaded(self, handout: _Handout) -> None:
+        handout.is_loading = False
+        self._tell_ready()
+
+    def _completed(self, handout: _Handout, error: StoreError | None) -> None:
+        """On the store's thread."""
+        self._inbox.post(lambda _nothing: self._acquired(handout, error), None)
+
+    def _acquired(self, handout: _Handout, error: StoreError | None) -> None:
         if error is not None:
+            self._broker.calls.open_count -= 1
             self._broker.calls.on_fatal(error)
             return
+        handout.is_durable = True
+        self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        waiting = self._handouts
+        while waiting and waiting[0].is_durable and not waiting[0].is_loading:
+            self._tell(waiting.popleft())
+
+    def _tell(self, handout: _Handout) -> None:
+        self._broker.calls.open_count -= 1
         told: dict[DispatchPeer, list[tuple[Any, ...]]] = {}
         back: list[Grant] = []
-        for consumer, message_id, entry in acquired:
+        for consumer, message_id, entry in handout.acquired:
             consumer.queue.held_elsewhere(message_id)
             consumer.granted()
             if consumer.is_gone:
                 back.append((consumer, message_id))
             else:
-                row = self._row(consumer, message_id, entry)
+                row = self._row(consumer, message_id, entry, handout.contents.get(message_id))
                 told.setdefault(consumer.peer, []).append(row)
         for peer, rows in told.items():
             for part in _frames(rows):
@@ -153,9 +210,14 @@ class Grants:
         if back:
             self._give_back(back)
 
-    def _row(self, consumer: GrantedConsumer, message_id: int, entry: Entry) -> tuple[Any, ...]:
-        message = None
-        if entry.message_bytes <= _ALONG_BYTES and consumer.peer.has_room:
+    def _row(
+        self,
+        consumer: GrantedConsumer,
+        message_id: int,
+        entry: Entry,
+        message: StoredMessage | None,
+    ) -> tuple[Any, ...]:
+        if message is None and entry.message_bytes <= _ALONG_BYTES and consumer.peer.has_room:
             message = self._store.at_hand(message_id)
         if message is None:
             return consumer.number, message_id, shown(entry), None, None

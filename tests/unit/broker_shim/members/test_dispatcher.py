@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -15,10 +16,12 @@ from broker_shim.links.kept_link import KeptLink
 from broker_shim.service import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.control.client import connect
 from sparkstore.core.link_records import LinkKey, Role, link_text
 from sparkstore.core.records import Kind, Record
 from sparkstore.tables.root import open_root
+from tests.support.roots.logs import until
 from tests.support.stores.controls import ServicedRoot
 from tests.support.stores.raw_member import RawMember
 from tests.support.stores.stores import DELTA_CONFIG, done
@@ -99,6 +102,55 @@ def test_what_a_link_holds_is_told_to_the_member_that_asks_for_it(
         ((told, unsettled, held),) = member.read(wire.LINK, LINK)
         assert (json.loads(told)["durability"], unsettled) == (2, ())
         assert [row[:2] for row in held] == [("q", messages[0].message_id)]
+
+
+def test_what_is_read_for_a_member_comes_along_and_before_what_was_handed_out_later(
+    service: ServicedRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, reading = service.store, SimpleQueue[Callable[[], None]]()
+    at_hand, prefetch = store.at_hand, store.prefetch
+    putting = RemoteMessageStore(service.path)
+    first, second = (putting.message(MessageHeader(), body) for body in (b"first", b"second"))
+    not_at_hand = {first.message_id}
+    monkeypatch.setattr(
+        store, "at_hand", lambda each: None if each in not_at_hand else at_hand(each)
+    )
+    monkeypatch.setattr(
+        store, "prefetch", lambda ids, told: reading.put(partial(prefetch, ids, told))
+    )
+    done(putting.create, Queue("fresh"))
+    with closing(putting), watching(service, "n", 3) as member:
+        member.say(wire.SUBSCRIBE, 1, "fresh", "one", None, 10, ())
+        done(putting.enqueue, first, "fresh")
+        read = reading.get(timeout=30)
+        done(putting.enqueue, second, "fresh")
+        until(lambda: is_acquired(store, second.message_id))
+        done(store.flush)
+        member.say(wire.LOOK, 1, "fresh", (0,) * 10, 1)  # the loop was told of that before this
+        assert granted(member, wire.LOOKED) == []
+        read()
+        came = granted(member, wire.GRANTS)
+        came += [] if len(came) == 2 else granted(member, wire.GRANTS)
+    assert came == [(first.message_id, b"first"), (second.message_id, b"second")]
+
+
+def is_acquired(store: DeltaMessageStore, message_id: int) -> bool:
+    with store.look() as machine:
+        entry = machine.state.queues["fresh"].entries.get(message_id)
+    return entry is not None and entry.acquired_by is not None
+
+
+def granted(member: RawMember, last: int) -> list[tuple[int, bytes]]:
+    """Messages and contents that a member is granted up to the next frame of a kind."""
+    rows: list[tuple[int, bytes]] = []
+    kind = None
+    while kind != last:
+        frame = member.hears()
+        assert frame is not None
+        kind, body = frame
+        if kind == wire.GRANTS:
+            rows += [(row[1], row[4]) for row in body]
+    return rows
 
 
 class LinksTold:
