@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import Struct
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
@@ -13,6 +14,7 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.dtx import commands as dtx_commands
+from broker_shim.listener_0_10.open_transactions import OpenTransactions
 from broker_shim.listener_0_10.publication import SessionPublisher
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
@@ -100,9 +102,18 @@ def _heard(session: CommandTarget, _command: Any, command_id: int) -> None:
 
 
 def _select(session: CommandTarget, _command: c.TxSelect, command_id: int) -> None:
+    """A transaction that is open for too long ends with its session, and is rolled back by that."""
+
+    def late() -> None:
+        text = f"a transaction was open for {opened.most_s:.0f} s: it is rolled back"
+        session.fail(RemoteCommandError(ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED, text))
+
     if session.transaction is not None or session.is_distributed:
         raise illegal_state("tx.select: this session is transacted already")
-    session.transaction = SessionTransaction(session.broker)
+    session.transaction = transaction = SessionTransaction(session.broker)
+    opened: OpenTransactions = session.connection.host.transactions
+    transaction.on_begun = lambda: opened.began(transaction, late)
+    transaction.on_ended = lambda: opened.ended(transaction)
     session.complete(command_id)
 
 

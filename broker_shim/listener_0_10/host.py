@@ -9,6 +9,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.listener_0_10.connection import Amqp010Connection
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranches
+from broker_shim.listener_0_10.open_transactions import OpenTransactions
 from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.sockets.access import LOOPBACK, Access
 
@@ -22,12 +23,15 @@ class Amqp010Host:
         broker: The virtual host.
         points: What stands before the standard handlers.
         branches: Those of distributed transactions that are not prepared.
+        transactions: Those of sessions (tx) that have begun.
         in_doubt: Those that are.
     """
 
     def __init__(self, broker: Broker, points: InsertionPoints = InsertionPoints()) -> None:  # noqa: B008  # a value
         self.broker, self.points = broker, points
-        self.branches = OpenBranches(broker.later, broker.settings.transaction_timeout_s)
+        timeout_s = broker.settings.transaction_timeout_s
+        self.branches = OpenBranches(broker.later, timeout_s)
+        self.transactions = OpenTransactions(broker.later, timeout_s)
         self.in_doubt = Branches(broker)
         self._sessions: dict[tuple[str, bytes], Amqp010Session] = {}
 

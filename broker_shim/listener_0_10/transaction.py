@@ -63,10 +63,14 @@ class SessionTransaction:
     Attributes:
         gives_back: What was accepted in it is available again if it is rolled back, to anybody;
             else its client decides about it again.
+        on_begun: Called with its first operation, each time.
+        on_ended: Called when it is committed or rolled back, each time.
     """
 
     def __init__(self, broker: Broker, *, gives_back: bool = False) -> None:
         self._broker, self.gives_back = broker, gives_back
+        self.on_begun: Callable[[], None] = _nothing
+        self.on_ended: Callable[[], None] = _nothing
         self._sent: list[_Sent] = []
         self._accepted: list[AcceptedDelivery] = []
         self._bytes = 0
@@ -90,6 +94,8 @@ class SessionTransaction:
 
     def _take(self, byte_count: int) -> None:
         settings = self._broker.settings
+        if self.is_empty and not self._bytes:
+            self.on_begun()
         self._bytes += byte_count
         count = len(self._sent) + len(self._accepted) + 1
         if (
@@ -223,11 +229,16 @@ class SessionTransaction:
         sent, self._sent = self._sent, []
         accepted, self._accepted = self._accepted, []
         self._bytes = 0
+        self.on_ended()
         return sent, accepted
 
     def _undone(self, accepted: list[AcceptedDelivery]) -> None:
         for delivery in accepted:
             delivery.on_undone()
+
+
+def _nothing() -> None:
+    """Nobody counts its time."""
 
 
 def _id(sent: _Sent) -> int:

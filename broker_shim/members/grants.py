@@ -2,10 +2,11 @@
 
 All that one turn of the loop hands out is one decision under one holding of the store's lock, one
 item of the log, and one completion; each member is told its part in one frame. Content that is not
-in memory is read while the log makes the decision durable, so that no member has to ask for it.
+in memory is read before that, so that no member has to ask for it.
 
-Why a consumer gets its messages in their order: what is handed out is told in the order in which it
-was decided, whichever is read, or durable, first.
+Why a consumer gets its messages in their order: turns are decided in their order, whichever was
+read first. Why nothing goes wrong meanwhile: nothing was acquired, so nobody can release it, and a
+consumer or queue that ends then is met where one would be that ended within the turn.
 
 Why no message is lost or had twice: it is acquired in the holder's name before anybody is told, and
 told when that is durable. If the consumer is gone by then, it is given back. If the frame is lost
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -69,15 +70,22 @@ class GrantedConsumer(Protocol):
 
 
 Grant = tuple[GrantedConsumer, int]
+_Acquired = tuple[GrantedConsumer, int, Entry]
+_Contents = Mapping[int, StoredMessage]
 
 
 @dataclass(slots=True)
 class _Handout:
-    """What one turn hands out, until it is told."""
+    """What one turn hands out.
 
-    acquired: list[tuple[GrantedConsumer, int, Entry]] = field(default_factory=list)
+    Attributes:
+        due: Consumers and messages, in order.
+        contents: Messages that were read for it, by id.
+        is_loading: More is being read.
+    """
+
+    due: list[Grant]
     contents: dict[int, StoredMessage] = field(default_factory=dict)
-    is_durable: bool = False
     is_loading: bool = False
 
 
@@ -97,10 +105,61 @@ class Grants:
         """The end of a turn."""
         if not self._due:
             return
-        due, self._due = self._due, []
+        handout, self._due = _Handout(self._due), []
+        self._handouts.append(handout)
+        self._broker.calls.open_count += 1
+        try:
+            self._load(handout)
+        except StoreError as error:
+            self._broker.calls.on_fatal(error)
+            return
+        self._go_on()
+
+    def _load(self, handout: _Handout) -> None:
+        """Read what is to go along and is not in memory; beyond a frame it is asked for.
+
+        Raises:
+            Closed: The store is closed.
+        """
+        wanted, room = [], _FRAME_BYTES
+        for consumer, message_id in handout.due:
+            entry = self._broker.calls.entry(consumer.queue.name, message_id)
+            message_bytes = room + 1 if entry is None else entry.message_bytes
+            is_small = message_bytes <= min(_ALONG_BYTES, room)
+            if is_small and consumer.peer.has_room and self._store.at_hand(message_id) is None:
+                wanted.append(message_id)
+                room -= message_bytes
+        if not wanted:
+            return
+        handout.is_loading = True
+        left = len(wanted)
+
+        def loaded(message_id: int, found: Loaded) -> None:
+            """On the store's thread; what cannot be read is told to the member that asks for it."""
+            nonlocal left
+            left -= 1
+            if isinstance(found, StoredMessage):
+                handout.contents[message_id] = found
+            if not left:
+                self._inbox.post(lambda _nothing: self._loaded(handout), None)
+
+        self._store.prefetch(wanted, loaded)
+
+    def _loaded(self, handout: _Handout) -> None:
+        handout.is_loading = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._handouts and not self._handouts[0].is_loading:
+            handout = self._handouts.popleft()
+            self._broker.calls.open_count -= 1
+            self._decide(handout)
+
+    def _decide(self, handout: _Handout) -> None:
         queues = self._broker.queues
-        due = [grant for grant in due if queues.get(grant[0].queue.name) is grant[0].queue]
-        handout, refused = _Handout(), list[Grant]()
+        due = [grant for grant in handout.due if queues.get(grant[0].queue.name) is grant[0].queue]
+        acquired: list[_Acquired] = []
+        refused: list[Grant] = []
         try:
             with self._store.batch(is_observed=False) as batch:
                 for consumer, message_id in due:
@@ -108,9 +167,8 @@ class Grants:
                     if entry is None:
                         refused.append((consumer, message_id))
                     else:
-                        handout.acquired.append((consumer, message_id, entry))
-                batch.finish(partial(self._completed, handout))
-            self._load(handout)
+                        acquired.append((consumer, message_id, entry))
+                batch.finish(partial(self._completed, acquired, handout.contents))
         except ENDED as error:
             self._broker.calls.on_fatal(error)
             return
@@ -120,7 +178,6 @@ class Grants:
             self._broker.later(self._broker.settings.probe_interval_s, again)
             return
         self._broker.calls.open_count += 1
-        self._handouts.append(handout)
         for consumer, message_id in refused:
             consumer.not_granted()
             self._broker.lost(consumer.queue, message_id)
@@ -143,66 +200,28 @@ class Grants:
                 consumer.queue.released(message_id, delivery_failed=False)
                 self._broker.wanted(consumer.queue.name)
 
-    def _load(self, handout: _Handout) -> None:
-        """Read what is to go along and is not in memory; beyond a frame it is asked for, as before.
-
-        Raises:
-            Closed: The store is closed.
-        """
-        wanted, room = [], _FRAME_BYTES
-        for consumer, message_id, entry in handout.acquired:
-            is_small = entry.message_bytes <= min(_ALONG_BYTES, room)
-            if is_small and consumer.peer.has_room and self._store.at_hand(message_id) is None:
-                wanted.append(message_id)
-                room -= entry.message_bytes
-        if not wanted:
-            return
-        handout.is_loading = True
-        left = len(wanted)
-
-        def loaded(message_id: int, found: Loaded) -> None:
-            """On the store's thread; what cannot be read is told to the member that asks for it."""
-            nonlocal left
-            left -= 1
-            if isinstance(found, StoredMessage):
-                handout.contents[message_id] = found
-            if not left:
-                self._inbox.post(lambda _nothing: self._loaded(handout), None)
-
-        self._store.prefetch(wanted, loaded)
-
-    def _loaded(self, handout: _Handout) -> None:
-        handout.is_loading = False
-        self._tell_ready()
-
-    def _completed(self, handout: _Handout, error: StoreError | None) -> None:
+    def _completed(
+        self, acquired: list[_Acquired], contents: _Contents, error: StoreError | None
+    ) -> None:
         """On the store's thread."""
-        self._inbox.post(lambda _nothing: self._acquired(handout, error), None)
+        self._inbox.post(lambda _nothing: self._acquired(acquired, contents, error), None)
 
-    def _acquired(self, handout: _Handout, error: StoreError | None) -> None:
+    def _acquired(
+        self, acquired: list[_Acquired], contents: _Contents, error: StoreError | None
+    ) -> None:
+        self._broker.calls.open_count -= 1
         if error is not None:
-            self._broker.calls.open_count -= 1
             self._broker.calls.on_fatal(error)
             return
-        handout.is_durable = True
-        self._tell_ready()
-
-    def _tell_ready(self) -> None:
-        waiting = self._handouts
-        while waiting and waiting[0].is_durable and not waiting[0].is_loading:
-            self._tell(waiting.popleft())
-
-    def _tell(self, handout: _Handout) -> None:
-        self._broker.calls.open_count -= 1
         told: dict[DispatchPeer, list[tuple[Any, ...]]] = {}
         back: list[Grant] = []
-        for consumer, message_id, entry in handout.acquired:
+        for consumer, message_id, entry in acquired:
             consumer.queue.held_elsewhere(message_id)
             consumer.granted()
             if consumer.is_gone:
                 back.append((consumer, message_id))
             else:
-                row = self._row(consumer, message_id, entry, handout.contents.get(message_id))
+                row = self._row(consumer, message_id, entry, contents.get(message_id))
                 told.setdefault(consumer.peer, []).append(row)
         for peer, rows in told.items():
             for part in _frames(rows):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,27 +10,7 @@ from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.store.branches import Xid
 from tests.support.amqp.amqp_0_10 import Bench010
-
-
-class Clock:
-    """A loop's timers, and the time that they go by."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.timers: list[tuple[float, Callable[[], None]]] = []
-
-    def later(self, delay_s: float, call: Callable[[], None]) -> None:
-        self.timers.append((self.now_s + delay_s, call))
-
-    def pass_s(self, seconds: float) -> None:
-        """Make the calls that are due by then, each at its time."""
-        end_s = self.now_s + seconds
-        while due := [timer for timer in self.timers if timer[0] <= end_s]:
-            timer = min(due, key=lambda each: each[0])
-            self.timers.remove(timer)
-            self.now_s = timer[0]
-            timer[1]()
-        self.now_s = end_s
+from tests.support.amqp.timers import Clock
 
 
 @pytest.fixture
