@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,6 +136,7 @@ def test_messages_shown_at_a_member_are_acquired_released_and_rejected_there(pai
         sender.do(c.QueueDeclare("shown", durable=True))
         for number in range(3):
             sender.publish("shown", b"%d" % number)
+        browser.do(c.QueueDeclare("shown", durable=True))  # known there from now on
         browser.subscribe("shown", acquire_mode=1)
         shown = [browser.receive() for _ in range(3)]
         assert [each.body for each in shown] == [b"0", b"1", b"2"]
@@ -345,6 +347,16 @@ def test_a_queue_that_deletes_itself_at_a_member_goes_with_the_last_user_of_all(
 COLOURS = ("blue", "red", "green")
 
 
+def knows(url: str, queue: str) -> bool:
+    """Whether a broker has heard of a queue that another one made."""
+    with OldClient(url, b"knows") as it:
+        try:
+            it.do(c.QueueDeclare(queue, passive=True))
+        except AssertionError:
+            return False
+        return True
+
+
 def test_wiring_that_one_makes_all_know(pair: Pair) -> None:
     with connected(pair.second.url) as there, connected(pair.first.url) as here:
         subscriber = there.create_receiver("amq.topic/news.#", credit=10)
@@ -358,15 +370,19 @@ def test_wiring_that_one_makes_all_know(pair: Pair) -> None:
 
 def test_a_subscription_gets_what_it_selects_whoever_publishes(pair: Pair) -> None:
     options = [Selector("colour = 'red'"), DurableSubscription()]
-    for at in urls(pair):
-        with connected(at) as connection:
+    for place, at in enumerate(urls(pair)):
+        with connected(at, container=container()) as connection:
             receivers = [
                 connection.create_receiver(
-                    "amq.topic/colours", name=f"r{number}", credit=10, options=options[: number + 1]
+                    "amq.topic/colours",
+                    name=f"r{place}{number}",
+                    credit=10,
+                    options=options[: number + 1],
                 )
                 for number in range(2)
             ]
             for other in urls(pair):
+                until(partial(knows, other, f"subscription.mover.r{place}1"))
                 colours = [durable(n, properties={"colour": c}) for n, c in enumerate(COLOURS)]
                 send(other, "amq.topic/colours", *colours)
                 for receiver in receivers:
@@ -383,6 +399,7 @@ def test_a_subscription_of_an_earlier_version_gets_what_it_selects_at_a_member(p
     done(store.create, Queue(name))
     done(store.bind, ExchangeBindingKey("amq.topic", name, "before"), {})
     store.close()
+    until(partial(knows, pair.second.url, name))
     with connected(pair.second.url, container=container()) as connection:
         receiver = connection.create_receiver(
             "amq.topic/before",
@@ -628,6 +645,7 @@ def test_a_queue_with_one_consumer_is_locked_at_all_members_over_both_protocols(
     store = RemoteMessageStore(pair.socket)
     done(store.create, Queue("alone", arguments={"exclusive": True}))
     store.close()
+    until(partial(knows, pair.second.url, "alone"))
     for first, second in (urls(pair), urls(pair)[::-1]):
         with connected(first) as here, connected(second) as there:
             receiver = here.create_receiver("alone", credit=1)
@@ -645,10 +663,11 @@ def test_a_queue_for_answers_is_its_connections_at_all_members_and_protocols(pai
         with connected(first) as here, connected(second) as there:
             answers = here.create_receiver(None, dynamic=True, credit=1)
             name = answers.link.remote_source.address
+            for url in urls(pair):
+                until(partial(knows, url, name))
+                assert is_locked(url, name)
             with pytest.raises(LinkDetached, match="amqp:resource-locked"):
                 there.create_receiver(name)
-            for url in urls(pair):
-                assert is_locked(url, name)
             there.create_sender(name).send(durable(1))
             assert answers.receive(timeout=TIMEOUT_S).id == 1
 
