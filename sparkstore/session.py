@@ -108,6 +108,18 @@ def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:
     return spark
 
 
+def cluster() -> str:
+    """The master that spark-submit was told, if its executors are on a cluster; else empty.
+
+    No session is made: the JVM of spark-submit knows it.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return ""
+    SparkContext._ensure_initialized()  # noqa: SLF001 - joins that JVM, and starts nothing
+    master = SparkConf().get("spark.master") or ""
+    return "" if re.match(r"local(\[|$)", master) else master
+
+
 @contextmanager
 def _no_warning_of_pandas() -> Iterator[None]:
     """Silence what pyspark 4.2 says of a pandas it was not tested with: none is used here."""

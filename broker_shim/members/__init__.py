@@ -3,8 +3,8 @@
 In the service's process, from the wire inward: `dispatcher` takes the frames of members that are
 about consumers, `consumers` stand for those at the queues of the one broker that decides
 (`broker_shim.broker`), `grants` acquires what they are to have and tells them; `observer` brings
-what members did by requests to that broker, and `stream` tells all of them about wiring
-(`wiring_rows`).
+what members did by requests to that broker, `absences` knows whom queues wait for, and `stream`
+tells all of them about wiring (`wiring_rows`).
 
 In the process of a member: `membership` keeps its broker alike, and `remote_queue` stands for each
 queue: it asks the service instead of deciding.

@@ -8,7 +8,6 @@ its back.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,8 +20,10 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.links.kept_link import KeptLink, OnLink
+from broker_shim.members.absences import Absences
 from broker_shim.members.consumers import MemberConsumer
 from broker_shim.members.grants import Grants
+from broker_shim.members.kept_links import take_over
 from broker_shim.members.observer import MemberObserver
 from broker_shim.members.orders import MemberOrders
 from broker_shim.members.stream import WiringStream
@@ -36,7 +37,6 @@ from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind, Record
-from sparkstore.core.state_machine.definitions import states_of
 from sparkstore.core.state_machine.values import RecordStep
 
 _log = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ class MemberDispatcher:
     Attributes:
         broker: The one that decides; None: none does now.
         links: Where the time of links runs that a member left for good; None: nowhere.
+        absences: Whom the queues of their consumers wait for.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class MemberDispatcher:
         self._observer: MemberObserver | None = None
         self._stream = WiringStream(str(uuid4()), lambda: rows_of(store.recover()))
         self._consumers: dict[DispatchPeer, dict[int, MemberConsumer]] = {}
+        self.absences = Absences()
         self._to_tell: set[MemberConsumer] = set()
         self._orders = MemberOrders(self.start)
         loop.at_end_of_turn(self._end_turn)
@@ -175,30 +177,14 @@ class MemberDispatcher:
         if record.kind is Kind.ATTACHED or record.detail is not None:
             links.attached_elsewhere(text)
         elif record.member is None:
-            links.left_elsewhere(text, self._kept(self.start(), text))
+            links.left_elsewhere(text, take_over(self._store, self.start(), text))
 
     def fetch(self, text: str, on_found: OnLink) -> None:
         """See `LinkSource`: for the broker of this process, where AMQP is served beside."""
         broker = self.start()
         self._stream.add(attached_row(text), None)
-        kept = self._kept(broker, text)
+        kept = take_over(self._store, broker, text)
         broker.later(0.0, lambda: on_found(None, kept))
-
-    def _kept(self, broker: Broker, text: str) -> KeptLink:
-        """What is kept of a link; what it holds is held by this broker from now on."""
-        with self._store.look() as machine:
-            link = machine.state.links.get(text)
-            detail = None if link is None else json.loads(link.detail)
-            unsettled = {} if link is None else states_of(link)
-            held = [
-                (name, message_id)
-                for name, queue in machine.state.queues.items()
-                for message_id, entry in queue.entries.marked()
-                if link is not None and entry.acquired_by == text
-            ]
-        for name, message_id in held:
-            broker.queues[name].held_here(message_id)
-        return KeptLink(detail, unsettled, held)
 
     def check_exclusive(self, peer: DispatchPeer) -> None:
         """See `Dispatcher.check_exclusive`."""
@@ -261,6 +247,14 @@ class MemberDispatcher:
         """See `Dispatcher.left`."""
         self._loop.post(partial(self._left, peer))
 
+    def lost(self, member: str) -> None:
+        """See `Dispatcher.lost`."""
+        self._loop.post(partial(self._lost, member))
+
+    def _lost(self, member: str) -> None:
+        broker = self.broker
+        self.absences.lost(member, None if broker is None else broker.claims.auto_deletion)
+
     def _take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
         if peer in self._alone:
             peer.end(InvalidRequest("a member that is alone on its root is handed nothing out"))
@@ -279,6 +273,7 @@ class MemberDispatcher:
         run, position, held = body
         self.start()
         self._consumers.setdefault(peer, {})
+        self.absences.came(peer)
         kept: Mapping[str, frozenset[int]] = {queue: frozenset(ids) for queue, ids in held}
         with self._store.batch() as batch:
             steps = held_by(batch, peer.member, failed=False, but=kept)
@@ -288,8 +283,9 @@ class MemberDispatcher:
             _log.info(text, len(steps), peer.member)
         self._stream.watch(peer, run, position)
 
-    def _seen(self, peer: DispatchPeer, body: wire.Body) -> None:
-        self._stream.seen(peer, body[0])
+    def _seen(self, peer: DispatchPeer, _body: wire.Body) -> None:
+        if self._stream.seen(peer):
+            self.absences.said_all(peer, self.start().claims.auto_deletion)
 
     def _subscribe(self, peer: DispatchPeer, body: wire.Body) -> None:
         number, name, holder, selector, limit, held = body
@@ -309,6 +305,7 @@ class MemberDispatcher:
         if selector is None:
             self._add(consumer, None)
         else:
+            broker.claims.auto_deletion.away(consumer, [name])
             broker.selector_compiler.compile(
                 selector,
                 partial(self._add, consumer),
@@ -317,6 +314,7 @@ class MemberDispatcher:
             )
 
     def _add(self, consumer: MemberConsumer, selector: Selector | InvalidSelector | None) -> None:
+        self.start().claims.auto_deletion.back(consumer)  # it looks when this turn is over
         if isinstance(selector, InvalidSelector):
             consumer.end(InvalidRequest(str(selector)))
             return
@@ -343,7 +341,11 @@ class MemberDispatcher:
     def _cancel(self, peer: DispatchPeer, body: wire.Body) -> None:
         consumer = self._consumers.get(peer, {}).pop(body[0], None)
         if consumer is not None:
-            consumer.end(None)
+            self._end(consumer)
+
+    def _end(self, consumer: MemberConsumer) -> None:
+        consumer.end(None)
+        self.start().claims.auto_deletion.back(consumer)  # its selector may be under way
 
     def _look(self, peer: DispatchPeer, body: wire.Body) -> None:
         number, name, indexes, count = body
@@ -367,8 +369,13 @@ class MemberDispatcher:
         self._alone.discard(peer)
         self._orders.left(peer)
         self._stream.left(peer)
-        for consumer in self._consumers.pop(peer, {}).values():
-            consumer.end(None)
+        consumers = self._consumers.pop(peer, None)
+        if consumers is None:
+            return
+        queues = {consumer.queue.name for consumer in consumers.values()}
+        self.absences.left(peer, queues, self.start().claims.auto_deletion)
+        for consumer in consumers.values():
+            self._end(consumer)
 
     def _end_turn(self) -> None:
         if self._grants is not None:

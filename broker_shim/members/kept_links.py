@@ -1,18 +1,22 @@
-"""Links that members keep, as an administrator meets them at a service without AMQP.
+"""Links that members keep, as the broker that decides finds them in the store.
 
-A broker that listens knows its links itself; one that only decides looks at what the store has.
+An administrator meets them at a service without AMQP: a broker that listens knows its links itself;
+one that only decides looks at what the store has. And a broker beside the service takes them over.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
+from broker_shim.links.kept_link import KeptLink
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.link_records import link_key
+from sparkstore.core.state_machine.definitions import states_of
 from sparkstore.operations.administration import OwnLink
 from sparkstore.operations.root_at_rest import StateFacts, own_link_text
 
@@ -55,3 +59,20 @@ class KeptLinks:
             self._broker.destroy_queue(queue, on_done)
         else:
             on_done(error)
+
+
+def take_over(store: DeltaMessageStore, broker: Broker, text: str) -> KeptLink:
+    """What is kept of a link; what it holds is held by this broker from now on."""
+    with store.look() as machine:
+        link = machine.state.links.get(text)
+        detail = None if link is None else json.loads(link.detail)
+        unsettled = {} if link is None else states_of(link)
+        held = [
+            (name, message_id)
+            for name, queue in machine.state.queues.items()
+            for message_id, entry in queue.entries.marked()
+            if link is not None and entry.acquired_by == text
+        ]
+    for name, message_id in held:
+        broker.queues[name].held_here(message_id)
+    return KeptLink(detail, unsettled, held)

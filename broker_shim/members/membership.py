@@ -257,6 +257,7 @@ class Membership:
                 self._link_moved(row[3])
             else:
                 apply(self._broker, row)
+        self._store.say(wire.SEEN)
         if is_all:
             self._all += rows
             if not is_last:
@@ -264,7 +265,6 @@ class Membership:
             forget_others(self._broker, self._all)
             self._all = []
         self._run, self._position = run, position
-        self._store.say(wire.SEEN, position)
 
     def _grants(self, body: wire.Body) -> None:
         for number, message_id, shown, header, content in body:

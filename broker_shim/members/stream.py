@@ -1,11 +1,14 @@
 """What members are told of wiring: all there is once, then what others did, many changes a frame.
 
-A member says up to where it has seen the stream (SEEN), and gets no more than `WINDOW` changes
-beyond that: what waits for one that does not read is bounded here, and by its outbox, which cuts it
-off. A member that was away goes on after the position that it saw, as far as the last `KEPT`
-changes of this run of the service reach; else it is told all there is again. So nothing is ever
-missed: either each change after what it saw is in the window, in order, or it gets a whole that is
-as new as the position that comes with it.
+A member says of each frame that it has seen it (SEEN), and has `WINDOW` of them at most before it;
+a frame has an end in rows and in characters. So what waits for one that does not read is bounded,
+however much wiring there is and however long its names are. A member that was away goes on after
+the position that it saw, as far as the last `KEPT` changes of this run of the service reach; else
+it is told all there is again. So nothing is ever missed: either each change after what it saw is
+kept, in order, or it gets a whole that is as new as the position that comes with it.
+
+It is told something at once, be it that nothing changed. Its first SEEN comes after all that it
+says when it connects, and so tells that it has said all that it subscribes to.
 
 A member is not told of what it did itself: it knows by the completion.
 """
@@ -23,7 +26,7 @@ from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
 
 KEPT = 8_192
-WINDOW = 2_048
+WINDOW = 2
 _PART = 1_000
 _PART_CHARACTERS = 1 << 20
 
@@ -44,8 +47,18 @@ class Change(NamedTuple):
 
 @dataclass(slots=True)
 class _Watcher:
+    """A member.
+
+    Attributes:
+        told: Position up to which it was told, but for what is left of the whole.
+        unseen: Frames that it has not said that it has seen.
+        whole: What is left of the whole, if that is being told: rows of a frame, and whether they
+            are the last.
+    """
+
     told: int
-    seen: int
+    unseen: int = 0
+    whole: Iterator[tuple[list[Row], bool]] | None = None
 
 
 class WiringStream:
@@ -73,17 +86,21 @@ class WiringStream:
     def watch(self, peer: DispatchPeer, run: str, position: int) -> None:
         """A member is to be told of what came after a position of a run."""
         is_known = run == self._run and self._oldest() - 1 <= position <= self._position
-        self._watchers[peer] = _Watcher(position, position) if is_known else _Watcher(0, 0)
+        watcher = self._watchers[peer] = _Watcher(position)
         if not is_known:
-            self._tell_all(peer)
+            self._begin_whole(watcher)
         self._tell(peer)
+        if not watcher.unseen:
+            self._say(peer, watcher, (self._run, watcher.told, False, True, []))
 
-    def seen(self, peer: DispatchPeer, position: int) -> None:
-        """A member has seen the stream up to a position."""
+    def seen(self, peer: DispatchPeer) -> bool:
+        """A member has seen a frame; False: it was told of none."""
         watcher = self._watchers.get(peer)
-        if watcher is not None:
-            watcher.seen = max(watcher.seen, min(position, watcher.told))
-            self._tell(peer)
+        if watcher is None or not watcher.unseen:
+            return False
+        watcher.unseen -= 1
+        self._tell(peer)
+        return True
 
     def left(self, peer: DispatchPeer) -> None:
         """A member's connection ended."""
@@ -94,28 +111,45 @@ class WiringStream:
 
     def _tell(self, peer: DispatchPeer) -> None:
         watcher = self._watchers[peer]
-        while watcher.told < self._position and watcher.told - watcher.seen < WINDOW:
-            if watcher.told + 1 < self._oldest():
-                self._tell_all(peer)
-                continue
-            first = watcher.told + 1 - self._oldest()
-            part = [*islice(self._kept, first, first + _PART)]
-            del part[len(next(_parts(change.row for change in part))) :]
-            watcher.told = part[-1].position
-            rows = [change.row for change in part if change.maker != peer.member]
-            if rows:
-                peer.say(wire.CHANGES, (self._run, watcher.told, False, True, rows))
-            elif watcher.seen == part[0].position - 1:
-                watcher.seen = watcher.told
+        while watcher.unseen < WINDOW and (body := self._next(watcher, peer.member)) is not None:
+            self._say(peer, watcher, body)
 
-    def _tell_all(self, peer: DispatchPeer) -> None:
+    def _say(self, peer: DispatchPeer, watcher: _Watcher, body: wire.Body) -> None:
+        watcher.unseen += 1
+        peer.say(wire.CHANGES, body)
+
+    def _next(self, watcher: _Watcher, member: str) -> wire.Body | None:
+        """The body of the next frame; None: there is nothing to tell."""
+        if watcher.whole is None and watcher.told + 1 < self._oldest():
+            self._begin_whole(watcher)
+        if watcher.whole is not None:
+            part, is_last = next(watcher.whole)
+            if is_last:
+                watcher.whole = None
+            return self._run, watcher.told, True, is_last, part
+        while watcher.told < self._position:
+            first = watcher.told + 1 - self._oldest()
+            changes = [*islice(self._kept, first, first + _PART)]
+            del changes[len(next(_parts(change.row for change in changes))) :]
+            watcher.told = changes[-1].position
+            rows = [change.row for change in changes if change.maker != member]
+            if rows:
+                return self._run, watcher.told, False, True, rows
+        return None
+
+    def _begin_whole(self, watcher: _Watcher) -> None:
         """All there is, as new as the position: a row that comes again later changes nothing."""
-        watcher = self._watchers[peer]
         watcher.told = self._position
-        parts = [*_parts(self._all_rows())] or [[]]
-        for number, part in enumerate(parts, 1):
-            is_last = number == len(parts)
-            peer.say(wire.CHANGES, (self._run, self._position, True, is_last, part))
+        watcher.whole = _marked(_parts(self._all_rows()))
+
+
+def _marked(parts: Iterator[list[Row]]) -> Iterator[tuple[list[Row], bool]]:
+    """Each part, and whether it is the last; one that is empty, if there is none."""
+    part = next(parts, [])
+    for following in parts:
+        yield part, False
+        part = following
+    yield part, True
 
 
 def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -20,10 +20,10 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.serve.bind_address import parse_loopback
 from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.serve.entrance import Entrance, entrance_of
+from broker_shim.serve.headers import all_headers
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.protocols import listen
 from broker_shim.serve.recovery import recover
@@ -169,9 +169,9 @@ def _make_broker(
     membership: Membership | None,
 ) -> Broker:
     if membership is None:
-        return Broker(StoreCalls(store, inbox, fatal), settings, metrics, loop.later, HEADERS)
+        return Broker(StoreCalls(store, inbox, fatal), settings, metrics, loop.later, all_headers())
     calls = StoreCalls(store, inbox, fatal, entries=membership.entries)
-    return Broker(calls, settings, metrics, loop.later, HEADERS, membership.make_queue)
+    return Broker(calls, settings, metrics, loop.later, all_headers(), membership.make_queue)
 
 
 def _take_over(
@@ -224,7 +224,7 @@ def _control(
         return None
     try:
         root_id = root.identity.root_id
-        one = OneBroker(broker)
+        one = OneBroker(broker, getattr(stores.messages, "look", None))
         return ControlServer(loop, one, root.path, root_id, connections=listener.connections)
     except (OSError, StoreError) as reason:
         _log.warning("no control socket, so no administration while this runs: %s", reason)

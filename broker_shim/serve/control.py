@@ -12,6 +12,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,8 @@ from broker_shim.service.socket import is_our_user, process_of
 from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import Audit, AuditEvent, write_audit
 from sparkstore.control.client import SocketAddress
+from sparkstore.core.holders import since_by_holder, since_of
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.operations import wire
 from sparkstore.operations.bulk import Answer
 
@@ -63,6 +66,8 @@ class OneBroker(NamedTuple):
     """See `Decider`: a process that has one broker for its life."""
 
     there: Broker
+    look: Callable[[], AbstractContextManager[StoreStateMachine]] | None = None
+    """Into the store, which knows since when members are there: only that of a root does."""
 
     @property
     def max_message_bytes(self) -> int:
@@ -75,11 +80,15 @@ class OneBroker(NamedTuple):
 
     def held(self) -> Iterator[wire.HeldMessage]:
         """See `Decider.held`."""
+        since: dict[str, int] = {}
+        if self.look is not None:
+            with self.look() as machine:
+                since = since_by_holder(machine.state)
         for name, queue in self.there.queues.items():
             for message_id in queue.elsewhere:
                 entry = self.there.calls.entry(name, message_id)
-                if entry is not None and entry.acquired_by is not None:
-                    yield wire.HeldMessage(name, message_id, [entry.acquired_by])
+                if entry is not None and (holder := entry.acquired_by) is not None:
+                    yield wire.HeldMessage(name, message_id, [holder], since_of(holder, since))
 
 
 class ControlServer:

@@ -22,15 +22,16 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import wait_for
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.members.dispatcher import MemberDispatcher
 from broker_shim.members.kept_links import KeptLinks
 from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.control import ControlServer
+from broker_shim.serve.headers import all_headers
 from broker_shim.service.members import known_members
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.control.audit import Audit, write_audit
 from sparkstore.core.fold import State
+from sparkstore.core.holders import since_by_holder, since_of
 from sparkstore.core.state_machine.definitions import recovered_of
 from sparkstore.core.xids import is_branch_holder
 from sparkstore.operations import wire
@@ -82,8 +83,9 @@ class DecidingThread:
         """See `Decider.held`."""
         with self._store.look() as machine:
             found = [*_acquired(machine.state)]
+            since = since_by_holder(machine.state)
         for name, message_id, holder in found:
-            yield wire.HeldMessage(name, message_id, [holder])
+            yield wire.HeldMessage(name, message_id, [holder], since_of(holder, since))
 
     def close(self) -> None:
         """Hand nothing out and take no orders any more, before the store is closed."""
@@ -110,13 +112,16 @@ class DecidingThread:
         """A broker with all that is on the queues; nobody but members consumes from it."""
         there = recovered_of(state)
         calls = StoreCalls(self._store, self._inbox, _log_end, entries=there.entries)
-        broker = Broker(calls, self._settings, Metrics(), self._loop.later, HEADERS)
+        broker = Broker(calls, self._settings, Metrics(), self._loop.later, all_headers())
         broker.queue_owners.append(KeptLinks(self._store, broker, self.dispatcher.link_is_nobodys))
         for row in rows_of(there):
             apply(broker, row)
         for name, queue in broker.queues.items():
             entries = there.entries.get(name, {})
             queue.recovered((i, e.priority, e.delivery_count) for i, e in entries.items())
+        absent = {*known_members(state)} - self.dispatcher.absences.given_up
+        recovered = partial(broker.claims.auto_deletion.recovered, there.configured, absent)
+        self._loop.post(recovered)  # not under the store's lock, and before any member says more
         return broker
 
     def _retire(self, broker: Broker, on_retired: Callable[[], None]) -> None:

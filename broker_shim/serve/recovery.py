@@ -8,7 +8,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from broker_shim.broker.operations.auto_delete import CATEGORY
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import wait_for
@@ -96,8 +95,7 @@ def recover(
     _give_back(store, host, acquired, keepers, absent, timeout_s)
     create_wiring(store, broker, timeout_s)
     host.recover_own_queues(store, termini, timeout_s)
-    used = [name for category, name in recovered.configured if category == CATEGORY]
-    broker.claims.auto_deletion.recovered(used, may_come_back=bool(absent.names))
+    broker.claims.auto_deletion.recovered(recovered.configured, absent.names)
     for queue in [*broker.queues.values()]:
         broker.bulk.end_failed(queue)
         if queue.last_values is not None:

@@ -290,10 +290,10 @@ class MemberConnection:
                 MemberEvent.GONE, peer=self._remote, member=self._said, requests=self._taken
             )
             self._members.leave(self._member, self)
-            if self._timers is not None and self._member.peer is None:
-                self._timers.grace.gone([self._member.name])
         if self._dispatcher is not None:
-            self._dispatcher.left(self)
+            self._dispatcher.left(self)  # before its grace begins, and so before that is over
+        if self._timers is not None and self._member is not None and self._member.peer is None:
+            self._timers.grace.gone([self._member.name])
         self._reads.end()
         self._outbox.drain(_LINGER_S if self._ending is None else _ROOM_WAIT_S)
         with suppress(OSError):

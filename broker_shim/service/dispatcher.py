@@ -17,7 +17,7 @@ from sparkstore.operations.administration import AdminAction
 
 _BODIES: Mapping[int, tuple[type | tuple[type, ...], ...]] = {
     wire.WATCH: (str, int, tuple),
-    wire.SEEN: (int,),
+    wire.SEEN: (),
     wire.SUBSCRIBE: (int, str, str, (str, type(None)), int, tuple),
     wire.CREDIT: (int, int),
     wire.REFUSE: (int, int),
@@ -69,6 +69,9 @@ class Dispatcher(Protocol):
 
     def left(self, peer: DispatchPeer) -> None:
         """A connection ended: its consumers with it. What they hold the member keeps."""
+
+    def lost(self, member: str) -> None:
+        """A member was gone for so long that it has lost what it held: nobody waits for it."""
 
     def check_exclusive(self, peer: DispatchPeer) -> None:
         """A member asks to be alone on the root; it waits until nothing is decided here.

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
-from broker_shim.service.decisions.decisions import OWN_CATEGORY, Decisions
+from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
 from broker_shim.service.requests import MemberRequests
@@ -29,6 +29,7 @@ from broker_shim.store.delta import Batch
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
 from sparkstore.core.fold import Entry, State
+from sparkstore.core.holders import MEMBER_CATEGORY, OWN_CATEGORY
 from sparkstore.core.link_records import MEMBER, link_key
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.values import Queue, RecordStep
@@ -36,7 +37,6 @@ from sparkstore.core.state_machine.values import Queue, RecordStep
 _log = logging.getLogger(__name__)
 
 _HOST = (OWN_CATEGORY + "service", "host")
-_MEMBER = OWN_CATEGORY + "member"
 _REMEMBERED = 64
 """Incarnations of a member that are told from a new one."""
 
@@ -246,7 +246,7 @@ class Members:
     def _incarnate(self, batch: Batch, hello: Hello) -> bool:
         """Note a new incarnation, and release what those before it held; True if it is new."""
         machine = batch.machine
-        kept = machine.state.configured.get((_MEMBER, hello.member))
+        kept = machine.state.configured.get((MEMBER_CATEGORY, hello.member))
         known: list[str] = [] if kept is None else json.loads(kept)["incarnations"]
         if known and known[-1] == hello.incarnation:
             return False
@@ -255,7 +255,7 @@ class Members:
             raise Fenced(message)
         now_us = machine.now_us()
         told = {"incarnations": [*known, hello.incarnation][-_REMEMBERED:], "since_us": now_us}
-        made = records.configured(now_us, _MEMBER, hello.member, json.dumps(told))
+        made = records.configured(now_us, MEMBER_CATEGORY, hello.member, json.dumps(told))
         released = held_by(batch, hello.member, failed=True) if known else []
         links = attached_at(machine.state, [hello.member])
         detached = [step for text in links for step in _detached(batch, text)]
@@ -341,4 +341,4 @@ def given_back_step(
 
 def known_members(state: State) -> list[str]:
     """Names of the members that ever asked."""
-    return [key for category, key in state.configured if category == _MEMBER]
+    return [key for category, key in state.configured if category == MEMBER_CATEGORY]

@@ -26,7 +26,7 @@
      14 PART     [read, message_id, offset, length]   ANSWERs [read, is_last, bytes]: of content
      15 WATCH    [run, position, [[queue, [message_id, …]], …]]
                                                       CHANGES from then on; see `members.stream`
-     16 SEEN     [position]                           of CHANGES: more may come
+     16 SEEN     []                                   one more CHANGES: another may come
      17 SUBSCRIBE [subscription, queue, holder, selector or nil, limit, [message_id, …]]
      18 CREDIT   [subscription, limit]                GRANTS of so many in all, since SUBSCRIBE
      19 REFUSE   [subscription, message_id]           it is not to get that message again
@@ -36,6 +36,7 @@
                                                       entry], …]]: what is kept of it and what it
                                                       holds; it is this member's from now on
      22 PREPARE  [request, transaction, xid]          as END, but for the decision, which
+                 [request, transaction, xid, [record, …]]   with configured, unconfigured
      23 DECIDE   [request, xid, commit]               ends it: bool; any member may say it
      24 BRANCHES [read]                               ANSWER [read, true, [[xid, since,
                                                       operations, member or operator or nil,

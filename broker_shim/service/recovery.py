@@ -3,6 +3,8 @@
     RECOVER   ANSWER [read, is_last, section, …], in this order; int64 and int32 are big-endian
       "wiring"      rows: [type, name or [exchange, queue, binding_key], detail]
       "configured"  rows: [category, key, detail]
+      "branches"    rows: [xid, [[queue, message_id], …], [[queue, message_id], …]]: what one in
+                    doubt puts on queues, and takes off them; a long one comes in several rows
       "messages"    of those on a queue, or staged with their header and not enqueued yet:
                     ids (int64 each, rising), header_lengths (int32 each, -1: none), headers
                     (concatenated), body_bytes (int64 each), protocols (one for all, or one each)
@@ -25,15 +27,17 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from broker_shim.service.decisions.decisions import OWN_CATEGORY
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import Entries, Entry, State
+from sparkstore.core.holders import OWN_CATEGORY
 from sparkstore.core.link_records import MEMBER
+from sparkstore.core.records import Kind
 from sparkstore.core.state_machine.definitions import as_json
+from sparkstore.core.xids import xid_bytes, xid_of
 from sparkstore.recovery.message_headers import Headers, message_headers
 
 PART = 10_000
@@ -65,7 +69,7 @@ def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
     """
     with store.look() as machine:
         state = machine.state
-        sections = [*_definitions(state)]
+        sections = [*_definitions(state), *_branches(state)]
         queued: list[Section] = [
             ("entries", name, _int64(ids), *_held(part, member))
             for name, queue in state.queues.items()
@@ -97,6 +101,21 @@ def _definitions(state: State) -> Iterator[Section]:
     ]
     for start in range(0, len(configured), _ROWS):
         yield ("configured", configured[start : start + _ROWS])
+
+
+def _branches(state: State) -> Iterator[Section]:
+    for key, detail in state.prepared.items():
+        packed, operations = xid_bytes(xid_of(key)), json.loads(detail)["operations"]
+        for start in range(0, len(operations), _ROWS):
+            part = operations[start : start + _ROWS]
+            puts, takes = _entries_of(part, Kind.ENQUEUED), _entries_of(part, Kind.DEQUEUED)
+            yield ("branches", [(packed, puts, takes)])
+
+
+def _entries_of(operations: Sequence[Mapping[str, Any]], kind: Kind) -> list[tuple[str, int]]:
+    return [
+        (each["queue"], each["message_id"]) for each in operations if each["kind"] == kind.column
+    ]
 
 
 def _links(state: State) -> Iterator[Section]:

@@ -196,7 +196,8 @@ class MemberRequests:
     def _prepare(self, batch: Batch, body: Body) -> None:
         opened = self._opened(body[1])
         del self._open[body[1]]
-        with self._decisions.prepared(opened, body[2]) as steps:
+        objects = body[3] if body[3:] else ()
+        with self._decisions.prepared(opened, body[2], *objects) as steps:
             self._take_steps(batch, steps, body[0])
 
     def _decide_branch(self, batch: Batch, body: Body) -> None:
@@ -294,6 +295,7 @@ _BODIES: Mapping[int, tuple[type, ...]] = {
 }
 _ALSO: Mapping[int, Sequence[tuple[type, ...]]] = {
     wire.END: ((int, int, bool),),
+    wire.PREPARE: ((int, int, bytes, tuple),),
     wire.EACH: ((int, tuple, tuple, type(None)),),
 }
 _BUILDS = {wire.OPEN, wire.ADD, wire.PIECE}

@@ -146,6 +146,8 @@ class Service:
     def _lose(self, name: str) -> None:
         with self.store.batch() as batch:
             count = self.members.lose(batch, name)
+        if count is not None and self._dispatcher is not None:
+            self._dispatcher.lost(name)
         if count:
             _log.warning("member %r is gone: %d messages that it held wait again", name, count)
             self._audit(MemberEvent.LOST, member=name, released=count)

@@ -14,21 +14,24 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import TransactionContext
 from broker_shim.store.sink import Sink
+from sparkstore.core.records import Record
 from sparkstore.core.state_machine import branches
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.state_machine.branches import BranchEntries, PreparedBranch
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep
-from sparkstore.core.xids import Xid
+from sparkstore.core.state_machine.values import PlannedEnqueue, RecordStep
+from sparkstore.core.xids import Xid, xid_text
 
 __all__ = [
     "BranchCalls",
     "BranchDirectory",
     "BranchEntries",
     "BranchFacts",
+    "BranchSteps",
     "BranchStore",
     "LocalBranches",
     "OnBranches",
+    "OnSteps",
     "PreparedBranch",
     "Xid",
 ]
@@ -118,6 +121,12 @@ class BranchDirectory(BranchCalls, Protocol):
         """
 
 
+BranchSteps = Sequence[PlannedEnqueue | Record]
+"""What waits in a branch in doubt, in the order of its calls."""
+OnSteps = Callable[[Sequence[RecordStep]], None]
+"""Told of steps when they are durable, on the thread that fires completions."""
+
+
 class BranchStore(BranchDirectory, Protocol):
     """A store of this process: it tells its broker what a branch does to queues."""
 
@@ -128,9 +137,18 @@ class BranchStore(BranchDirectory, Protocol):
             InvalidRequest: No xid, or no branch of it is in doubt.
         """
 
+    def decide_heuristically(
+        self, xid: Xid, by: str, on_complete: OnComplete, on_steps: OnSteps, *, commits: bool
+    ) -> None:
+        """Decide a branch in doubt in place of its coordinator, which is told so when it decides.
 
-OnSteps = Callable[[Sequence[RecordStep]], None]
-"""Told of steps when they are durable, on the thread that fires completions."""
+        Args:
+            xid: The branch that is decided.
+            by: Name of the operator.
+            on_complete: Called when that is durable; as of `commit_prepared`.
+            on_steps: Told before it of what was done.
+            commits: True to commit it, False to roll it back.
+        """
 
 
 class LocalBranches:
@@ -201,6 +219,14 @@ class LocalBranches:
             for each, entries in found
         ]
 
+    def branch_steps(self) -> dict[Xid, BranchSteps]:
+        """What waits in each branch in doubt, the oldest branch first: see `branches.restore`."""
+        with self._lock:
+            self._check_open()
+            held = self._machine.branches
+            in_doubt = [each.xid for each in branches.prepared(self._machine)]
+            return {xid: [*held[key].steps] for xid in in_doubt if (key := xid_text(xid)) in held}
+
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
         """See `BranchDirectory.find_branches`."""
         on_found(None, self.branch_facts(xid))
@@ -215,15 +241,7 @@ class LocalBranches:
     def decide_heuristically(
         self, xid: Xid, by: str, on_complete: OnComplete, on_steps: OnSteps, *, commits: bool
     ) -> None:
-        """Decide a branch in doubt in place of its coordinator, which is told so when it decides.
-
-        Args:
-            xid: The branch that is decided.
-            by: Name of the operator.
-            on_complete: Called when that is durable; as of `commit_prepared`.
-            on_steps: Told before it of what was done.
-            commits: True to commit it, False to roll it back.
-        """
+        """See `BranchStore.decide_heuristically`."""
         machine = self._machine
         taken: list[RecordStep] = []
 

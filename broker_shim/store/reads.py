@@ -198,10 +198,12 @@ class LocalReads:
         self._prefetcher.close()
 
     def _volatile(self, message_id: int) -> StoredMessage | None:
-        """A message that is on a queue, if its content is here."""
+        """A message that is on a queue, or in a branch in doubt, if its content is here."""
         with self._holding():
-            message = self._machine.volatile.get(message_id)
-            if message is None and message_id not in self._machine.state.messages:
+            machine = self._machine
+            message = machine.volatile.get(message_id)
+            is_known = message_id in machine.state.messages or message_id in machine.in_doubt
+            if message is None and not is_known:
                 refusal = f"message {message_id} is on no queue"
                 raise InvalidRequest(refusal)
             return message

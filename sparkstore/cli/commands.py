@@ -124,13 +124,16 @@ def _holders(arguments: Namespace, root: Root) -> int:
             held = served.holders(limit)
         finally:
             served.close()
-        rows: list[Row] = [each._asdict() for each in held.shown]
+        rows: list[Row] = [
+            _held_row(each.queue, each.message_id, each.holders, each.since_us)
+            for each in held.shown
+        ]
         left_out = held.left_out
     else:
         there = list(_held_at_rest(root))
         rows = there[:limit]
         left_out = len(there) - len(rows)
-    _show(arguments, rows, ("queue", "message_id", "holders"))
+    _show(arguments, rows, ("queue", "message_id", "holders", "since"))
     if left_out:
         note(f"{left_out} more messages are held than are shown: --limit 0 shows all")
     if served is None:
@@ -139,10 +142,24 @@ def _holders(arguments: Namespace, root: Root) -> int:
 
 
 def _held_at_rest(root: Root) -> Iterator[Row]:
-    for name, queue in recovered(root).queues.items():
+    from sparkstore.core.holders import since_by_holder, since_of
+
+    state = recovered(root)
+    since = since_by_holder(state)
+    for name, queue in state.queues.items():
         for message_id, entry in queue.entries.items():
-            if entry.acquired_by is not None:
-                yield {"queue": name, "message_id": message_id, "holders": [entry.acquired_by]}
+            if (holder := entry.acquired_by) is not None:
+                yield _held_row(name, message_id, [holder], since_of(holder, since))
+
+
+def _held_row(queue: str, message_id: int, holders: list[str], since_us: int | None) -> Row:
+    """`since`: when the member came, or the branch was prepared; empty for others."""
+    return {
+        "queue": queue,
+        "message_id": message_id,
+        "holders": holders,
+        "since": time_of(since_us),
+    }
 
 
 def _queue_row(

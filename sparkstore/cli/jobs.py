@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import sys
 from argparse import Namespace
@@ -156,6 +157,7 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
         if getattr(arguments, option):
             message = f"--{option} is of a root in a folder: leave it out, and ask sparkstore sql"
             raise InvalidRequest(message)
+    check_is_one_machine(arguments.root)
     bucket = ObjectStorage(arguments.root)
     folder = folder_of_jobs(bucket.location, config.copy_dir if config else "")
     with job_copy(bucket, "compact", folder) as copy:
@@ -179,6 +181,24 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
             return replace(report, root=where, files_deleted=deleted, messages_ended=ended.done)
 
         return run_job("compact", copy.root.path, work, arguments, uri=copy.location)
+
+
+def check_is_one_machine(uri: str) -> None:
+    """Refuse a root in a bucket to a job whose executors are on other machines than its copy.
+
+    Raises:
+        InvalidRequest: spark-submit was told a cluster.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else Spark is loaded for nothing
+        return
+    from sparkstore.session import cluster
+
+    if master := cluster():
+        message = (
+            f"{uri}: this job works on a copy of the bucket on this machine, which the executors"
+            f" of {master} do not see: give spark-submit --master 'local[2]'"
+        )
+        raise InvalidRequest(message)
 
 
 def _is_too_early(root: Root, arguments: Namespace) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkstore.cli.commands import opened_root
-from sparkstore.cli.jobs import job_options, run_job
+from sparkstore.cli.jobs import check_is_one_machine, job_options, run_job
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, table
 from sparkstore.cli.parsing import command
@@ -67,6 +67,8 @@ def reconcile(arguments: Namespace) -> int:
     if uri and (arguments.repair or arguments.purge_lost):
         message = f"{uri}: --repair is of a root in a folder: leave it out, and see what is wrong"
         raise InvalidRequest(message)
+    if uri:
+        check_is_one_machine(uri)
     config = read_config(arguments.config) if arguments.config else StoreConfig()
     with opened_root(arguments.root, whole=True) as root:
         # Before the frame: what may not be compared gets no row in its `job_runs` either.

@@ -73,6 +73,13 @@ class LayoutBuilder:
             self._offsets.setdefault(place.body_offset, place)
             self._staged = self._staged or (header and (header, place)) or None
 
+    @property
+    def ends_with(self) -> ContentLocation | None:
+        """The last piece, if no row brought a header: a branch in doubt has it with that one."""
+        if self._enqueued or self._staged or not self._offsets:
+            return None
+        return self._offsets[max(self._offsets)]
+
     def layout(self, message_id: int) -> Layout:
         """Where its content is, as far as the rows came.
 

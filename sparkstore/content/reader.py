@@ -209,6 +209,8 @@ class ContentReader:
             for place in self._index.places_of(file.path, message_id):
                 if self._versions.counts(file.path, place.position, place.epoch):
                     builder.add(place, self._header_at(place) if not place.body_offset else None)
+        if builder.ends_with is not None:
+            builder.add(builder.ends_with, self._header_at(builder.ends_with))
         return builder.layout(message_id)
 
     def _header_at(self, place: ContentLocation) -> MessageHeader | None:

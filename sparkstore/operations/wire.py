@@ -7,7 +7,8 @@ r"""What travels over the control socket: one JSON object a line, UTF-8, no byte
     client → server   {"put": "a", "messages": [{"header": {…}, "body": base64}]}
     server → client   {"done": 1, "left": 0, "gone": 0}
     client → server   {"holders": 1000}                                      messages at most
-    server → client   {"held": [["a", 1, ["who"]]], "left_out": 3}           queue, id, holders
+    server → client   {"held": [["a", 1, ["who"]]], "left_out": 3,           queue, id, holders
+                     "since": {"who": 1790000000000000}}                   where it is known, UTC µs
     client → server   {"not_durable": true}                                  messages in memory only
     server → client   {"not_durable": {"a": 3}}                              by queue
     client → server   {"order": "alter-queue", "queue": "a", "arguments": {"message_ttl_ms": 5000}}
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sparkstore import errors
@@ -65,6 +66,8 @@ class HeldMessage(NamedTuple):
     queue: str
     message_id: int
     holders: list[str]
+    since_us: int | None = None
+    """Since when its only holder is there, UTC µs; None if nobody knows."""
 
 
 class HeldMessages(NamedTuple):
@@ -190,7 +193,9 @@ def holders_limit(content: dict[str, Any]) -> int:
 
 def held_line(held: HeldMessages) -> bytes:
     """The answer to `holders_line` as a line."""
-    return line({"held": [[*each] for each in held.shown], "left_out": held.left_out})
+    since = {each.holders[0]: each.since_us for each in held.shown if each.since_us is not None}
+    shown = [[*each[:3]] for each in held.shown]
+    return line({"held": shown, "left_out": held.left_out, "since": since})
 
 
 def held_of(content: dict[str, Any]) -> HeldMessages:
@@ -202,14 +207,19 @@ def held_of(content: dict[str, Any]) -> HeldMessages:
     if "error" in content:
         raise error_of(content)
     try:
+        since = {str(holder): int(at) for holder, at in content.get("since", {}).items()}
         shown = [
-            HeldMessage(str(q), int(m), [str(h) for h in holders])
+            HeldMessage(str(q), int(m), names := [str(h) for h in holders], _since(names, since))
             for q, m, holders in content["held"]
         ]
         return HeldMessages(shown, int(content.get("left_out", 0)))
-    except (KeyError, TypeError, ValueError) as reason:
+    except (AttributeError, KeyError, TypeError, ValueError) as reason:
         message = f"the broker's answer cannot be read ({reason!r}): run it again"
         raise Unavailable(message) from reason
+
+
+def _since(holders: list[str], since: Mapping[str, int]) -> int | None:
+    return since.get(holders[0]) if len(holders) == 1 else None
 
 
 def not_durable_of(content: dict[str, Any]) -> dict[str, int]:

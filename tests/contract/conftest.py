@@ -10,8 +10,8 @@ import pytest
 from broker_shim.store.interface import MessageStore
 from tests.support.stores.stores import OPENERS, Home
 
-THOROUGH = {"bucket"}
-"""What stands on another store that is tested in full, and takes long."""
+THOROUGH = {"bucket", "mirrored"}
+"""What stands on other stores that are tested in full, and takes long."""
 
 
 @pytest.fixture(

@@ -21,7 +21,7 @@ HEADER = MessageHeader("raw", b"h\x00\xff", subject="ü", properties=(("k", "v")
 KEPT = TerminusDurability.UNSETTLED_STATE
 
 
-@pytest.fixture(params=["memory", "json", "recorded", "delta", "remote"])
+@pytest.fixture(params=["memory", "json", "recorded", "delta", "remote", "chain", "mirrored"])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     """A place with an open store and a queue `q`."""
     place = Home(request.param, tmp_path / "store")
@@ -30,7 +30,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     place.store.close()
 
 
-@pytest.fixture(params=["recorded", "delta", "remote"])
+@pytest.fixture(params=["recorded", "delta", "remote", "chain", "mirrored"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     """The same, of the tiers that keep messages."""
     place = Home(request.param, tmp_path / "store")

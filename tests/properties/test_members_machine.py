@@ -239,7 +239,7 @@ class MembersMachine(RuleBasedStateMachine):
                 member.granted += 1
         else:
             assert kind == wire.CHANGES, frame
-            member.peer.say(wire.SEEN, body[1])
+            member.peer.say(wire.SEEN)
         return 0
 
 

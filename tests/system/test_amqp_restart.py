@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from proton import Delivery, Message
 from proton.handlers import MessagingHandler
-from proton.reactor import Container
+from proton.reactor import Container, Selector
 
 from tests.support.system.clients import (
+    TIMEOUT_S,
     Holder,
     Pipelined,
     SecondMode,
@@ -22,6 +23,7 @@ from tests.support.system.clients import (
     send,
     take,
 )
+from tests.support.system.old_client import OldClient
 from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -47,6 +49,25 @@ def test_persistent_messages_survive_a_restart_and_transient_ones_do_not(
         (3, "text", "s.3"),
     ]
     assert is_empty(again.url, "q")
+
+
+def test_what_came_over_0_10_keeps_its_types_at_a_broker_that_does_not_speak_it(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    properties = {"n": 1, "ratio": 0.5, "is_so": True, "text": "1"}
+    broker = start_broker(str(tmp_path / "root"), "--amqp-0-10=same", "--queue=q")
+    with OldClient(broker.url) as older:
+        older.publish("q", b"no", application_headers={"n": 2})
+        older.publish("q", b"yes", application_headers=properties)
+    assert broker.terminate() == 0
+    again = start_broker(str(tmp_path / "root"))
+    with connected(again.url) as connection:
+        receiver = connection.create_receiver("q", options=Selector("n = 1 AND is_so = TRUE"))
+        message = receiver.receive(TIMEOUT_S)
+        receiver.accept()
+        told = dict(message.properties)
+        assert told == properties
+        assert [type(told[name]) for name in properties] == [int, float, bool, str]
 
 
 def test_wiring_survives_a_kill(start_broker: StartBroker, tmp_path: Path) -> None:

@@ -10,10 +10,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 def restart(host: brokerj.Setup) -> None:
-    host.broker.kill()
-    host.service.kill()
-    host.start_service()
-    host.start_broker()
+    host.kill_and_restart()
 
 
 def texts(*numbers: int) -> list[str]:

@@ -70,10 +70,7 @@ def test_an_xa_branch_that_was_prepared_survives_kill_9_of_both(
     host.client("OldJmsClient", "0-10", "send", "from", 2)
     host.client("OldJmsClient", "0-10", "send", "to", 0)
     assert host.client("XaClient", "prepare", "from", "to") == {"taken": True, "prepared": True}
-    host.broker.kill()
-    host.service.kill()
-    host.start_service()
-    host.start_broker()
+    host.kill_and_restart()
     assert host.client("XaClient", decision) == {"branches": 1}
     host.broker.kill()
     host.start_broker()

@@ -35,10 +35,7 @@ def ids(host: brokerj.Setup, queue: str, count: int) -> list[int]:
 
 def test_a_thousand_messages_survive_kill_9_of_broker_and_service(host: brokerj.Setup) -> None:
     send(host, "auto.q", 0, 1000)
-    host.broker.kill()
-    host.service.kill()
-    host.start_service()
-    host.start_broker()
+    host.kill_and_restart()
     assert ids(host, "auto.q", 1000) == list(range(1000))
 
 
@@ -72,10 +69,7 @@ def test_sizes_from_nothing_to_many_pieces(host: brokerj.Setup) -> None:
         sender = connection.create_sender("auto.large")
         for n, size in enumerate(sizes):
             sender.send(Message(id=n, durable=True, body=bytes([n]) * size))
-    host.broker.kill()
-    host.service.kill()
-    host.start_service()
-    host.start_broker()
+    host.kill_and_restart()
     found = take(host.broker.url, "auto.large", len(sizes))
     assert [bytes(m.body) for m in found] == [bytes([n]) * size for n, size in enumerate(sizes)]
 

@@ -25,4 +25,5 @@ def test_a_store_killed_again_and_again_keeps_what_it_told(tmp_path: Path) -> No
 def test_a_mirror_that_takes_the_first_stores_place_has_all_that_was_told(tmp_path: Path) -> None:
     loop = run(tmp_path, max(6, ROUNDS // 2), seed=2, is_mirrored=True)
     assert loop.promoted >= 1
+    assert loop.branches >= 1
     assert loop.known.answered > 100

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +32,7 @@ from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.remote.store import RemoteMessageStore
+from sparkstore.cli.command_line import main
 from tests.support.amqp.amqp_messages import number_in, numbered
 from tests.support.amqp.resuming import Client
 from tests.support.roots.logs import until
@@ -45,6 +48,7 @@ from tests.support.system.clients import (
     settle,
     take,
 )
+from tests.support.system.forwarder import Forwarder
 from tests.support.system.link_sockets import talk
 from tests.support.system.old_client import OldClient
 from tests.support.system.processes import BrokerProcess
@@ -234,15 +238,7 @@ OK = DtxXaStatus.XA_OK
 
 def work(it: OldClient, queue: str, xid: DtxXid = XID) -> None:
     """A branch that takes `taken` and puts `put`; ended."""
-    it.do(c.QueueDeclare(queue, durable=True))
-    it.publish(queue, b"taken")
-    it.do(c.DtxSelect())
-    it.subscribe(queue, count=1)
-    taken = it.receive()
-    assert it.do(c.DtxStart(xid)).status == OK
-    it.publish(queue, b"put")
-    it.do(c.MessageAccept(((taken.number, taken.number),)))
-    assert it.do(c.DtxEnd(xid)).status == OK
+    it.work_in_branch(queue, xid)
 
 
 @pytest.mark.parametrize(("at", "decider"), [(0, 0), (0, 1), (1, 0), (1, 1)])
@@ -511,6 +507,38 @@ def test_a_member_that_is_started_first_waits_for_its_service(tmp_path: Path) ->
         assert service.terminate() == 0
 
 
+def test_who_holds_a_message_is_told_with_since_when_the_member_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(tmp_path / "root")
+
+    def ask(*options: str) -> str:
+        assert main(["queues", "--holders", *options, root]) == 0
+        return capsys.readouterr().out
+
+    with short_folder() as folder:
+        before = datetime.now(UTC)
+        first = BrokerProcess(root, f"--store-socket={folder / 's'}", LISTEN)
+        second = member(folder / "s", "second")
+        after = datetime.now(UTC)
+        send(first.url, "q", *map(durable, range(2)))
+        told: list[str] = []
+
+        def look_and_kill() -> None:
+            told.extend([ask("--json"), ask()])
+            second.kill()
+
+        Holder(first.url, "q", 1, lambda: told.append(ask("--json"))).run()
+        Holder(second.url, "q", 1, look_and_kill).run()
+        assert first.terminate() == 0
+    of_service, of_member = json.loads(told[0]), json.loads(told[1])
+    assert of_service["since"] is None
+    since = datetime.fromisoformat(of_member["since"])
+    assert before <= since <= after
+    assert f"{since:%Y-%m-%d %H:%M:%S.%f}" in told[2]
+    assert json.loads(ask("--json")) == of_member
+
+
 def test_what_a_killed_member_held_comes_again_after_its_grace(tmp_path: Path) -> None:
     settings = tmp_path / "sparkstore.toml"
     settings.write_text("[store]\nmember_grace_s = 0.5\n")
@@ -748,6 +776,96 @@ def test_queues_of_no_durability_outlive_the_service_with_their_members_and_end_
 KILLS = int(os.environ.get("SPARKSTORE_MEMBER_KILLS", "2"))
 BATCH = 20
 SIZES = (*[8] * 16, 700, 20_000, 1_200_000)
+
+
+class Cut(NamedTuple):
+    """A service that listens for members by TCP, and what cuts them off from it."""
+
+    arguments: list[str]
+    between: Forwarder
+
+    def start(self) -> BrokerProcess:
+        """The service, again; members that wait get to it."""
+        service = BrokerProcess(*self.arguments)
+        self.between.lead_to(store_port(service))
+        return service
+
+    def member(self, name: str) -> BrokerProcess:
+        """A member that speaks AMQP 0-10."""
+        token = next(each for each in self.arguments if each.startswith("--token-file="))
+        url = f"--store=tcp:127.0.0.1:{self.between.port}"
+        return BrokerProcess(url, token, f"--member={name}", LISTEN, OLDER)
+
+    def cut(self, member: BrokerProcess) -> None:
+        """Nobody is connected, and who wants to be waits for `start`, or for `between`."""
+        count = member.log.count(LOST)
+        self.between.hold()
+        self.between.cut()
+        until(lambda: member.log.count(LOST) > count)
+
+
+LOST, AGAIN = "lost the store service", "connected to the store service"
+
+
+@pytest.fixture(params=["with AMQP", "without"])
+def cut(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cut]:
+    settings, token = tmp_path / "sparkstore.toml", tmp_path / "token"
+    settings.write_text("[store]\nmember_grace_s = 5\n")
+    token.write_text("a token that is long enough")
+    token.chmod(0o600)
+    arguments = [str(tmp_path / "root"), f"--config={settings}", f"--token-file={token}"]
+    arguments += ["--store-listen=127.0.0.1:0"]
+    arguments += [LISTEN] if request.param == "with AMQP" else ["--no-amqp"]
+    between = Forwarder(0)
+    between.hold()
+    yield Cut(arguments, between)
+    between.close()
+
+
+def use_own(user: OldClient, queue: str, **said: Any) -> None:
+    """Consume from a queue that goes with its last consumer, and take nothing yet."""
+    user.do(c.QueueDeclare(queue, durable=True, auto_delete=True))
+    user.publish(queue, queue.encode(), application_headers={"n": 1})
+    user.do(c.MessageSubscribe(queue, queue, 0, 0, **said))
+
+
+def test_queues_that_delete_themselves_outlive_a_cut_connection_and_a_kill_of_the_service(
+    cut: Cut,
+) -> None:
+    """They go with their last consumer, which may leave while nobody sees it; or be killed."""
+    first = cut.start()
+    second, third = map(cut.member, ("second", "third"))
+    with OldClient(second.url, b"stays") as stays, OldClient(third.url, b"killed") as killed:
+        use_own(stays, "kept")
+        use_own(stays, "chosen", arguments={"x-filter-jms-selector": "n = 1"})
+        use_own(killed, "of-third")
+        with OldClient(second.url, b"goes") as goes:
+            use_own(goes, "left")
+            cut.cut(second)
+        cut.between.lead_to(store_port(first))
+        until(lambda: second.log.count(AGAIN) == 1)
+        until(lambda: not knows(second.url, "left"))
+        assert knows(second.url, "kept")
+        cut.between.hold()
+        first.kill()
+        third.kill()
+        first = cut.start()
+        until(lambda: second.log.count(AGAIN) == 2)
+        until(lambda: not knows(second.url, "of-third"))
+        for name in ("kept", "chosen"):
+            stays.do(c.MessageFlow(name, 1, 0xFFFFFFFF))
+            stays.do(c.MessageFlow(name, 0, 1))
+            assert stays.receive().body == name.encode()
+    until(lambda: not knows(second.url, "kept") and not knows(second.url, "chosen"))
+    for broker in (second, first):
+        assert broker.terminate() == 0
+        assert "Traceback" not in broker.log, broker.log
+
+
+def store_port(service: BrokerProcess) -> int:
+    """Where a service listens for members by TCP."""
+    url = next(part for part in service.ready_line.split() if "tcp:" in part)
+    return int(url.rpartition(":")[2])
 
 
 def test_durable_links_go_on_at_another_member_through_kills_and_nothing_is_lost_or_twice(

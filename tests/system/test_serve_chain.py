@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from proton import Delivery, Message
 
+from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.definitions import DtxXaStatus
+from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.serve.command import main
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
+from sparkstore.cli.command_line import main as command
 from tests.support.stores.stores import done
 from tests.support.system.clients import (
     TIMEOUT_S,
@@ -22,9 +26,12 @@ from tests.support.system.clients import (
     send,
     take,
 )
+from tests.support.system.old_client import OldClient
 from tests.support.system.processes import StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+OLDER = "--amqp-0-10=same"
 
 
 def settings(folder: Path, chain: str) -> str:
@@ -72,6 +79,72 @@ def test_a_mirror_takes_the_place_of_a_root_that_is_lost_with_its_broker(
     lines = [json.loads(line) for line in calls.read_text().splitlines()]
     count = Counter(line["operation"] for line in lines)
     assert (count["enqueue"], count["dequeue"]) == (10, 4)
+
+
+XID, OTHER, LAST = (DtxXid(1, b"g", branch) for branch in (b"b", b"other", b"last"))
+OK = DtxXaStatus.XA_OK
+LARGE = bytes(range(256)) * (1 << 13)
+
+
+def in_doubt(it: OldClient) -> list[DtxXid]:
+    return sorted(it.do(c.DtxRecover()).in_doubt, key=lambda xid: xid.branch_id)
+
+
+@pytest.mark.parametrize("is_promoted", [True, False])
+def test_branches_of_distributed_transactions_outlive_kills_and_the_loss_of_the_root(
+    start_broker: StartBroker, tmp_path: Path, is_promoted: bool
+) -> None:
+    root, mirror = str(tmp_path / "root"), tmp_path / "mirror"
+    chain = settings(tmp_path, f'[{{mirror = "{mirror}"}}]')
+    broker = start_broker(root, chain, OLDER)
+    with OldClient(broker.url) as it:
+        it.work_in_branch("q", XID, LARGE)
+        assert it.do(c.DtxPrepare(XID)).status == OK
+    with OldClient(broker.url, b"decided") as it:
+        it.work_in_branch("r", LAST)
+        assert it.do(c.DtxPrepare(LAST)).status == OK
+        assert it.do(c.DtxCommit(LAST)).status == OK
+    broker.kill()
+    broker = start_broker(root, chain, OLDER)
+    with OldClient(broker.url) as it:
+        it.work_in_branch("s", OTHER)
+        assert in_doubt(it) == [XID]
+        assert it.do(c.DtxPrepare(OTHER)).status == OK
+    broker.kill()
+    broker = start_broker(str(mirror), OLDER) if is_promoted else start_broker(root, chain, OLDER)
+    with OldClient(broker.url) as it:
+        it.do(c.DtxSelect())
+        assert in_doubt(it) == [XID, OTHER]
+        for queue in ("q", "s"):
+            assert is_empty(broker.url, queue)
+        assert it.do(c.DtxCommit(XID)).status == OK
+        assert it.do(c.DtxRollback(OTHER)).status == OK
+        assert in_doubt(it) == []
+    found = [take(broker.url, queue, 1)[0].body for queue in ("q", "r", "s")]
+    assert found == [LARGE, b"put", b"taken"]
+    assert all(is_empty(broker.url, queue) for queue in ("q", "r", "s"))
+    assert broker.terminate() == 0
+
+
+def test_what_an_operator_decided_at_a_broker_with_a_chain_its_mirror_remembers(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    root, mirror = str(tmp_path / "root"), tmp_path / "mirror"
+    broker = start_broker(root, settings(tmp_path, f'[{{mirror = "{mirror}"}}]'), OLDER)
+    with OldClient(broker.url) as it:
+        it.work_in_branch("q", XID)
+        assert it.do(c.DtxPrepare(XID)).status == OK
+    assert command(["transactions", root, "--rollback", "1:67:62"]) == 0
+    broker.kill()
+    broker = start_broker(str(mirror), OLDER)
+    with OldClient(broker.url) as it:
+        it.do(c.DtxSelect())
+        assert it.do(c.DtxCommit(XID)).status == DtxXaStatus.XA_HEURRB
+        it.do(c.DtxForget(XID))
+        assert in_doubt(it) == []
+    assert take(broker.url, "q", 1)[0].body == b"taken"
+    assert is_empty(broker.url, "q")
+    assert broker.terminate() == 0
 
 
 def test_what_a_broker_did_without_its_mirror_is_there_after_the_next_start_with_it(

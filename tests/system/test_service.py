@@ -654,6 +654,42 @@ def test_a_transaction_in_parts_changes_configured_objects_as_it_ends(tmp_path: 
         assert told(member) == (["x2"], 1)
 
 
+def test_a_branch_that_is_prepared_changes_configured_objects_and_recovery_tells_what_it_does(
+    tmp_path: Path,
+) -> None:
+    """Broker-J's XA: a branch that was an object becomes one of the store, in one step."""
+
+    def told(member: RawMember) -> tuple[list[str], tuple[Any, ...]]:
+        answers = member.read(wire.RECOVER)
+        keys = [row[1] for answer in answers if answer[0] == "configured" for row in answer[1]]
+        found = [row for answer in answers if answer[0] == "branches" for row in answer[1]]
+        return [key for key in keys if key.startswith("x")], tuple(found)
+
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        member.hello()
+        note = Record(Kind.CONFIGURED, 0, exchange="xid", binding_key="x1", detail="{}")
+        assert member.ask(1, create(), note) == []
+        first = member.ids(10)
+        assert member.ask(2, enqueue(first + 5)) == []
+        gone = note._replace(kind=Kind.UNCONFIGURED, detail=None)
+        for number, wrong in enumerate(((enqueue(first + 9),), ("no record",), (gone,))):
+            request, branch = 3 + 3 * number, (enqueue(first + number), dequeued(first + 5))
+            member.say(wire.OPEN, request, number + 1)
+            member.say(wire.ADD, request + 1, number + 1, branch)
+            member.say(wire.PREPARE, request + 2, number + 1, XID, wrong)
+            refused = [refusal[0] for refusal in member.until_done(request + 2)]
+            assert refused == ([] if gone in wrong else [request + 2])
+            does = ((XID, (("q", first + 2),), (("q", first + 5),)),)
+            assert told(member) == (([], does) if gone in wrong else (["x1"], ()))
+    with served(tmp_path / "root") as there, RawMember(there.path, "m", "i") as member:
+        member.hello()
+        assert told(member) == ([], does)
+        member.say(wire.DECIDE, 12, XID, True)
+        assert member.until_done(12) == []
+        assert told(member) == ([], ())
+        assert ids_on(there) == [first + 2]
+
+
 # ------------------------------------------------------------------------------- bad peers
 
 

@@ -7,12 +7,16 @@ made so at each start, and stays.
 
 A consumer is a link that is attached, whatever becomes of its terminus when it is not. A queue that
 is a link's own ends with that link, and not by this.
+
+Consumers of another broker are out of sight while the connection to it is lost, or after a restart
+of the one that decides: until that broker has said what it consumes from, or is given up, their
+queues stay (`away`, `back`). So a queue goes when its last consumer does, and not before.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Protocol
 
 from broker_shim.broker.administration import Administration
@@ -61,15 +65,18 @@ class AutoDeletion:
         """
         self._host, self._later, self._is_claimed = host, later, is_claimed
         self._used: set[str] = set()
+        self._awaited: dict[Hashable, set[str]] = {}
 
-    def recovered(self, names: Iterable[str], *, may_come_back: bool = False) -> None:
-        """After a start: these queues had consumers when the last run ended.
+    def recovered(
+        self, configured: Iterable[tuple[str, str]], absent: Collection[Hashable] = ()
+    ) -> None:
+        """After a start: see to the queues that had consumers when the last run ended.
 
         Args:
-            names: Of the queues.
-            may_come_back: The consumers may be other members', whose brokers live on: then the
-                queues stay, and go with the last consumer that comes.
+            configured: Category and key of the objects that the store keeps; what they were then.
+            absent: Brokers that may live on, and whose the consumers may be: see `away`.
         """
+        names = [name for category, name in configured if category == CATEGORY]
         kept = {queue.name for queue in self._host.settings.queues}
         for name in names:
             queue = self._host.queues.get(name)
@@ -77,8 +84,20 @@ class AutoDeletion:
             deletes_itself = queue is not None and queue.arguments.auto_delete
             if not deletes_itself or name in kept or self._is_own(name):
                 self._forget(name)
-            elif queue is not None and not may_come_back:
+            elif queue is not None and not absent:
                 self._delete(queue)
+        for who in absent:
+            self.away(who, names)
+
+    def away(self, who: Hashable, names: Iterable[str]) -> None:
+        """One who may come back perhaps has consumers of these queues: they stay until `back`."""
+        self._awaited.setdefault(who, set()).update(names)
+
+    def back(self, who: Hashable) -> None:
+        """One who was away has said all that it consumes from, or is given up."""
+        for name in self._awaited.pop(who, ()):
+            if (queue := self._host.queues.get(name)) is not None:
+                self.unused(queue)
 
     def used(self, queue: QueueDispatch) -> None:
         """Somebody uses a queue: a consumer that is attached, or who has claimed it."""
@@ -95,14 +114,19 @@ class AutoDeletion:
         """A queue was destroyed, durably, for whatever reason: one of its name is another."""
         if name in self._used:
             self._forget(name)
+        for names in self._awaited.values():
+            names.discard(name)
 
     def _look(self, queue: QueueDispatch) -> None:
         is_there = self._host.queues.get(queue.name) is queue
         is_used = queue.consumer_count > 0 or self._is_claimed(queue.name)
         if not is_there or is_used or self._host.is_stopping or not queue.arguments.auto_delete:
             return
-        if not self._is_own(queue.name):
+        if not self._is_own(queue.name) and not self._is_awaited(queue.name):
             self._delete(queue)
+
+    def _is_awaited(self, name: str) -> bool:
+        return any(name in names for names in self._awaited.values())
 
     def _delete(self, queue: QueueDispatch) -> None:
         name, decider = queue.name, self._host.administration.decider

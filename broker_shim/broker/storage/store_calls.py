@@ -19,7 +19,6 @@ from broker_shim.store.branches import (
     BranchDirectory,
     BranchFacts,
     BranchStore,
-    LocalBranches,
     OnBranches,
     Xid,
 )
@@ -327,7 +326,7 @@ class StoreCalls:
         *,
         commits: bool,
     ) -> None:
-        """See `LocalBranches.decide_heuristically`."""
+        """See `BranchStore.decide_heuristically`."""
         taken: list[RecordStep] = []
 
         def done(error: StoreError | None) -> None:
@@ -335,16 +334,16 @@ class StoreCalls:
                 on_steps(taken)
             on_done(error)
 
-        if isinstance(self._store, LocalBranches):
-            decide = self._store.decide_heuristically
+        if (store := self.branches) is not None:
+            decide = store.decide_heuristically
             self.call(done, decide, xid, by, on_steps=taken.extend, commits=commits)
         else:
             self.answer((done, InvalidRequest(_NO_BRANCHES)))
 
     def forget_branch(self, xid: Xid, on_done: OnComplete) -> None:
         """See `BranchCalls.forget_branch`."""
-        if isinstance(self._store, LocalBranches):
-            self.call(on_done, self._store.forget_branch, xid)
+        if (store := self.branches) is not None:
+            self.call(on_done, store.forget_branch, xid)
         else:
             self.answer((on_done, InvalidRequest(_NO_BRANCHES)))
 

@@ -26,6 +26,7 @@ from broker_shim.service.decisions.arrivals import (
 from broker_shim.service.decisions.staged_content import StagedContents, check_id
 from sparkstore.core import records
 from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.holders import OWN_CATEGORY
 from sparkstore.core.link_records import ENDS_WITH_LINK, MEMBER
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, transactions
@@ -33,9 +34,6 @@ from sparkstore.core.state_machine.arguments import check_name, check_size
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import Queue, RecordStep, StoredMessage, Transaction
 from sparkstore.core.xids import xid_from
-
-OWN_CATEGORY = "sparkstore."
-"""Configured objects of categories that begin so are written by the service alone."""
 
 _WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
 _DETAIL = Record._fields.index("detail")
@@ -202,22 +200,23 @@ class Decisions:
                 self.machine.dismiss(message_id)
 
     @contextmanager
-    def prepared(self, opened: Open, xid: bytes) -> Iterator[list[RecordStep]]:
+    def prepared(self, opened: Open, xid: bytes, *objects: Fields) -> Iterator[list[RecordStep]]:
         """Prepare a transaction; whoever gets its steps makes them true before leaving.
 
         Raises:
-            InvalidRequest: See `BranchCalls.prepare`; it is aborted.
+            InvalidRequest: See `BranchCalls.prepare`, or one of `objects` cannot be; it is
+                aborted.
         """
         try:
             for message_id in opened.messages:
                 self.machine.admit(message_id)
             try:
-                named = xid_from(xid)
+                named, others = xid_from(xid), self._objects(objects)
             except StoreError:
                 transactions.abort(self.machine, opened.transaction)
                 raise
             member = self._prefix[:-1]
-            yield branches.prepare(self.machine, opened.transaction, named, member)
+            yield [*others, *branches.prepare(self.machine, opened.transaction, named, member)]
         except StoreError:
             for message_id in opened.messages:
                 self.machine.dismiss(message_id)
@@ -230,7 +229,7 @@ class Decisions:
         for fields in taken:
             record = record_of(check_record(fields))
             if record.kind not in _CONFIGURATION:
-                message = f"a record of kind {record.kind.column} cannot come with END"
+                message = f"a record of kind {record.kind.column} cannot end a transaction"
                 raise InvalidRequest(message)
             steps += _configuration(self.machine, record, there)
         return steps

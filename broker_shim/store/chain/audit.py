@@ -13,8 +13,9 @@ from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.store.chain.calls import StoreCall
+from broker_shim.store.chain.calls import PREPARE, StoreCall
 from broker_shim.store.interface import Exchange, MessageStore, Queue, StoredMessage
+from sparkstore.core.xids import Xid, xid_text
 
 _NAMES = {
     name: [each for each in signature(getattr(MessageStore, name)).parameters if each != "self"]
@@ -22,14 +23,22 @@ _NAMES = {
         *("create", "alter", "destroy", "bind", "unbind", "configure", "enqueue", "dequeue"),
         *("acquire", "release", "attach", "detach", "unsettled", "settle"),
     )
+} | {
+    PREPARE: ["xid"],
+    "commit_prepared": ["xid"],
+    "rollback_prepared": ["xid"],
+    "forget_branch": ["xid"],
+    "decide_heuristically": ["xid", "by"],
 }
 
 
 class CallAuditor:
     """See `ChainMember`. Lines are JSON: `at` (UTC µs), `operation`, and its arguments by name.
 
-    A message is told by its number. Calls of one transaction have the same `together`. Lines are
-    with the operating system when the call completes; they survive a kill, but not a power cut.
+    A message is told by its number, a branch by its xid as text. Calls of one transaction have the
+    same `together`; with those of a branch is a line `prepare`, and its decision is a line by
+    itself. Lines are with the operating system when the call completes; they survive a kill, but
+    not a power cut.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,11 +94,17 @@ def _private(path: str, flags: int) -> int:
 
 def _line(told: Mapping[str, Any], call: StoreCall) -> str:
     named = {
-        name: value.message_id if isinstance(value, StoredMessage) else value
+        name: _named(value)
         for name, value in zip(_NAMES[call.operation], call.arguments, strict=False)
     }
     given = {**named, **{name: value for name, value in call.options.items() if value is not None}}
     return json.dumps({**told, "operation": call.operation, **given}, default=_shown) + "\n"
+
+
+def _named(value: object) -> object:
+    if isinstance(value, StoredMessage):
+        return value.message_id
+    return xid_text(value) if isinstance(value, Xid) else value
 
 
 def _shown(value: object) -> object:

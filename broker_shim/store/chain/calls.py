@@ -7,6 +7,9 @@ from typing import Any, NamedTuple, Protocol
 
 from broker_shim.completion import OnComplete
 
+PREPARE = "prepare"
+"""The operation that comes last among the calls of a branch; its argument is the xid."""
+
 
 class StoreCall(NamedTuple):
     """One call of a `MessageStore` that changes something.
@@ -31,6 +34,8 @@ class ChainMember(Protocol):
 
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
         """Make these calls true: a single one by itself, several in one transaction.
+
+        If the last one is `PREPARE`, they wait as a branch in doubt until another call decides it.
 
         `on_complete` fires once, on any thread, in the order of these calls. It must not block, and
         raises nothing: what is wrong is told by `on_complete`.

@@ -15,14 +15,15 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import Ended, InvalidRequest, StoreError
-from broker_shim.store.branches import PreparedBranch, Xid
+from broker_shim.errors import Closed, Ended, StoreError
+from broker_shim.store.chain.branches import ChainBranches, FirstStore
 from broker_shim.store.chain.calls import ChainMember, StoreCall
 from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.place import MemberPlace, MemberStatus, Tolerance
@@ -33,7 +34,6 @@ from broker_shim.store.interface import (
     ExchangeBindingKey,
     LinkKey,
     MessageHeader,
-    MessageStore,
     Queue,
     Recovered,
     StoredMessage,
@@ -47,25 +47,24 @@ from sparkstore.log.completions import fire_once
 _log = logging.getLogger(__name__)
 
 
-class MessageStoreChain(ReadCalls, OneByOne):
+class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
     """See `MessageStore` for every call; reads and what `recover` tells are the first store's."""
 
-    def __init__(
-        self, first: MessageStore, members: Sequence[tuple[ChainMember, Tolerance]]
-    ) -> None:
+    def __init__(self, first: FirstStore, members: Sequence[tuple[ChainMember, Tolerance]]) -> None:
         """Chain stores that are alike already (`mirror.Mirror.catch_up`).
 
         Args:
             first: Decides, gives messages their numbers, and is read.
             members: Are told what it accepts, each with what to do when it fails.
         """
-        self._first = self._reads = first
+        self._first: FirstStore = first
+        self._reads = first
         self._line = _Line()
         self._places = [MemberPlace(member, tolerance, self._fail) for member, tolerance in members]
         self._failure: StoreError | None = None
 
     @property
-    def first(self) -> MessageStore:
+    def first(self) -> FirstStore:
         """The store that decides."""
         return self._first
 
@@ -217,7 +216,7 @@ class MessageStoreChain(ReadCalls, OneByOne):
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
         """See `MessageStore.commit`."""
         check_completion(on_complete)
-        accepted = transaction.accepted if isinstance(transaction, ChainTransaction) else []
+        accepted = self._accepted(transaction)
 
         def committed(error: StoreError | None) -> None:
             self._decided(accepted, on_complete, error)
@@ -228,36 +227,6 @@ class MessageStoreChain(ReadCalls, OneByOne):
         """See `MessageStore.abort`."""
         check_completion(on_complete)
         self._first.abort(self._inner(transaction), partial(self._line.put, on_complete))
-
-    def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
-        """Refuse, and abort: a member that caught up could not know what a branch in doubt holds.
-
-        Completes with:
-            InvalidRequest: A chain is asked, so it is told to everybody.
-        """
-        check_completion(on_complete)
-        refusal = InvalidRequest(
-            f"a chain of stores keeps no branch in doubt, so {xid} is aborted: commit in one phase"
-        )
-        self._first.abort(
-            self._inner(transaction), lambda error: self._line.put(on_complete, error or refusal)
-        )
-
-    def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Refuse, as `prepare` does: a chain has no branch in doubt."""
-        self._refuse_decision(xid, on_complete)
-
-    def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Refuse, as `prepare` does: a chain has no branch in doubt."""
-        self._refuse_decision(xid, on_complete)
-
-    def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Refuse, as `prepare` does: a chain has no branch in doubt."""
-        self._refuse_decision(xid, on_complete)
-
-    def prepared(self) -> list[PreparedBranch]:
-        """None: see `prepare`."""
-        return []
 
     def flush(self, on_complete: OnComplete) -> None:
         """See `MessageStore.flush`: of the first store, and of all members."""
@@ -286,7 +255,11 @@ class MessageStoreChain(ReadCalls, OneByOne):
         return replace(recovered, configured=configured)
 
     def close(self) -> None:
-        """See `MessageStore.close`: the first store, whose last calls members then complete."""
+        """See `MessageStore.close`: first, what members have still to read of the first store."""
+        told = Completion()
+        with suppress(Closed):
+            self._after_earlier(lambda _error: self._line.put(told.finish, None))
+            told.complete()
         self._first.close()
         for place in self._places:
             place.member.close()
@@ -313,11 +286,6 @@ class MessageStoreChain(ReadCalls, OneByOne):
 
         self._guarded(on_complete, partial(make, transaction=self._inner(within)), noted)
 
-    def _refuse_decision(self, xid: Xid, on_complete: OnComplete) -> None:
-        check_completion(on_complete)
-        refusal = InvalidRequest(f"a chain of stores keeps no branch in doubt: there is no {xid}")
-        self._after_earlier(lambda error: self._line.put(on_complete, error or refusal))
-
     def _guarded(self, on_complete: OnComplete, make: Any, decided: OnComplete) -> None:
         """Ask the first store, unless the chain has ended: then nothing is asked any more."""
         failure = self._failure
@@ -329,6 +297,10 @@ class MessageStoreChain(ReadCalls, OneByOne):
     def _after_earlier(self, then: OnComplete) -> None:
         """Call this when all earlier calls of the first store have completed, on its thread."""
         self._first.abort(self._first.begin(), then)
+
+    def _accepted(self, transaction: TransactionContext) -> list[StoreCall]:
+        """What was accepted within it, and what will be until it ends."""
+        return transaction.accepted if isinstance(transaction, ChainTransaction) else []
 
     def _inner(self, transaction: TransactionContext) -> TransactionContext:
         """The first store's own; one of another chain is passed on, and refused there."""

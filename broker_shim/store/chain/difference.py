@@ -8,9 +8,21 @@ of its entries are those of the other, in the same order from the beginning on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from broker_shim.store.chain.calls import StoreCall
+from broker_shim.store.chain.doubt import (
+    NOBODY,
+    Branches,
+    MissingBranch,
+    after,
+    before,
+    decisions,
+    missing_branch,
+    same_branches,
+)
 from broker_shim.store.interface import Entry, Exchange, ExchangeBindingKey, Queue, Recovered
 from sparkstore.core.annotations import annotations_of
 
@@ -26,18 +38,39 @@ class Missing(NamedTuple):
     entry: Entry
 
 
-def difference(ours: Recovered, theirs: Recovered) -> Iterator[StoreCall | Missing]:
-    """What to do to `theirs`, in order, to have all of `ours` there and nothing else."""
+_NONE: Branches = MappingProxyType({})
+
+
+def difference(
+    ours: Recovered,
+    theirs: Recovered,
+    our_branches: Branches = _NONE,
+    their_branches: Branches = _NONE,
+) -> Iterator[StoreCall | Missing | MissingBranch]:
+    """What to do to `theirs`, in order, to have all of `ours` there and nothing else.
+
+    Branches that `theirs` alone has in doubt are decided first (`doubt`), so that nothing is held
+    that is to be changed, and those that it lacks are prepared last, when what they hold is there.
+    """
     exchanges, queues = _anew(ours.exchanges, theirs.exchanges), _anew(ours.queues, theirs.queues)
+    there = {name: each for name, each in theirs.entries.items() if name not in queues}
+    same = same_branches(our_branches, their_branches, (ours.entries, there), _kept)
+    decided = {xid: steps for xid, steps in their_branches.items() if xid not in same}
+    lacked = {xid: steps for xid, steps in our_branches.items() if xid not in same}
+    yield from decisions(decided, ours.entries)
+    theirs = replace(theirs, entries=after(theirs.entries, ours.entries, decided))
+    ours = replace(ours, entries=before(ours.entries, lacked))
 
     def is_of_new(key: ExchangeBindingKey) -> bool:
         return key.exchange in exchanges or key.queue in queues
 
     yield from _definitions(ours, theirs, is_of_new)
     for queue, entries in ours.entries.items():
-        there = {} if queue in queues else theirs.entries.get(queue, {})
-        yield from _entries(queue, entries, there)
+        found = {} if queue in queues else theirs.entries.get(queue, {})
+        yield from _entries(queue, entries, found)
     yield from _links(ours, theirs)
+    for xid, steps in lacked.items():
+        yield missing_branch(xid, steps, ours.entries)
 
 
 def _definitions(
@@ -99,12 +132,7 @@ def _entries(
 
     It differs where a message left the queue and came back to its end.
     """
-    kept: set[int] = set()
-    there = (message_id for message_id in theirs if message_id in ours)
-    for wanted, found in zip(ours, there, strict=False):
-        if wanted != found or _is_later(theirs[found], ours[wanted]):
-            break
-        kept.add(found)
+    kept = _kept(ours, theirs)
     for message_id, entry in theirs.items():
         if message_id not in kept:
             yield _call("dequeue", message_id, queue, entry.acquired_by)
@@ -114,6 +142,17 @@ def _entries(
         yield from _held(
             queue, message_id, entry, theirs[message_id] if message_id in kept else _NEW
         )
+
+
+def _kept(ours: Mapping[int, Entry], theirs: Mapping[int, Entry]) -> set[int]:
+    """The entries that stay where they are."""
+    kept: set[int] = set()
+    there = (message_id for message_id in theirs if message_id in ours)
+    for wanted, found in zip(ours, there, strict=False):
+        if wanted != found or _is_later(theirs[found], ours[wanted]):
+            break
+        kept.add(found)
+    return kept
 
 
 def _is_later(theirs: Entry, ours: Entry) -> bool:
@@ -127,12 +166,12 @@ def _held(queue: str, message_id: int, ours: Entry, theirs: Entry) -> Iterator[S
     holder, failures, detail = theirs.acquired_by, theirs.delivery_count, theirs.detail
     while failures < ours.delivery_count or detail != ours.detail:
         if holder is None:
-            yield _call("acquire", message_id, queue, _NOBODY)
+            yield _call("acquire", message_id, queue, NOBODY)
         is_failure = failures < ours.delivery_count
         failures += is_failure
         yield _call(
             "release",
-            *(message_id, queue, holder or _NOBODY),
+            *(message_id, queue, holder or NOBODY),
             delivery_failed=is_failure,
             annotations=annotations_of(ours.detail),
         )
@@ -146,8 +185,6 @@ def _held(queue: str, message_id: int, ours: Entry, theirs: Entry) -> Iterator[S
 
 _NEW = Entry(0, 0, 0, None, 0)
 """As a message that was just enqueued: nobody has it, and it has not failed."""
-_NOBODY = "store-chain"
-"""Holds an entry for a moment, to give it back with what it lacks."""
 
 
 def _links(ours: Recovered, theirs: Recovered) -> Iterator[StoreCall]:

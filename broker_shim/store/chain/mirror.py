@@ -15,15 +15,20 @@ from uuid import uuid4
 
 from broker_shim.completion import OnComplete, wait_for
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.chain.calls import StoreCall
+from broker_shim.store.branches import BranchSteps, Xid
+from broker_shim.store.chain.branches import FirstStore
+from broker_shim.store.chain.call_line import CallLine
+from broker_shim.store.chain.calls import PREPARE, StoreCall
 from broker_shim.store.chain.difference import CATEGORY, Missing, difference
+from broker_shim.store.chain.doubt import MissingBranch
 from broker_shim.store.interface import (
     LinkKey,
     MessageStore,
     StoredMessage,
     TransactionContext,
 )
-from sparkstore.core.state_machine.branches import PREPARED
+from sparkstore.core.state_machine import heuristics
+from sparkstore.core.state_machine.values import PlannedEnqueue, RecordStep
 from sparkstore.core.xids import xid_text
 
 _log = logging.getLogger(__name__)
@@ -32,10 +37,18 @@ _SELF, _FIRST = "self", "first"
 _PIECE_BYTES = 1 << 20
 _AT_ONCE = 256
 """Calls under way while it catches up."""
+_DECISIONS = {"commit_prepared", "rollback_prepared", "decide_heuristically", "forget_branch"}
 MAX_DISTANCE = 100_000
 
 
-class MirrorStore(MessageStore, Protocol):
+class DoubtStore(FirstStore, Protocol):
+    """A store of this process that tells what its branches in doubt hold."""
+
+    def branch_steps(self) -> Mapping[Xid, BranchSteps]:
+        """What waits in each branch in doubt, the oldest branch first."""
+
+
+class MirrorStore(DoubtStore, Protocol):
     """A store that takes messages with the numbers that another one gave them."""
 
     def adopt(self, message: StoredMessage) -> bool:
@@ -48,9 +61,13 @@ class MirrorStore(MessageStore, Protocol):
 
 
 class Mirror:
-    """See `ChainMember`."""
+    """See `ChainMember`.
 
-    def __init__(self, name: str, store: MirrorStore, first: MessageStore) -> None:
+    Content that came in pieces is not in the calls: it is read from the first store, maybe from
+    storage, on a thread of the mirror's own (`CallLine`).
+    """
+
+    def __init__(self, name: str, store: MirrorStore, first: DoubtStore) -> None:
         """Follow `first`; `catch_up` before the chain takes calls.
 
         Args:
@@ -63,6 +80,8 @@ class Mirror:
         self._gone: set[int] = set()
         self._links: set[LinkKey] = set()
         self._staged: dict[int, StoredMessage] = {}  # by the calls that are being applied
+        self._unmade: set[Xid] = set()  # branches of which nothing was left when we heard of them
+        self._call_line = CallLine(f"mirror {name}")
 
     @property
     def name(self) -> str:
@@ -76,46 +95,30 @@ class Mirror:
             How many calls it was behind.
 
         Raises:
-            InvalidRequest: It follows another store, is more than `max_distance` calls behind, or
-                one of both has a branch in doubt; nothing was done to its messages.
+            InvalidRequest: It follows another store, or is more than `max_distance` calls behind;
+                nothing was done to its messages.
             StoreError: A store failed.
         """
-        self._check_decided()
         self._known = self._known_first()
-        ours, theirs = self._first.recover(), self._store.recover()
-        self._links = set(theirs.links)
-        lacking = list(islice(difference(ours, theirs), max_distance + 1))
-        if len(lacking) > max_distance:
-            message = f"{self._name} is more than {max_distance} calls behind: copy the first root"
-            message += ", or allow a larger distance"
-            raise InvalidRequest(message)
+        lacking, distance = self._lacking(max_distance)
         if lacking:
-            _log.info("%s catches up: it is %d calls behind", self._name, len(lacking))
+            _log.info("%s catches up: it is %d calls behind", self._name, distance)
         wait_for([partial(self._note, is_alike=not lacking)])
         calls = self._loaded(lacking)
         while some := list(islice(calls, _AT_ONCE)):
-            wait_for(partial(self.apply, [call]) for call in some)
+            wait_for(partial(self.apply, each) for each in some)
         wait_for([partial(self._note, is_alike=True)])
-        return len(lacking)
+        return distance
 
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
         """See `ChainMember.apply`."""
-        self._staged.clear()
-        try:
-            calls = [ours for call in calls if (ours := self._translated(call)) is not None]
-            if len(calls) == 1:
-                self._make(calls[0], on_complete, None)
-            else:
-                transaction = self._store.begin()
-                for call in calls:
-                    self._make(call, _ignore, transaction)
-                self._store.commit(transaction, on_complete)
-        except StoreError as error:
-            on_complete(error)
+        enqueued = [call.arguments[0] for call in calls if call.operation == "enqueue"]
+        may_wait = any(message.is_staged for message in enqueued)
+        self._call_line.take(partial(self._apply, calls, on_complete), may_wait=may_wait)
 
     def flush(self, on_complete: OnComplete) -> None:
         """See `ChainMember.flush`."""
-        self._store.flush(on_complete)
+        self._call_line.take(partial(self._flush, on_complete), may_wait=False)
 
     def drop(self) -> None:
         """See `ChainMember.drop`: if it still can, it says that it is not alike any more."""
@@ -124,17 +127,27 @@ class Mirror:
 
     def close(self) -> None:
         """See `ChainMember.close`."""
+        self._call_line.close()
         self._store.close()
 
-    def _check_decided(self) -> None:
-        """Raises InvalidRequest if a branch is in doubt: no call would tell a mirror of it."""
-        for store, whose in ((self._first, "the first store"), (self._store, self._name)):
-            branches: Any = getattr(store, "prepared", list)()
-            found = [xid_text(each.xid) for each in branches if each.state == PREPARED]
-            if found:
-                message = f"{self._name} cannot follow the first store: {whose} has {len(found)}"
-                message += f" branches in doubt, such as {found[0]}: decide them first"
-                raise InvalidRequest(f"{message} (sparkstore transactions)")
+    def _lacking(self, max_distance: int) -> tuple[list[StoreCall | Missing | MissingBranch], int]:
+        """What it lacks, and how many calls that is.
+
+        Raises:
+            InvalidRequest: They are more than `max_distance`.
+        """
+        ours, theirs = self._first.recover(), self._store.recover()
+        self._links = set(theirs.links)
+        branches = self._first.branch_steps(), self._store.branch_steps()
+        lacking, distance = [], 0
+        for each in difference(ours, theirs, *branches):
+            lacking.append(each)
+            distance += len(each.steps) + 1 if isinstance(each, MissingBranch) else 1
+            if distance > max_distance:
+                message = f"{self._name} is more than {max_distance} calls behind: copy the first"
+                message += " root, or allow a larger distance"
+                raise InvalidRequest(message)
+        return lacking, distance
 
     def _known_first(self) -> Mapping[str, Any]:
         """How the first store is called by those that follow it.
@@ -159,13 +172,66 @@ class Mirror:
         detail = {**self._known, "is_alike": is_alike}
         self._store.configure(CATEGORY, _FIRST, detail, on_complete)
 
-    def _loaded(self, lacking: Sequence[StoreCall | Missing]) -> Iterator[StoreCall]:
+    def _loaded(
+        self, lacking: Sequence[StoreCall | Missing | MissingBranch]
+    ) -> Iterator[Sequence[StoreCall]]:
         for each in lacking:
             if isinstance(each, Missing):
                 message = self._first.load(each.message_id)
-                yield StoreCall("enqueue", (message, each.queue), {})
+                yield [StoreCall("enqueue", (message, each.queue), {})]
+            elif isinstance(each, MissingBranch):
+                yield [*self._branch(each), StoreCall(PREPARE, (each.xid,), {})]
             else:
-                yield each
+                yield [each]
+
+    def _branch(self, branch: MissingBranch) -> Iterator[StoreCall]:
+        """The calls of a branch, with the content that waits in the first store."""
+        enqueued = [step.message for step in branch.steps if isinstance(step, PlannedEnqueue)]
+        waiting = {message.message_id for message in enqueued if message.is_staged}
+        for step in branch.steps:
+            if isinstance(step, StoreCall):
+                yield step
+                continue
+            message = step.message
+            if message.message_id in waiting:
+                message = self._first.load(message.message_id)
+            yield StoreCall("enqueue", (message, step.queue), {"annotations": step.annotations})
+
+    def _apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
+        self._staged.clear()
+        try:
+            calls = [ours for call in calls if (ours := self._translated(call)) is not None]
+            if len(calls) == 1 and calls[0].operation != PREPARE:
+                self._make(calls[0], on_complete, None)
+                return
+            transaction = self._store.begin()
+            for call in calls:
+                if call.operation != PREPARE:
+                    self._make(call, _ignore, transaction)
+            if calls and calls[-1].operation == PREPARE:
+                self._prepare(transaction, calls, on_complete)
+            else:
+                self._store.commit(transaction, on_complete)
+        except StoreError as error:
+            on_complete(error)
+
+    def _prepare(
+        self, transaction: TransactionContext, calls: Sequence[StoreCall], on_complete: OnComplete
+    ) -> None:
+        """A branch of nothing but messages whose content nobody has any more is decided there."""
+        (xid,) = calls[-1].arguments
+        if len(calls) == 1:
+            self._unmade.add(xid)
+            self._store.abort(transaction, on_complete)
+        else:
+            self._unmade.discard(xid)
+            self._store.prepare(transaction, xid, on_complete)
+
+    def _flush(self, on_complete: OnComplete) -> None:
+        try:
+            self._store.flush(on_complete)
+        except StoreError as error:
+            on_complete(error)
 
     def _translated(self, call: StoreCall) -> StoreCall | None:
         """What is to be called here; None if it is about what was gone before we heard of it.
@@ -179,12 +245,27 @@ class Mirror:
             return message and call._replace(arguments=(message, *call.arguments[1:]))
         if call.operation in {"acquire", "release", "dequeue"}:
             return None if about in self._gone else call
+        if call.operation in _DECISIONS:
+            return self._decision(call)
         if call.operation == "attach":
             self._links.add(about)
         elif call.operation == "detach" and call.options["closed"]:
             self._links.discard(about)
         is_of_link = call.operation in {"unsettled", "settle"}
         return None if is_of_link and about not in self._links else call
+
+    def _decision(self, call: StoreCall) -> StoreCall | None:
+        """The same; of a branch that was not made only what an operator decided is to be kept."""
+        xid, is_heuristic = call.arguments[0], call.operation == "decide_heuristically"
+        if xid not in self._unmade:
+            options = {**call.options, "on_steps": _skip}
+            return call._replace(options=options) if is_heuristic else call
+        remembered = heuristics.CATEGORY, xid_text(xid)
+        detail = self._first.recover().configured.get(remembered) if is_heuristic else None
+        if detail is None and is_heuristic:  # its coordinator knows by now, which we hear of next
+            return None
+        self._unmade.discard(xid)
+        return None if detail is None else StoreCall("configure", (*remembered, detail), {})
 
     def _taken_over(self, message: StoredMessage) -> StoredMessage | None:
         """The message to enqueue here, content and all; None if nobody has its content any more."""
@@ -243,3 +324,7 @@ def take_place(store: MessageStore, *, accept_loss: bool = False) -> bool:
 
 def _ignore(_error: StoreError | None) -> None:
     """What matters is told by the call that follows it."""
+
+
+def _skip(_steps: Sequence[RecordStep]) -> None:
+    """Nobody asks a mirror what a decision did."""

@@ -47,9 +47,6 @@ class StoreMachine(LinkRules):
 
     name = "memory"
 
-    keeps_branches = True
-    """Whether this kind of store knows two-phase commit."""
-
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="sparkstore-machine-"))
@@ -249,7 +246,6 @@ class StoreMachine(LinkRules):
         else:
             self.both(lambda: self.model.abort(theirs), self.store.abort, ours)
 
-    @precondition(lambda self: self.keeps_branches)
     @rule(
         plan=st.lists(st.tuples(CALLS, NUMBERS), min_size=1, max_size=4),
         queue=QUEUES,
@@ -272,6 +268,7 @@ class StoreMachine(LinkRules):
             survivor = self.home.crash()
             self.home.store.close()
             self.home = survivor
+            self.reopened()
         assert [branch.xid for branch in self.store.prepared()] == [xid]
         if committed:
             self.both(lambda: model.commit(theirs), self.store.commit_prepared, xid)
@@ -294,6 +291,7 @@ class StoreMachine(LinkRules):
     @rule()
     def reopen(self) -> None:
         self.home.reopen()
+        self.reopened()
         self.restarted()
 
     @precondition(
@@ -305,7 +303,11 @@ class StoreMachine(LinkRules):
         survivor = self.home.crash()
         self.home.store.close()
         self.home = survivor
+        self.reopened()
         self.restarted()
+
+    def reopened(self) -> None:
+        """Another store is open."""
 
     def restarted(self) -> None:
         self.age = 0

@@ -71,7 +71,7 @@ class ServedRoot:
         root_id = open_root(path).identity.root_id
         self.control = ControlServer(
             loop,
-            OneBroker(self.broker),
+            OneBroker(self.broker, self.store.look),
             path,
             root_id,
             audit=lambda event, **details: self.audited.append((event, details)),

@@ -87,6 +87,7 @@ class RecordingSink(MemorySink):
         for record in read(self.log):
             if record.message_id == message_id and record.kind is Kind.CONTENT:
                 pieces[record.body_offset or 0] = record.body or b""
+                header = record.message or header
             elif record.message_id == message_id and record.message and record.message.protocol:
                 header = record.message
                 pieces.setdefault(0, record.body or b"")
@@ -247,6 +248,14 @@ def open_chain(folder: Path, log: list[bytes]) -> MessageStore:
     return MessageStoreChain(first, [(mirror, Tolerance())])
 
 
+def open_mirrored(folder: Path, _log: list[bytes]) -> MessageStore:
+    """A chain of two roots."""
+    first = DeltaMessageStore(folder / "first", DELTA_CONFIG)
+    mirror = Mirror("mirror", DeltaMessageStore(folder / "mirror", DELTA_CONFIG), first)
+    mirror.catch_up()
+    return MessageStoreChain(first, [(mirror, Tolerance())])
+
+
 OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
     "memory": open_memory,
     "json": open_json,
@@ -256,6 +265,7 @@ OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
     "bucket": open_bucket,
     "remote": open_remote,
     "chain": open_chain,
+    "mirrored": open_mirrored,
 }
 """Every implementation; the contract runs against each."""
 

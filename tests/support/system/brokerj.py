@@ -200,6 +200,13 @@ class Setup:
         """After it was ended; see `JavaBroker`."""
         self.broker = JavaBroker(self.work, at(self.socket), *options, without=without)
 
+    def kill_and_restart(self) -> None:
+        """Both, with nothing said to either."""
+        self.broker.kill()
+        self.service.kill()
+        self.start_service()
+        self.start_broker()
+
     def client(self, name: str, *arguments: object) -> dict[str, Any]:
         """Run a Java client to its end: what it found, a JSON object."""
         return run_client(self.broker, name, *arguments)

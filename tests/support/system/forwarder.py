@@ -38,6 +38,11 @@ class Forwarder:
         self._broker_port = broker_port
         self._is_up.set()
 
+    def cut(self) -> None:
+        """End every connection that is there now; both ends live on, and may connect again."""
+        for end in self._open:
+            _shut(end)
+
     def close(self) -> None:
         """End every connection."""
         self._is_up.set()

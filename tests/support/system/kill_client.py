@@ -16,9 +16,10 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from broker_shim.errors import StoreError
+from broker_shim.store.branches import BranchStore, Xid
 from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
@@ -31,6 +32,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from sparkstore.config import StoreConfig
+from sparkstore.core.xids import branch_holder, xid_text
 
 THREADS = 3
 CONFIG = StoreConfig(
@@ -58,32 +60,43 @@ class Told:
         os.write(self._file, json.dumps(what).encode() + b"\n")
 
 
+class WorkStore(MessageStore, BranchStore, Protocol):
+    """What is worked on."""
+
+
 class Worker:
     """One thread's calls; it knows which messages it may still use and who has them."""
 
-    def __init__(self, store: MessageStore, told: Told, number: int, seed: int) -> None:
+    def __init__(self, store: WorkStore, told: Told, number: int, seed: int) -> None:
         self.store, self.told, self.number = store, told, number
         self.dice = random.Random(seed * 100 + number)
         self.available: list[tuple[str, int]] = []
         self.acquired: list[tuple[str, int]] = []
+        self.branches: list[Xid] = []
         self.slots = threading.Semaphore(8)
         self.calls = 0
 
     def adopt(self) -> None:
-        """Go on with what is there: every message on a queue of this thread's."""
+        """Go on with what is there: every message on a queue of this thread's, every branch."""
         entries = self.store.recover().entries
         for message_id, entry in entries.get(queue_of(self.number), {}).items():
-            is_free = entry.acquired_by is None
-            (self.available if is_free else self.acquired).append(
-                (queue_of(self.number), message_id)
-            )
+            known = {None: self.available, "me": self.acquired}.get(entry.acquired_by, [])
+            known.append((queue_of(self.number), message_id))
+        own = b"%d" % self.number
+        self.branches = [each.xid for each in self.store.prepared() if each.xid.branch_id == own]
 
     def run(self) -> None:
         calls = [self.enqueue] * 6 + [self.stage, self.transact, self.transact, self.abort]
         calls += [self.acquire, self.acquire, self.release, self.dequeue, self.dequeue]
+        calls += [self.prepare, self.decide]
         while True:
             if len(self.available) > 150:
-                calls = [self.dequeue] * 6 + [self.acquire, self.transact]
+                calls = [self.dequeue] * 6 + [
+                    self.acquire,
+                    self.transact,
+                    self.prepare,
+                    self.decide,
+                ]
             elif len(self.available) < 20:
                 calls = [self.enqueue] * 6 + [self.stage, self.transact, self.abort, self.release]
             self.dice.choice(calls)()
@@ -150,6 +163,40 @@ class Worker:
             act(transaction)
         self.store.commit(transaction, commit)
 
+    def prepare(self) -> None:
+        """A new message, some of them in pieces, one taken off, one acquired: all in doubt."""
+        store, message, ignore = self.store, self.new(), lambda _error: None
+        body = message.body
+        if self.dice.random() < 0.3:
+            body = self.dice.randbytes(3000)
+            staged = store.message(MessageHeader())
+            message = store.stage(staged, [body[:2000], body[2000:]], self.asked("stage", []))
+        number = message.message_id
+        xid = Xid(1, b"%d" % number, b"%d" % self.number)
+        transaction, holder = store.begin(), branch_holder(xid_text(xid))
+        then: list[Any] = [["on", SHARED, number, body.hex()]]
+        held: list[Any] = []
+        store.enqueue(message, SHARED, ignore, transaction)
+        for kind, by in (("off", None), ("held", "me")):
+            if not self.available:
+                continue
+            queue, taken = self.available.pop(self.dice.randrange(len(self.available)))
+            take = store.dequeue if kind == "off" else store.acquire
+            take(taken, queue, "me", ignore, transaction)
+            then.append([kind, queue, taken, *filter(None, [by])])
+            held.append(["held", queue, taken, holder])
+        store.prepare(transaction, xid, self.asked("prepare", [*held, ["doubt", "", number, then]]))
+        self.branches.append(xid)
+
+    def decide(self) -> None:
+        if self.branches:
+            xid = self.branches.pop(self.dice.randrange(len(self.branches)))
+            what = self.dice.choice(["commit", "roll back"])
+            decide = self.store.commit_prepared
+            if what == "roll back":
+                decide = self.store.rollback_prepared
+            decide(xid, self.asked(what, [[what, "", int(xid.global_id)]]))
+
     def abort(self) -> None:
         transaction = self.store.begin()
         available, acquired = [*self.available], [*self.acquired]
@@ -181,11 +228,12 @@ def main() -> None:
     """Open, say so, work until killed; with the root of a mirror after the seed, on a chain."""
     root, told, seed, *mirrors = sys.argv[1], Told(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
     more = json.loads(os.environ.get("SPARKSTORE_KILL_CONFIG", "{}"))
-    store: MessageStore = DeltaMessageStore(root, replace(CONFIG, **more))
+    first = DeltaMessageStore(root, replace(CONFIG, **more))
+    store: WorkStore = first
     if mirrors:
-        mirror = Mirror("mirror", DeltaMessageStore(mirrors[0], CONFIG), store)
+        mirror = Mirror("mirror", DeltaMessageStore(mirrors[0], CONFIG), first)
         mirror.catch_up()
-        store = MessageStoreChain(store, [(mirror, Tolerance())])
+        store = MessageStoreChain(first, [(mirror, Tolerance())])
     workers = [Worker(store, told, number, seed) for number in range(THREADS)]
     for name in (*map(queue_of, range(THREADS)), SHARED):
         store.create(Queue(name), workers[0].asked("create", [["queue", name, 0]]))

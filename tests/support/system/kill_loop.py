@@ -26,6 +26,7 @@ Key = tuple[str, int]
 
 
 Entries = dict[Key, str | None]
+BRANCH = "a branch in doubt"
 
 
 @dataclass(slots=True)
@@ -33,15 +34,18 @@ class Known:
     """What must be there, by what was told.
 
     Attributes:
-        on: Entries and who holds each; a queue itself is here as message 0 of it.
+        on: Entries and who holds each; a queue itself is here as message 0 of it, and a branch in
+            doubt as the negative number of a message that it puts on a queue.
         bodies: Content by message id, of everything ever asked for.
         owners: The thread that made a message; it alone touches it.
+        branches: What the commit of a branch makes true, by its number.
         answered: Calls that were answered.
     """
 
     on: Entries = field(default_factory=dict)
     bodies: dict[int, bytes] = field(default_factory=dict)
     owners: dict[int, int] = field(default_factory=lambda: {0: 0})
+    branches: dict[int, list[Any]] = field(default_factory=dict)
     answered: int = 0
 
     def learn(self, thread: int, facts: list[Any]) -> None:
@@ -50,19 +54,29 @@ class Known:
             if kind == "on":
                 self.bodies[rest[0]] = bytes.fromhex(rest[1])
                 self.owners[rest[0]] = thread
+            elif kind == "doubt":
+                self.owners[-rest[0]] = thread
+                self.branches[rest[0]] = rest[1]
+                self.learn(thread, rest[1])
 
     def of(self, thread: int, entries: Entries) -> Entries:
         """The entries that only this thread touches."""
         return {key: who for key, who in entries.items() if self.owners.get(key[1], 0) == thread}
 
-
-def apply(on: Entries, facts: list[Any]) -> None:
-    """Make a call true."""
-    for kind, queue, *rest in facts:
-        if kind == "off":
-            del on[queue, rest[0]]
-        else:
-            on[queue, rest[0]] = rest[1] if kind == "held" else None
+    def apply(self, on: Entries, facts: list[Any]) -> None:
+        """Make a call true."""
+        for kind, queue, *rest in facts:
+            if kind == "off":
+                del on[queue, rest[0]]
+            elif kind == "doubt":
+                on[BRANCH, -rest[0]] = None
+            elif kind in {"commit", "roll back"}:
+                del on[BRANCH, -rest[0]]
+                then = self.branches[rest[0]]
+                back = [["held", fact[1], fact[2], None] for fact in then if fact[0] != "on"]
+                self.apply(on, then if kind == "commit" else back)
+            else:
+                on[queue, rest[0]] = rest[1] if kind == "held" else None
 
 
 def read_told(path: Path) -> Iterator[list[Any]]:
@@ -85,7 +99,7 @@ class KillLoop:
         self._dice = random.Random(seed)
         self._seed = seed
         self.known = Known()
-        self.rounds = self.in_doubt = self.zeroed = 0
+        self.rounds = self.in_doubt = self.zeroed = self.branches = 0
         self.may_fail = False
 
     def round(self, *, power_cut: bool) -> None:
@@ -172,13 +186,15 @@ class KillLoop:
                 assert self.may_fail, f"{call} failed: {rest}"
         entries = store.recover().entries
         found: Entries = {(queue, 0): None for queue in entries}
+        found |= {(BRANCH, -int(each.xid.global_id)): None for each in store.prepared()}
         for queue, on_it in entries.items():
             found |= {(queue, number): entry.acquired_by for number, entry in on_it.items()}
         for thread, calls in asked.items():
             self._compare_thread(thread, calls, answers, self.known.of(thread, found))
         assert found == self.known.on
         self._check_order(entries)
-        self._check_content(store, {number for _, number in found} - {0})
+        self._check_content(store, {number for _, number in found if number > 0})
+        self.branches += sum(name == BRANCH for name, _ in found)
 
     def _compare_thread(
         self, thread: int, calls: list[tuple[str, list[Any]]], answers: set[str], found: Entries
@@ -188,12 +204,12 @@ class KillLoop:
         assert {call for call, _ in calls[:count]} <= answers, "answered out of order"
         self.known.answered += count
         for _, facts in calls[:count]:
-            apply(self.known.on, facts)
+            self.known.apply(self.known.on, facts)
         expected = self.known.of(thread, self.known.on)
         told = dict(expected)
         for _, facts in [("", []), *calls[count:]]:
-            apply(expected, facts)
-            apply(self.known.on, facts)
+            self.known.apply(expected, facts)
+            self.known.apply(self.known.on, facts)
             self.in_doubt += bool(facts)
             if expected == found:
                 return

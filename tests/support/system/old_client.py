@@ -9,11 +9,16 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from broker_shim.amqp_0_10.commands import (
+    DtxEnd,
+    DtxSelect,
+    DtxStart,
     ExecutionException,
     ExecutionResult,
+    MessageAccept,
     MessageFlow,
     MessageSubscribe,
     MessageTransfer,
+    QueueDeclare,
 )
 from broker_shim.amqp_0_10.controls import (
     ConnectionOpen,
@@ -25,6 +30,8 @@ from broker_shim.amqp_0_10.controls import (
     SessionCommandPoint,
     SessionCompleted,
 )
+from broker_shim.amqp_0_10.definitions import DtxXaStatus
+from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.framing.assembly import Assembly, MethodReader, frames_of
 from broker_shim.framing.frames import PROTOCOL_HEADER, FrameReader
 from broker_shim.framing.order import FramingLimits
@@ -112,6 +119,18 @@ class OldClient:
         self.do(MessageSubscribe(queue, name, accept, acquire, **said))
         self.do(MessageFlow(name, 1, INFINITE))
         self.do(MessageFlow(name, 0, count))
+
+    def work_in_branch(self, queue: str, xid: DtxXid, put: bytes = b"put") -> None:
+        """Make a queue with `taken`; a branch takes that and puts `put`, and is ended."""
+        self.do(QueueDeclare(queue, durable=True))
+        self.publish(queue, b"taken")
+        self.do(DtxSelect())
+        self.subscribe(queue, count=1)
+        taken = self.receive()
+        assert self.do(DtxStart(xid)).status == DtxXaStatus.XA_OK
+        self.publish(queue, put)
+        self.do(MessageAccept(((taken.number, taken.number),)))
+        assert self.do(DtxEnd(xid)).status == DtxXaStatus.XA_OK
 
     def receive(self) -> OldMessage:
         """Wait for the next message."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from broker_shim.errors import StoreError
 from broker_shim.links.kept_link import KeptLink
 from broker_shim.service import protocol as wire
+from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.store import RemoteMessageStore
@@ -64,6 +66,7 @@ def changes(member: RawMember) -> list[Any]:
     frame = member.hears()
     assert frame is not None
     assert frame[0] == wire.CHANGES, frame
+    member.say(wire.SEEN)
     return [*frame[1][4]]
 
 
@@ -75,7 +78,85 @@ def test_what_was_on_its_way_to_a_member_that_does_not_know_of_it_waits_again(
     assert control is not None
     with closing(control), watching(service, "m", *known):
         found = control.holders(None).shown
-        assert sorted(message_id for _queue, message_id, _holders in found) == [*known, 3]
+        assert sorted(message_id for _queue, message_id, *_ in found) == [*known, 3]
+
+
+def using(service: ServicedRoot, *queues: str, incarnation: str = "before") -> RawMember:
+    """Member m, which connects and says what it consumes from."""
+    there = RawMember(service.path, "m", incarnation)
+    there.hello()
+    there.say(wire.WATCH, "", 0, ())
+    for number, queue in enumerate(queues):
+        there.say(wire.SUBSCRIBE, number, queue, "one", None, 0, ())
+    assert changes(there)
+    if queues:
+        until(lambda: service.dispatcher.start().queues["auto"].consumer_count == 1)
+    return there
+
+
+@pytest.mark.parametrize("comes", ["again", "anew", "without", "never"])
+def test_a_queue_that_deletes_itself_waits_for_a_member_that_is_away_while_that_may_come_back(
+    service: ServicedRoot, comes: str
+) -> None:
+    done(service.store.create, Queue("auto", arguments={"auto_delete": True}))
+    queues = service.dispatcher.start().queues
+    with watching(service, "n", 3) as other, using(service, "auto") as old:
+
+        def go(member: RawMember) -> None:
+            member.close()
+            until(lambda: queues["auto"].consumer_count == 0)
+            other.say(wire.LOOK, 1, "auto", (0,) * 10, 1)
+            granted(other, wire.LOOKED)  # the loop has seen to what nobody uses before this
+            assert "auto" in queues
+
+        go(old)
+        if comes == "anew":
+            using(service, incarnation="after").close()
+        elif comes == "without":
+            using(service).close()
+        elif comes == "again":
+            go(using(service, "auto"))
+            service.dispatcher.lost("m")
+        else:
+            service.dispatcher.lost("m")
+        until(lambda: "auto" not in queues)
+
+
+class SilentPeer:
+    """A connection of a member to nobody."""
+
+    def __init__(self, member: str) -> None:
+        self.member, self.has_room = member, True
+
+    @property
+    def decisions(self) -> Decisions:
+        raise NotImplementedError
+
+    def say(self, kind: int, body: Sequence[object]) -> None:
+        """Nobody hears it."""
+
+    def end(self, error: StoreError) -> None:
+        raise AssertionError(error)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_an_old_connection_that_ends_when_the_new_one_has_said_all_keeps_no_queue(
+    service: ServicedRoot, is_late: bool
+) -> None:
+    done(service.store.create, Queue("auto", arguments={"auto_delete": True}))
+    dispatcher, (old, new) = service.dispatcher, (SilentPeer("m"), SilentPeer("m"))
+    for peer in (old, new):
+        dispatcher.take(peer, wire.WATCH, ("", 0, ()))
+        dispatcher.take(peer, wire.SUBSCRIBE, (1, "auto", "one", None, 0, ()))
+        if peer is new and not is_late:
+            dispatcher.left(old)
+        dispatcher.take(peer, wire.SEEN, ())
+    if is_late:
+        dispatcher.left(old)
+    queues = dispatcher.start().queues
+    until(lambda: queues["auto"].consumer_count == 1)
+    dispatcher.take(new, wire.CANCEL, (1,))
+    until(lambda: "auto" not in queues)
 
 
 def test_a_link_that_a_member_asks_for_is_lost_by_the_others(service: ServicedRoot) -> None:

@@ -14,6 +14,7 @@ from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import Row
 from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
+from broker_shim.service.outbox import MAX_BUFFERED_BYTES
 
 RUN = "run"
 
@@ -55,7 +56,7 @@ class Peer:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("KEPT", 8), ("WINDOW", 4), ("_PART", 3)):
+    for name, value in (("KEPT", 8), ("_PART", 3)):
         monkeypatch.setattr(module, name, value)
 
 
@@ -64,11 +65,17 @@ class Wiring:
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
-        self.stream = WiringStream(RUN, lambda: self.rows)
+        self.stream = WiringStream(RUN, lambda: [*self.rows])
 
     def add(self, maker: str | None = None) -> None:
         self.rows.append(row(len(self.rows)))
         self.stream.add(self.rows[-1], maker)
+
+
+def read(wiring: Wiring, peer: Peer) -> None:
+    """Say of each frame that it was seen, until nothing more comes."""
+    while wiring.stream.seen(peer):
+        pass
 
 
 def test_a_newcomer_is_told_all_there_is_and_then_what_comes(small: None) -> None:
@@ -76,11 +83,37 @@ def test_a_newcomer_is_told_all_there_is_and_then_what_comes(small: None) -> Non
     for _ in range(7):
         wiring.add()
     wiring.stream.watch(peer, "", 0)
+    read(wiring, peer)
     assert peer.numbers == [*range(7)]
     assert [frame[3] for frame in peer.frames] == [False, False, True]
-    wiring.stream.seen(peer, peer.position)
     wiring.add()
     assert peer.numbers == [*range(8)]
+
+
+def test_of_all_there_is_no_more_is_told_than_was_seen_and_changes_come_after_it(
+    small: None,
+) -> None:
+    wiring, peer = Wiring(), Peer()
+    for _ in range(20):
+        wiring.add()
+    wiring.stream.watch(peer, "", 0)
+    assert len(peer.frames) == module.WINDOW
+    wiring.add("another")
+    assert len(peer.frames) == module.WINDOW
+    assert wiring.stream.seen(peer)
+    assert len(peer.frames) == module.WINDOW + 1
+    read(wiring, peer)
+    assert peer.numbers == [*range(21)]
+    assert not wiring.stream.seen(peer)  # more than it was told is not believed
+    wiring.stream.left(peer)
+    assert not wiring.stream.seen(peer)
+
+
+def test_one_that_comes_back_is_told_so_though_nothing_has_changed() -> None:
+    wiring, peer = Wiring(), Peer()
+    wiring.add()
+    wiring.stream.watch(peer, RUN, 1)
+    assert peer.frames == [(RUN, 1, False, True, [])]
 
 
 def test_an_empty_whole_is_told_too() -> None:
@@ -108,6 +141,7 @@ def test_a_member_that_was_away_too_long_is_told_all_anew(small: None) -> None:
     for position in (3, 21, 10**9):
         peer = Peer()
         wiring.stream.watch(peer, RUN, position)
+        read(wiring, peer)
         assert peer.numbers == [*range(20)], position
 
 
@@ -117,10 +151,7 @@ def test_one_that_does_not_say_what_it_has_seen_is_told_no_more(small: None) -> 
     for _ in range(30):
         wiring.add()
     assert len(peer.numbers) < 10
-    wiring.stream.seen(peer, 10**9)  # more than it was told is not believed
-    wiring.stream.seen(peer, peer.position)
-    while peer.position < 30:
-        wiring.stream.seen(peer, peer.position)
+    read(wiring, peer)
     assert peer.numbers == [*range(30)]
 
 
@@ -131,10 +162,11 @@ def test_rows_with_long_names_are_told_in_frames_that_have_an_end() -> None:
     wiring.stream.watch(peer, "", 0)
     for number in range(300, 600):
         wiring.stream.add((number, name, name, name, "{}"), None)
-    while peer.position < 300:
-        wiring.stream.seen(peer, peer.position)
+    waiting = sum(len(pack(wire.CHANGES, body)) for body in peer.frames)
+    assert waiting < MAX_BUFFERED_BYTES / 2
+    read(wiring, peer)
     assert peer.numbers == [*range(600)]
-    assert 6 < len(peer.frames) < 350
+    assert 12 < len(peer.frames) < 50
     for body in peer.frames:
         pack(wire.CHANGES, body)
 
@@ -146,7 +178,7 @@ def test_nobody_is_told_of_what_it_did_itself(small: None) -> None:
     for number in range(20):
         wiring.add("mine" if number % 3 else None)
         for peer in (mine, others):
-            wiring.stream.seen(peer, peer.position)
+            wiring.stream.seen(peer)
     assert others.numbers == [*range(20)]
     assert mine.numbers == [*range(0, 20, 3)]
 
@@ -160,11 +192,10 @@ def test_whatever_happens_all_is_known_at_the_end(small: None, seed: int) -> Non
         if step < 2:
             wiring.add()
         elif step == 2:
-            wiring.stream.seen(peer, peer.position)
+            wiring.stream.seen(peer)
         else:
             wiring.stream.left(peer)
             peer.frames.clear()
             wiring.stream.watch(peer, RUN, peer.position)
-    for _ in range(40):
-        wiring.stream.seen(peer, peer.position)
+    read(wiring, peer)
     assert peer.numbers == [*range(len(wiring.rows))]

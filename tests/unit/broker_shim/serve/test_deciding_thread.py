@@ -24,6 +24,7 @@ from tests.support.stores.controls import ServicedRoot
 from tests.support.stores.raw_member import RawMember
 from tests.support.stores.stores import DELTA_CONFIG, done
 
+SINCE = 1_790_000_000_000_000
 DETAIL = {"durability": 2, "source": None, "target": None, "version": 1}
 
 
@@ -37,7 +38,7 @@ def root(tmp_path: Path) -> Path:
         done(store.enqueue, message, "q")
         if holder is not None:
             done(store.acquire, message.message_id, "q", holder)
-    done(store.configure, "sparkstore.member", "m", {"incarnations": ["before"]})
+    done(store.configure, "sparkstore.member", "m", {"incarnations": ["before"], "since_us": SINCE})
     store.close()
     return tmp_path / "root"
 
@@ -78,6 +79,7 @@ def told(member: RawMember) -> list[Any]:
     frame = member.hears()
     assert frame is not None
     assert frame[0] == wire.CHANGES, frame
+    member.say(wire.SEEN)
     return [*frame[1][4]]
 
 
@@ -94,7 +96,7 @@ def test_members_are_told_of_what_an_administrator_orders(
 def test_what_a_broker_held_that_was_killed_waits_and_what_a_member_holds_does_not(
     control: SocketControl,
 ) -> None:
-    assert control.holders(None).shown == [("q", 1, ["m/link"])]
+    assert control.holders(None).shown == [("q", 1, ["m/link"], SINCE)]
     assert control.run(Request(Action.PURGE, "q", (1, 2, 3, 4))) == Answer(done=3, left=1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,12 @@ from broker_shim.store.interface import LinkKey, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from tests.support.documents import blocks, text_of
 from tests.support.stores.chains import contents
-from tests.support.stores.stores import HeldMessageStore, RecordedMessageStore, done
+from tests.support.stores.stores import (
+    DELTA_CONFIG,
+    HeldMessageStore,
+    RecordedMessageStore,
+    done,
+)
 
 HEADER = MessageHeader(header=b"h", durable=True)
 
@@ -402,40 +408,262 @@ def test_the_example_of_the_documents_runs_and_its_mirror_takes_the_first_stores
     assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_chain_refuses_branches_in_doubt_and_nothing_of_one_happened(
+# ------------------------------------------------------------------------------------ branches
+
+XID, OTHER = Xid(1, b"g", b"b"), Xid(1, b"g", b"other")
+
+
+def prepared_branch(store: Any, xid: Xid = XID, *, taken: int | None = None) -> int:
+    """A branch puts a message on `q`, and maybe takes one off it; the new one's id."""
+    transaction, message = store.begin(), store.message(HEADER, b"body")
+    done(store.enqueue, message, "q", transaction=transaction)
+    if taken is not None:
+        done(store.dequeue, taken, "q", "c", transaction=transaction)
+    done(store.prepare, transaction, xid)
+    return int(message.message_id)
+
+
+def steps_of(store: RecordedMessageStore) -> list[Xid]:
+    return [*store.branch_steps()]
+
+
+def test_a_branch_is_told_when_all_members_have_it_and_so_is_its_decision(
     first: HeldMessageStore,
 ) -> None:
-    member, xid = Told(), Xid(1, b"g", b"b")
+    member, told = Told(), Answers()
     chain = MessageStoreChain(first, [(member, Tolerance())])
     transaction = chain.begin()
-    done(chain.enqueue, chain.message(HEADER, b"body"), "q", transaction=transaction)
-    for call, arguments in (
-        (chain.prepare, (transaction, xid)),
-        (chain.commit_prepared, (xid,)),
-        (chain.rollback_prepared, (xid,)),
-    ):
-        with pytest.raises(InvalidRequest, match="a chain of stores keeps no branch in doubt"):
-            done(call, *arguments)
-    assert chain.prepared() == first.prepared() == []
-    assert not first.recover().entries["q"]
-    assert member.calls == []
+    chain.enqueue(chain.message(HEADER, b"body"), "q", told.of("enqueue"), transaction)
+    chain.prepare(transaction, XID, told.of("prepare"))
+    chain.commit_prepared(XID, told.of("commit"))
+    first.wait()
+    assert [[call.operation for call in calls] for calls in member.calls] == [
+        ["enqueue", "prepare"],
+        ["commit_prepared"],
+    ]
+    assert [name for name, _ in told] == ["enqueue"]  # type: ignore[misc]
+    member.owed[0](None)
+    assert [name for name, _ in told] == ["enqueue", "prepare"]  # type: ignore[misc]
+    member.owed[1](None)
+    assert told[-1] == ("commit", None)  # type: ignore[comparison-overlap]
+    chain.close()
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_mirror_does_not_follow_while_a_branch_is_in_doubt_and_does_once_it_is_decided(
-    is_first: bool,
+def test_what_the_first_store_refuses_of_branches_no_member_hears_of(
+    first: HeldMessageStore,
 ) -> None:
+    member = Told()
+    member.apply = lambda calls, on_complete: (  # type: ignore[method-assign]
+        member.calls.append([*calls]),
+        on_complete(None),
+    )[-1]
+    chain = MessageStoreChain(first, [(member, Tolerance())])
+    for call in (chain.commit_prepared, chain.rollback_prepared):
+        with pytest.raises(InvalidRequest, match="no branch 1:67:62 is prepared"):
+            done(call, XID)
+    with pytest.raises(InvalidRequest, match="nothing is remembered of branch"):
+        done(chain.forget_branch, XID)
+    prepared_branch(chain)
+    with pytest.raises(InvalidRequest, match="is that of a prepared branch already"):
+        prepared_branch(chain)
+    with pytest.raises(InvalidRequest, match="is empty"):
+        done(chain.prepare, chain.begin(), OTHER)
+    done(chain.rollback_prepared, XID)
+    with pytest.raises(InvalidRequest, match="no branch 1:67:62 is prepared"):
+        done(chain.commit_prepared, XID)
+    operations = [call.operation for calls in member.calls for call in calls]
+    assert operations == ["enqueue", "prepare", "rollback_prepared"]
+    assert chain.prepared() == []
+    assert not first.recover().entries["q"]
+    chain.close()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_branch_is_decided_at_the_mirror_when_the_first_store_is_lost_before(
+    commits: bool,
+) -> None:
+    first, log = filled(), list[bytes]()
+    mirror = Mirror("m", RecordedMessageStore(log), first)
+    mirror.catch_up()
+    chain = MessageStoreChain(first, [(mirror, Tolerance())])
+    new = prepared_branch(chain, taken=3)
+    survivor = RecordedMessageStore([*log])  # nobody closed anything
+    assert take_place(survivor)
+    for store in (survivor, first):
+        done(store.commit_prepared if commits else store.rollback_prepared, XID)
+        assert (new in store.recover().entries["q"]) == commits
+        assert (3 in store.recover().entries["q"]) != commits
+    assert contents(survivor) == contents(first)
+    survivor.close()
+    chain.close()
+
+
+@pytest.mark.parametrize("decision", ["commit", "roll back", "by hand", "known", "none"])
+def test_a_mirror_that_was_behind_has_the_branches_of_the_first_store(decision: str) -> None:
+    """Whatever the first store did while it was alone."""
+    first, second = filled(), RecordedMessageStore([])
+    mirror = Mirror("m", second, first)
+    mirror.catch_up()
+    chain = MessageStoreChain(first, [(mirror, Tolerance(may_drop=True))])
+    prepared_branch(chain, taken=3)
+    chain._places[0]._drop("it is left behind")
+    new = prepared_branch(chain, OTHER, taken=5)
+    if decision == "commit":
+        done(chain.commit_prepared, XID)
+    elif decision == "roll back":
+        done(chain.rollback_prepared, XID)
+    elif decision != "none":
+        done(chain.decide_heuristically, XID, "ann", on_steps=list, commits=True)
+        if decision == "known":
+            done(chain.forget_branch, XID)
+    assert mirror.catch_up() >= 3
+    assert mirror.catch_up() == 0
+    assert contents(second) == contents(first)
+    assert second.prepared() == first.prepared()
+    assert steps_of(second) == ([XID, OTHER] if decision == "none" else [OTHER])
+    done(second.commit_prepared, OTHER)
+    assert second.load(new).body == b"body"
+    chain.close()
+
+
+@pytest.mark.parametrize("taken", [3, 5])
+def test_a_mirror_whose_branch_is_another_one_gets_that_of_the_first_store(taken: int) -> None:
+    first, second = filled(), RecordedMessageStore([])
+    mirror = Mirror("m", second, first)
+    mirror.catch_up()
+    prepared_branch(second, taken=3)
+    transaction = first.begin()
+    done(first.dequeue, taken, "q", "c", transaction=transaction)
+    done(first.prepare, transaction, XID)
+    mirror.catch_up()
+    assert contents(second) == contents(first)
+    assert steps_of(second) == [XID]
+    for store in (first, second):
+        done(store.commit_prepared, XID)
+    assert contents(second) == contents(first)
+    mirror.close()
+    first.close()
+
+
+def test_a_branch_whose_place_on_a_queue_is_lost_at_a_mirror_is_prepared_there_anew() -> None:
+    first, second = filled(), RecordedMessageStore([])
+    mirror = Mirror("m", second, first)
+    mirror.catch_up()
+    chain = MessageStoreChain(first, [(mirror, Tolerance(may_drop=True))])
+    new = prepared_branch(chain, taken=3)
+    chain._places[0]._drop("it is left behind")
+    done(chain.dequeue, 2, "q", "somebody")  # it is on another queue still
+    done(chain.enqueue, chain.load(2), "q")
+    mirror.catch_up()
+    assert [*second.recover().entries["q"]] == [1, 3, 5, 6, 7, 2]
+    assert contents(second) == contents(first)
+    for store in (first, second):
+        done(store.commit_prepared, XID)
+    assert [*second.recover().entries["q"]] == [1, 5, 6, 7, 2, new]
+    assert contents(second) == contents(first)
+    chain.close()
+
+
+def test_the_distance_of_a_mirror_counts_the_calls_of_branches() -> None:
     first, second = RecordedMessageStore([]), RecordedMessageStore([])
-    mirror, xid = Mirror("mirror", second, first), Xid(1, b"g", b"b")
+    mirror = Mirror("m", second, first)
     done(first.create, Queue("q"))
     mirror.catch_up()
-    store = first if is_first else second
-    message, transaction = store.message(HEADER, b"body"), store.begin()
-    done(store.enqueue, message, "q", transaction=transaction)
-    done(store.prepare, transaction, xid)
-    with pytest.raises(InvalidRequest, match="1 branches in doubt, such as 1:67:62: decide them"):
-        mirror.catch_up()
-    assert second.recover().entries["q"] == {}
-    done(store.commit_prepared if is_first else store.rollback_prepared, xid)
+    prepared_branch(first)
+    with pytest.raises(InvalidRequest, match="more than 1 calls behind"):
+        mirror.catch_up(max_distance=1)
+    assert second.prepared() == []
+    assert mirror.catch_up(max_distance=2) == 2
+    assert contents(second) == contents(first)
+    mirror.close()
+    first.close()
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_branch_of_which_nothing_is_left_when_a_mirror_hears_of_it_does_not_end_the_chain(
+    by_hand: bool,
+) -> None:
+    first, second = HeldMessageStore([]), RecordedMessageStore([])
+    done(first.create, Queue("q"))
+    mirror, told = Mirror("m", second, first), Answers()
     mirror.catch_up()
-    assert len(second.recover().entries["q"]) == is_first
+    chain = MessageStoreChain(first, [(mirror, Tolerance())])
+    transaction = chain.begin()
+    message = done(chain.stage, chain.message(HEADER), [b"pie", b"ces"])
+    done(chain.enqueue, message, "q", transaction=transaction)
+    first.sink.is_holding = True
+    chain.prepare(transaction, XID, told.of("prepare"))
+    if by_hand:
+        chain.decide_heuristically(XID, "ann", told.of("decide"), list, commits=False)
+    else:
+        chain.rollback_prepared(XID, told.of("decide"))
+    first.sink.tell()
+    first.sink.tell()
+    first.sink.is_holding = False
+    done(chain.flush)
+    assert told == [("prepare", None), ("decide", None)]  # type: ignore[comparison-overlap]
+    assert chain.failure is None
+    assert second.prepared() == first.prepared()
+    if by_hand:
+        done(chain.forget_branch, XID)
+    prepared_branch(chain)
+    assert contents(second) == contents(first)
+    assert steps_of(second) == steps_of(first) == [XID]
+    chain.close()
+
+
+def test_an_auditor_writes_one_line_for_each_call_of_a_branch(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    chain = MessageStoreChain(MemoryMessageStore(), [(CallAuditor(path), Tolerance())])
+    done(chain.create, Queue("q"))
+    prepared_branch(chain)
+    done(chain.decide_heuristically, XID, "ann", on_steps=list, commits=True)
+    done(chain.forget_branch, XID)
+    prepared_branch(chain, OTHER)
+    done(chain.rollback_prepared, OTHER)
+    chain.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [{**line, "at": None} for line in lines[1:]] == [
+        {"at": None, **line}
+        for line in (
+            {"together": 1, "operation": "enqueue", "message": 1, "queue": "q"},
+            {"together": 1, "operation": "prepare", "xid": "1:67:62"},
+            {
+                "operation": "decide_heuristically", "xid": "1:67:62", "by": "ann",
+                "commits": True,
+            },
+            {"operation": "forget_branch", "xid": "1:67:62"},
+            {"together": 2, "operation": "enqueue", "message": 2, "queue": "q"},
+            {"together": 2, "operation": "prepare", "xid": "1:67:6f74686572"},
+            {"operation": "rollback_prepared", "xid": "1:67:6f74686572"},
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_branch", [True, False])
+def test_content_that_only_storage_has_is_copied_while_the_first_stores_log_goes_on(
+    tmp_path: Path, is_branch: bool
+) -> None:
+    """Read on its log's own thread it would wait for what that thread is to write."""
+    small = replace(DELTA_CONFIG, cache_bytes=1)
+    first = DeltaMessageStore(tmp_path / "first", small)
+    second = DeltaMessageStore(tmp_path / "second", DELTA_CONFIG)
+    mirror = Mirror("m", second, first)
+    mirror.catch_up()
+    chain = MessageStoreChain(first, [(mirror, Tolerance())])
+    done(chain.create, Queue("q"))
+    transaction, pieces = chain.begin(), [b"a" * 50_000, b"b" * 50_000]
+    message = done(chain.stage, chain.message(HEADER), pieces)
+    done(chain.enqueue, message, "q", transaction=transaction)
+    if is_branch:
+        done(chain.prepare, transaction, XID)
+        done(chain.commit_prepared, XID)
+    else:
+        done(chain.commit, transaction)
+    done(chain.dequeue, message.message_id, "q", None)
+    again = done(chain.stage, chain.message(HEADER), pieces)
+    chain.enqueue(again, "q", lambda _error: None)
+    chain.close()  # what is under way is still copied
+    store = DeltaMessageStore(tmp_path / "second", DELTA_CONFIG)
+    assert [store.load(i).body for i in store.recover().entries["q"]] == [b"".join(pieces)]
+    store.close()

@@ -133,6 +133,7 @@ def test_a_peer_of_another_root_or_version_is_refused(said: dict[str, Any], reas
 
 def test_who_holds_what_comes_out_as_it_went_in() -> None:
     shown = [wire.HeldMessage("a::b", 7, ["one", "another"]), wire.HeldMessage("q", 8, [])]
+    shown += [wire.HeldMessage("q", each, ["m/link"], 1_790_000_000_000_000) for each in (9, 10)]
     held = wire.HeldMessages(shown, 3)
     assert wire.held_of(wire.content_of(wire.held_line(held))) == held
     assert wire.holders_limit(wire.content_of(wire.holders_line(12))) == 12
@@ -144,7 +145,9 @@ def test_a_question_about_no_number_of_holders_is_refused(limit: Any) -> None:
         wire.holders_limit({"holders": limit})
 
 
-@pytest.mark.parametrize("content", [{}, {"held": 3}, {"held": [["q", 1]]}, {"error": 3}])
+@pytest.mark.parametrize(
+    "content", [{}, {"held": 3}, {"held": [["q", 1]]}, {"error": 3}, {"held": [], "since": 3}]
+)
 def test_holders_that_cannot_be_read_are_unavailable(content: dict[str, Any]) -> None:
     with pytest.raises(Unavailable):
         wire.held_of(content)

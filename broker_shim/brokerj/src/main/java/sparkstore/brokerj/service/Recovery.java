@@ -1,6 +1,8 @@
 package sparkstore.brokerj.service;
 
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import sparkstore.brokerj.wire.ProtocolException;
@@ -8,7 +10,7 @@ import sparkstore.brokerj.wire.Unpacker;
 
 /**
  * What is in the store, section by section, as RECOVER answers: wiring, configured objects,
- * messages, entries, the end. One thread takes sections while the reading thread adds them.
+ * branches in doubt, messages, entries, the end. One thread takes sections while the reading thread adds them.
  *
  * <p>The queue between both has no bound: the reading thread must never wait, or the completions of
  * the same connection would wait with it. At most the headers of all messages are held, once, which
@@ -24,6 +26,15 @@ public final class Recovery implements Read.Answer {
     }
 
     public record Configured(String category, String key, String detail) implements Section {
+    }
+
+    /** A message and a queue that it is put on, or taken off. */
+    public record Place(String queue, long messageId) {
+    }
+
+    /** What a branch in doubt does, or a part of it: the others come with the same xid. */
+    public record Branch(byte[] xid, List<Place> enqueues, List<Place> dequeues)
+            implements Section {
     }
 
     /** Columns of up to 10,000 messages, ids rising. */
@@ -74,6 +85,7 @@ public final class Recovery implements Read.Answer {
         switch (name) {
             case "wiring" -> wiring(body);
             case "configured" -> configured(body);
+            case "branches" -> branches(body);
             case "messages" -> sections.add(messages(body));
             case "entries" -> sections.add(new Entries(body.text(), longs(body.binary())));
             case "end" -> sections.add(new End(body.integer()));
@@ -100,6 +112,22 @@ public final class Recovery implements Read.Answer {
             body.array();
             sections.add(new Configured(body.text(), body.text(), body.text()));
         }
+    }
+
+    private void branches(Unpacker body) {
+        for (int left = body.array(); left > 0; left--) {
+            body.array();
+            sections.add(new Branch(body.binary(), places(body), places(body)));
+        }
+    }
+
+    private static List<Place> places(Unpacker body) {
+        List<Place> places = new ArrayList<>();
+        for (int left = body.array(); left > 0; left--) {
+            body.array();
+            places.add(new Place(body.text(), body.integer()));
+        }
+        return places;
     }
 
     private static Messages messages(Unpacker body) {

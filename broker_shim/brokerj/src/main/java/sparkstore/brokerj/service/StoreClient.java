@@ -2,6 +2,7 @@ package sparkstore.brokerj.service;
 
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.LongFunction;
 import org.apache.qpid.server.util.ConnectionScopedRuntimeException;
 import sparkstore.brokerj.wire.Frames;
 import sparkstore.brokerj.wire.Packer;
@@ -51,17 +52,68 @@ public final class StoreClient implements AutoCloseable {
     }
 
     /**
-     * As a transaction of several frames: OPEN, ADD for each part, END with the configured objects.
+     * Prepare a branch of a distributed transaction, durably: its records become true when it is
+     * committed. Its configured objects change at once.
+     *
+     * @param xid packed, as the column of the tables has it
+     * @param pieces content that was sent before and belongs to the records; null if there is none
+     * @param isUrgent the caller waits for it now
+     */
+    public CompletableFuture<Void> prepare(
+            RecordBatch batch, byte[] xid, Pieces pieces, boolean isUrgent) {
+        return inParts(batch, pieces == null ? new Group() : pieces.group, number -> new Ending(
+                Frames.PREPARE, preparing(number, xid, batch.objects()),
+                preparing(number, NOTHING, NO_RECORDS)), isUrgent);
+    }
+
+    /** Commit a branch that is prepared, or roll it back; durably. */
+    public CompletableFuture<Void> decide(byte[] xid, boolean isCommit, boolean isUrgent) {
+        byte[] rest = deciding(xid, isCommit);
+        byte[] nothing = deciding(NOTHING, isCommit);
+        return last(new Request(Frames.DECIDE, 2, rest.length, () -> rest, null, nothing), isUrgent);
+    }
+
+    /**
+     * Roll a branch back of which nobody knows whether it is prepared, whenever the service is there
+     * again: this is never withdrawn, and a branch that is not there makes no difference.
+     */
+    public void rollBackIfPrepared(byte[] xid) {
+        byte[] rest = deciding(xid, false);
+        last(new Request(Frames.DECIDE, 2, rest.length, () -> rest, null), false);
+    }
+
+    private static byte[] preparing(long transaction, byte[] xid, byte[] objects) {
+        return new Packer(objects.length + xid.length + 16).integer(transaction).binary(xid)
+                .append(objects, 0, objects.length).toBytes();
+    }
+
+    private static byte[] deciding(byte[] xid, boolean isCommit) {
+        return new Packer(xid.length + 8).binary(xid).bool(isCommit).toBytes();
+    }
+
+    /** The last frame of a transaction, without its request number; {@code nothing} ends it without effect. */
+    private record Ending(int type, byte[] rest, byte[] nothing) {
+    }
+
+    private CompletableFuture<Void> inParts(RecordBatch batch, Group group, boolean isUrgent) {
+        return inParts(batch, group, number -> new Ending(Frames.END,
+                end(number, true, batch.objects()), end(number, false, NO_RECORDS)), isUrgent);
+    }
+
+    /**
+     * As a transaction of several frames: OPEN, ADD for each part, and an ending with the configured
+     * objects.
      *
      * @throws ConnectionScopedRuntimeException those do not fit in one frame; nothing was sent
      */
-    private CompletableFuture<Void> inParts(RecordBatch batch, Group group, boolean isUrgent) {
+    private CompletableFuture<Void> inParts(
+            RecordBatch batch, Group group, LongFunction<Ending> endings, boolean isUrgent) {
         long transaction = lastTransaction.incrementAndGet();
-        byte[] end = end(transaction, true, batch.objects());
-        if (!fitsOneFrame(end.length)) {
+        Ending ending = endings.apply(transaction);
+        if (!fitsOneFrame(ending.rest().length)) {
             connection.abandon(group);
-            throw new ConnectionScopedRuntimeException("a transaction with objects of " + end.length
-                    + " bytes cannot be prepared: split it");
+            throw new ConnectionScopedRuntimeException("a transaction with objects of "
+                    + ending.rest().length + " bytes cannot be prepared: split it");
         }
         byte[] number = new Packer(9).integer(transaction).toBytes();
         submitPart(new Request(Frames.OPEN, 1, number.length, () -> number, group));
@@ -73,8 +125,8 @@ public final class StoreClient implements AutoCloseable {
             submitPart(new Request(Frames.ADD, 2, rest.length, () -> rest, group));
             first = upTo;
         }
-        return last(new Request(Frames.END, 3, end.length, () -> end, group,
-                end(transaction, false, NO_RECORDS)), isUrgent);
+        return last(new Request(ending.type(), 3, ending.rest().length, ending::rest, group,
+                ending.nothing()), isUrgent);
     }
 
     private static byte[] end(long transaction, boolean isCommit, byte[] objects) {

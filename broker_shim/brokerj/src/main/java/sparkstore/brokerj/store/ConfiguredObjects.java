@@ -14,6 +14,7 @@ final class ConfiguredObjects {
     static final String CONFIGURATION = "brokerj.configuration";
     static final String PREFERENCE = "brokerj.preference";
     static final String LINK = "link";
+    /** XA branches that the store cannot keep as its own: see {@link ObjectBranches}. */
     static final String XID = "xid";
     /** The plugin's own notes, such as the model version that links and preferences are in. */
     static final String BROKERJ = "brokerj";

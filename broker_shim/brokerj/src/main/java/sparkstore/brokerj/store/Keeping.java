@@ -16,7 +16,7 @@ final class Keeping {
     enum Kept {
         /** Nowhere: the next enqueue brings header and body. */
         NOWHERE,
-        /** With the service, on no queue: the next enqueue brings the header. */
+        /** With the service, on no queue or in an XA branch: an enqueue brings the header. */
         STAGED,
         /** With the service since before this start, on a queue unless it was left over. */
         RECOVERED,
@@ -41,6 +41,11 @@ final class Keeping {
         if (now == Kept.ENQUEUED || kept == Kept.NOWHERE) {
             kept = now;
         }
+    }
+
+    /** The service has it no longer: its XA branch was rolled back. */
+    synchronized void lost() {
+        kept = Kept.NOWHERE;
     }
 
     /** A transaction with it was sent. */

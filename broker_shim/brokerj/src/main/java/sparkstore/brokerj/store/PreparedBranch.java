@@ -1,12 +1,12 @@
 package sparkstore.brokerj.store;
 
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.qpid.server.message.EnqueueableMessage;
 import org.apache.qpid.server.store.MessageDurability;
-import org.apache.qpid.server.store.MessageEnqueueRecord;
 import org.apache.qpid.server.store.StorableMessageMetaData;
 import org.apache.qpid.server.store.StoredMessage;
 import org.apache.qpid.server.store.Transaction.DequeueRecord;
@@ -14,8 +14,8 @@ import org.apache.qpid.server.store.Transaction.EnqueueRecord;
 import org.apache.qpid.server.store.TransactionLogResource;
 
 /**
- * What an XA branch will do when it commits, as the detail of its configured object: JSON with
- * lists {@code enqueues} and {@code dequeues} of [queue UUID, message id].
+ * What an XA branch will do when it commits. As the detail of a configured object: JSON with lists
+ * {@code enqueues} and {@code dequeues} of [queue UUID, message id].
  */
 record PreparedBranch(List<EntryRecord> enqueues, List<EntryRecord> dequeues) {
     static PreparedBranch of(EnqueueRecord[] enqueues, DequeueRecord[] dequeues) {
@@ -26,8 +26,7 @@ record PreparedBranch(List<EntryRecord> enqueues, List<EntryRecord> dequeues) {
         }
         List<EntryRecord> out = new ArrayList<>();
         for (DequeueRecord dequeue : dequeues) {
-            MessageEnqueueRecord entry = dequeue.getEnqueueRecord();
-            out.add(new EntryRecord(entry.getQueueId(), entry.getMessageNumber()));
+            out.add(EntryRecord.of(dequeue.getEnqueueRecord()));
         }
         return new PreparedBranch(in, out);
     }
@@ -46,6 +45,11 @@ record PreparedBranch(List<EntryRecord> enqueues, List<EntryRecord> dequeues) {
                     UUID.fromString((String) pair.get(0)), ((Number) pair.get(1)).longValue()));
         }
         return entries;
+    }
+
+    /** Does it do all of that, and perhaps more? */
+    boolean does(List<EntryRecord> puts, List<EntryRecord> takes) {
+        return new HashSet<>(enqueues).containsAll(puts) && new HashSet<>(dequeues).containsAll(takes);
     }
 
     String detail() {

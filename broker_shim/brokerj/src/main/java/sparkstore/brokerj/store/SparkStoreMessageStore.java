@@ -62,6 +62,12 @@ public final class SparkStoreMessageStore implements MessageStore {
     public synchronized void openMessageStore(ConfiguredObject<?> parent) {
         if (session == null) {
             session = sessions.get();
+            try {
+                ObjectBranches.move(this, session);
+            } catch (RuntimeException failure) {
+                closeMessageStore();
+                throw failure;
+            }
             quota.start(session.client(), Quota.of(parent, location.quota()));
         }
     }
@@ -178,6 +184,14 @@ public final class SparkStoreMessageStore implements MessageStore {
         SparkStoredMessage<?> message = messages.get(entry.getMessageNumber());
         if (message != null) {
             message.keeping().left(entry);
+        }
+    }
+
+    /** The XA branch that would have put it on a queue was rolled back: the service forgot it. */
+    void lost(long messageId) {
+        SparkStoredMessage<?> message = messages.get(messageId);
+        if (message != null) {
+            message.keeping().lost();
         }
     }
 

@@ -33,10 +33,16 @@ final class SparkStoreReader implements MessageStoreReader {
     SparkStoreReader(SparkStoreMessageStore store, StoreSession session) {
         this.store = store;
         this.session = session;
-        for (String detail : session.configured().all(ConfiguredObjects.XID).values()) {
-            PreparedBranch.of(detail).enqueues()
-                    .forEach(entry -> prepared.add(entry.messageNumber()));
-        }
+        branches().values().forEach(branch ->
+                branch.enqueues().forEach(entry -> prepared.add(entry.messageNumber())));
+    }
+
+    /** Those that the store keeps as its own, and those that are configured objects. */
+    private Map<String, PreparedBranch> branches() {
+        Map<String, PreparedBranch> branches = session.branches().all();
+        session.configured().all(ConfiguredObjects.XID)
+                .forEach((key, detail) -> branches.put(key, PreparedBranch.of(detail)));
+        return branches;
     }
 
     @Override
@@ -114,8 +120,8 @@ final class SparkStoreReader implements MessageStoreReader {
     @Override
     public void visitDistributedTransactions(DistributedTransactionHandler handler) {
         store.checkOpen();
-        for (var branch : session.configured().all(ConfiguredObjects.XID).entrySet()) {
-            PreparedBranch content = PreparedBranch.of(branch.getValue());
+        for (var branch : branches().entrySet()) {
+            PreparedBranch content = branch.getValue();
             if (!handler.handle(StoredXid.of(branch.getKey()), content.enqueueRecords(),
                     content.dequeueRecords())) {
                 return;

@@ -2,17 +2,17 @@ package sparkstore.brokerj.store;
 
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import org.apache.qpid.server.message.EnqueueableMessage;
 import org.apache.qpid.server.store.MessageEnqueueRecord;
-import org.apache.qpid.server.store.StoredMessage;
 import org.apache.qpid.server.store.Transaction;
 import org.apache.qpid.server.store.TransactionLogResource;
+import org.apache.qpid.server.util.ConnectionScopedRuntimeException;
 import sparkstore.brokerj.service.Failures;
-import sparkstore.brokerj.service.StoreClient;
+import sparkstore.brokerj.service.Refused;
+import sparkstore.brokerj.service.Withdrawn;
 import sparkstore.brokerj.wire.RecordBatch;
 
 /**
@@ -29,25 +29,17 @@ import sparkstore.brokerj.wire.RecordBatch;
  * to another is never on none. Used by one thread, as the broker does.
  */
 final class SparkStoreTransaction implements Transaction {
-    /** What a record takes besides metadata and content, about. */
-    private static final int RECORD_BYTES = 128;
 
     private record Enqueue(
             TransactionLogResource queue, EnqueueableMessage<?> message, EntryRecord entry) {
-    }
-
-    private record Prepared(String key, String detail, List<EnqueueableMessage<?>> messages) {
     }
 
     private final SparkStoreMessageStore store;
     private final StoreSession session;
     private final List<Enqueue> enqueues = new ArrayList<>(1);
     private final List<MessageEnqueueRecord> dequeues = new ArrayList<>(1);
-    private final List<Prepared> prepared = new ArrayList<>(0);
+    private final List<Preparation> prepared = new ArrayList<>(0);
     private final List<String> ended = new ArrayList<>(0);
-    /** Messages of ours in this transaction, and how the service keeps them once it is durable. */
-    private final Map<SparkStoredMessage<?>, Keeping.Kept> brought = new IdentityHashMap<>(2);
-    private StoreClient.Pieces pieces;
 
     SparkStoreTransaction(SparkStoreMessageStore store) {
         this.store = store;
@@ -85,21 +77,24 @@ final class SparkStoreTransaction implements Transaction {
         forget();
     }
 
-    /** Contract, point 11: the branch and its messages are durable when this commits. */
+    /**
+     * Contract, point 11: the branch and its messages are durable when this commits. The store keeps
+     * it as a branch of its own; what it cannot keep so is a configured object
+     * ({@link ObjectBranches}).
+     */
     @Override
     public StoredXidRecord recordXid(long format, byte[] globalId, byte[] branchId,
             EnqueueRecord[] enqueueRecords, DequeueRecord[] dequeueRecords) {
         store.checkOpen();
         StoredXid xid = new StoredXid(format, globalId, branchId);
-        List<EnqueueableMessage<?>> messages = new ArrayList<>();
-        for (EnqueueRecord enqueue : enqueueRecords) {
-            messages.add(enqueue.getMessage());
-        }
-        String detail = PreparedBranch.of(enqueueRecords, dequeueRecords).detail();
-        prepared.add(new Prepared(StoredXid.key(xid), detail, messages));
+        prepared.add(new Preparation(xid, enqueueRecords.clone(), dequeueRecords.clone()));
         return xid;
     }
 
+    /**
+     * With what the branch was prepared to do, the transaction commits it; alone, it rolls the
+     * branch back.
+     */
     @Override
     public void removeXid(StoredXidRecord xid) {
         store.checkOpen();
@@ -108,25 +103,48 @@ final class SparkStoreTransaction implements Transaction {
 
     private CompletableFuture<Void> commit(boolean isUrgent) {
         store.checkOpen();
-        RecordBatch batch;
+        if (ended.stream().anyMatch(key -> session.branches().get(key) != null)) {
+            return decide(isUrgent);
+        }
+        boolean isAlone = prepared.size() == 1
+                && enqueues.isEmpty() && dequeues.isEmpty() && ended.isEmpty();
+        PreparedBranch branch = isAlone ? prepared.get(0).branch(session) : null;
+        RecordBatch batch = new RecordBatch();
+        BroughtMessages brought = new BroughtMessages(store, batch, messages());
         try {
-            batch = batch();
+            if (branch == null) {
+                fill(batch, brought);
+            } else {
+                fill(batch, brought, branch);
+            }
         } catch (RuntimeException failure) {
-            abandonPieces();
+            brought.abandon();
             throw failure;
         }
         if (batch.count() == 0) {
             return CompletableFuture.completedFuture(null);
         }
-        CompletableFuture<Void> decided = send(batch, isUrgent);
+        return branch == null ? apply(batch, brought, isUrgent)
+                : prepare(batch, brought, branch, isUrgent);
+    }
+
+    private List<EnqueueableMessage<?>> messages() {
+        List<EnqueueableMessage<?>> messages = new ArrayList<>();
+        enqueues.forEach(enqueue -> messages.add(enqueue.message()));
+        prepared.forEach(branch -> messages.addAll(branch.messages()));
+        return messages;
+    }
+
+    private CompletableFuture<Void> apply(
+            RecordBatch batch, BroughtMessages brought, boolean isUrgent) {
+        CompletableFuture<Void> decided =
+                brought.send(pieces -> session.client().submit(batch, pieces, isUrgent));
         Map<String, String> xids = xids();
-        var messages = new IdentityHashMap<>(brought);
         List<Enqueue> entered = List.copyOf(enqueues);
         List<MessageEnqueueRecord> left = List.copyOf(dequeues);
         forget();
         return decided.whenComplete((done, failure) -> {
-            messages.forEach((message, kept) ->
-                    message.keeping().decided(failure == null ? kept : null));
+            brought.decided(failure == null);
             if (failure == null) {
                 entered.forEach(each -> store.ours(each.message()).keeping().entered(each.entry()));
                 left.forEach(store::left);
@@ -135,23 +153,58 @@ final class SparkStoreTransaction implements Transaction {
         });
     }
 
-    private CompletableFuture<Void> send(RecordBatch batch, boolean isUrgent) {
-        session.changing();
-        brought.keySet().forEach(message -> message.keeping().sent());
-        try {
-            return session.client().submit(batch, pieces, isUrgent);
-        } catch (RuntimeException failure) {
-            brought.keySet().forEach(message -> message.keeping().decided(null));
-            abandonPieces();
-            throw failure;
-        }
+    /**
+     * Of a branch of which nobody knows whether it was prepared the coordinator is told that it was
+     * not: so it is rolled back when the service is there again, and holds no entries.
+     */
+    private CompletableFuture<Void> prepare(RecordBatch batch, BroughtMessages brought,
+            PreparedBranch branch, boolean isUrgent) {
+        StoredXid xid = prepared.get(0).xid();
+        CompletableFuture<Void> decided = brought.send(
+                pieces -> session.client().prepare(batch, xid.packed(), pieces, isUrgent));
+        forget();
+        return decided.whenComplete((done, failure) -> {
+            brought.decided(failure == null);
+            if (failure == null) {
+                session.branches().prepared(StoredXid.key(xid), branch);
+            } else if (!(failure instanceof Refused || failure instanceof Withdrawn)) {
+                session.branches().doubt(xid);
+            }
+        });
     }
 
-    private void abandonPieces() {
-        if (pieces != null) {
-            pieces.abandon();
-            pieces = null;
+    /**
+     * The store has in the branch what is in this transaction, so what it is told is which way it
+     * goes. What is here is kept if that fails: the coordinator asks again, of the same transaction.
+     */
+    private CompletableFuture<Void> decide(boolean isUrgent) {
+        String key = ended.get(0);
+        PreparedBranch branch = session.branches().get(key);
+        List<EntryRecord> puts = enqueues.stream().map(Enqueue::entry).toList();
+        List<EntryRecord> takes = dequeues.stream().map(EntryRecord::of).toList();
+        boolean isThat = ended.size() == 1 && prepared.isEmpty() && branch.does(puts, takes);
+        ended.clear();
+        if (!isThat) {
+            throw new ConnectionScopedRuntimeException("the branch " + key
+                    + " was prepared to do something else than this transaction: it is in doubt");
         }
+        boolean isCommit = !puts.isEmpty() || !takes.isEmpty();
+        session.changing();
+        if (isCommit) {
+            takes.forEach(entry -> store.leaving(entry.messageNumber()));
+        }
+        return session.branches().decide(key, isCommit, isUrgent).thenRun(() -> {
+            for (Enqueue each : enqueues) {
+                Keeping keeping = store.ours(each.message()).keeping();
+                keeping.keep(Keeping.Kept.ENQUEUED);
+                keeping.entered(each.entry());
+            }
+            dequeues.forEach(store::left);
+            if (!isCommit) {
+                branch.enqueues().forEach(entry -> store.lost(entry.messageNumber()));
+            }
+            forget();
+        });
     }
 
     private Map<String, String> xids() {
@@ -161,16 +214,13 @@ final class SparkStoreTransaction implements Transaction {
         return changes;
     }
 
-    private RecordBatch batch() {
-        RecordBatch batch = new RecordBatch();
-        brought.clear();
-        boolean isLarge = isLarge();
-        for (Prepared branch : prepared) {
-            branch.messages().forEach(message -> stage(batch, message, isLarge));
+    private void fill(RecordBatch batch, BroughtMessages brought) {
+        for (Preparation branch : prepared) {
+            branch.messages().forEach(brought::stage);
             batch.configured(ConfiguredObjects.XID, branch.key(), branch.detail());
         }
         for (Enqueue enqueue : enqueues) {
-            enqueue(batch, enqueue.queue(), enqueue.message(), isLarge);
+            brought.enqueue(enqueue.queue(), enqueue.message(), Keeping.Kept.ENQUEUED);
         }
         for (MessageEnqueueRecord entry : dequeues) {
             String queue = session.queueName(entry.getQueueId());
@@ -180,64 +230,15 @@ final class SparkStoreTransaction implements Transaction {
             }
         }
         ended.forEach(key -> batch.unconfigured(ConfiguredObjects.XID, key));
-        return batch;
     }
 
-    /** Would all messages fill more than half of a frame? Then their contents go ahead of it. */
-    private boolean isLarge() {
-        long bytes = 0;
-        for (Enqueue enqueue : enqueues) {
-            bytes += bytes(enqueue.message());
+    private void fill(RecordBatch batch, BroughtMessages brought, PreparedBranch branch) {
+        for (EnqueueRecord enqueue : prepared.get(0).durable()) {
+            brought.enqueue(enqueue.getResource(), enqueue.getMessage(), Keeping.Kept.STAGED);
         }
-        for (Prepared branch : prepared) {
-            for (EnqueueableMessage<?> message : branch.messages()) {
-                bytes += bytes(message);
-            }
+        for (EntryRecord entry : branch.dequeues()) {
+            batch.dequeued(session.queueName(entry.queueId()), entry.messageNumber());
         }
-        return !session.client().fitsOneFrame(2 * bytes);
-    }
-
-    /** Of a message's record, about: metadata are in it twice, encoded and as columns. */
-    private static long bytes(EnqueueableMessage<?> message) {
-        StoredMessage<?> stored = message.getStoredMessage();
-        return RECORD_BYTES + 2L * stored.getMetadataSize() + stored.getContentSize();
-    }
-
-    private void enqueue(RecordBatch batch, TransactionLogResource queue,
-            EnqueueableMessage<?> message, boolean isLarge) {
-        String name = session.queueName(queue.getId(), queue.getName());
-        SparkStoredMessage<?> stored = store.ours(message);
-        boolean isBrought = brought.put(stored, Keeping.Kept.ENQUEUED) != null;
-        SparkStoredMessage.Brought bring = stored.enqueue(message, isBrought);
-        byte[] body = bring.body();
-        if (body != null && isLarge && body.length > StoreClient.PIECE_BYTES) {
-            pieces().send(message.getMessageNumber(), null, body);
-            body = null;
-        }
-        batch.enqueued(name, message.getMessageNumber(), bring.header(), body);
-    }
-
-    /** A branch too large for a frame brings each message ahead, staged by a request of its own. */
-    private void stage(RecordBatch batch, EnqueueableMessage<?> message, boolean isLarge) {
-        if (!(message.getStoredMessage() instanceof SparkStoredMessage<?> stored)) {
-            return;  // of another store, which keeps it: as the broker's own stores do
-        }
-        SparkStoredMessage.Brought bring = stored.prepare(message);
-        if (bring == null || brought.put(stored, Keeping.Kept.STAGED) != null) {
-            return;
-        }
-        if (isLarge || bring.body().length > StoreClient.PIECE_BYTES) {
-            pieces().send(message.getMessageNumber(), bring.header(), bring.body());
-        } else {
-            batch.content(message.getMessageNumber(), bring.header(), bring.body());
-        }
-    }
-
-    private StoreClient.Pieces pieces() {
-        if (pieces == null) {
-            pieces = session.client().newPieces();
-        }
-        return pieces;
     }
 
     private void forget() {
@@ -245,7 +246,5 @@ final class SparkStoreTransaction implements Transaction {
         dequeues.clear();
         prepared.clear();
         ended.clear();
-        brought.clear();
-        pieces = null;
     }
 }

@@ -8,8 +8,8 @@ import java.util.function.Predicate;
 import sparkstore.brokerj.service.Recovery;
 
 /**
- * One walk through what is in the store, in the order in which it comes: wiring and configured
- * objects at once, then messages, then entries.
+ * One walk through what is in the store, in the order in which it comes: wiring, configured objects
+ * and branches in doubt at once, then messages, then entries.
  *
  * <p>A connection that is lost on the way begins the walk again; message ids rise, so those that
  * were handed out already are passed over. One thread at a time.
@@ -18,6 +18,7 @@ final class StoreContents {
     private final Recovery recovery;
     private final List<Recovery.Wiring> wiring = new ArrayList<>();
     private final List<Recovery.Configured> configured = new ArrayList<>();
+    private final List<Recovery.Branch> branches = new ArrayList<>();
     private final Map<String, long[]> entries = new TreeMap<>();
     private Recovery.Section next;
     private long lastMessageId = -1;
@@ -30,16 +31,19 @@ final class StoreContents {
                 wiring.add(row);
             } else if (next instanceof Recovery.Configured row) {
                 configured.add(row);
+            } else if (next instanceof Recovery.Branch row) {
+                branches.add(row);
             } else {
                 wiring.clear();
                 configured.clear();
+                branches.clear();
             }
         }
     }
 
     private boolean isDefinition() {
         return next instanceof Recovery.Wiring || next instanceof Recovery.Configured
-                || next instanceof Recovery.Again;
+                || next instanceof Recovery.Branch || next instanceof Recovery.Again;
     }
 
     List<Recovery.Wiring> wiring() {
@@ -48,6 +52,10 @@ final class StoreContents {
 
     List<Recovery.Configured> configured() {
         return configured;
+    }
+
+    List<Recovery.Branch> branches() {
+        return branches;
     }
 
     /** Were messages handed out, or passed over because the entries were asked for? */

@@ -20,6 +20,7 @@ public final class StoreSession implements AutoCloseable {
     private final StoreClient client;
     private final QueueNames queues = new QueueNames();
     private final ConfiguredObjects configured = new ConfiguredObjects();
+    private final BranchesInDoubt branches;
     private final MessageIds ids;
     private volatile StoreContents unread;
 
@@ -27,6 +28,7 @@ public final class StoreSession implements AutoCloseable {
     public StoreSession(ServiceSettings settings) {
         client = new StoreClient(settings);
         ids = new MessageIds(client);
+        branches = new BranchesInDoubt(client);
         try {
             unread = new StoreContents(client.recover());
         } catch (RuntimeException failure) {
@@ -36,6 +38,7 @@ public final class StoreSession implements AutoCloseable {
         unread.wiring().forEach(queues::recovered);
         unread.configured().forEach(
                 row -> configured.put(row.category(), row.key(), row.detail()));
+        branches.recovered(unread.branches(), queues);
     }
 
     StoreClient client() {
@@ -44,6 +47,10 @@ public final class StoreSession implements AutoCloseable {
 
     ConfiguredObjects configured() {
         return configured;
+    }
+
+    BranchesInDoubt branches() {
+        return branches;
     }
 
     long nextMessageId() {
@@ -165,8 +172,9 @@ public final class StoreSession implements AutoCloseable {
         });
     }
 
-    /** Empty the root: every queue of ours with its messages, every configured object. */
+    /** Empty the root: branches in doubt, every queue of ours with its messages, every object. */
     void destroyAll() {
+        branches.rollBackAll();
         queues.all().keySet().forEach(id -> destroyQueue(id, new RecordBatch()));
         configured.all().forEach((category, objects) -> {
             objects.replaceAll((key, detail) -> null);

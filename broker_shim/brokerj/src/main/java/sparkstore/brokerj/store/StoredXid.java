@@ -1,13 +1,22 @@
 package sparkstore.brokerj.store;
 
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.HexFormat;
 import org.apache.qpid.server.store.StoreException;
 import org.apache.qpid.server.store.Transaction.StoredXidRecord;
 
-/** Identity of an XA branch. Contract, point 11: equal by value. */
+/**
+ * Identity of an XA branch. Contract, point 11: equal by value.
+ *
+ * <pre>
+ * packed   i32 format, big-endian; u8 length of the global id; global id; branch id
+ * </pre>
+ */
 final class StoredXid implements StoredXidRecord {
     private static final HexFormat HEX = HexFormat.of();
+    /** Of either id, in the store. */
+    private static final int MAX_ID_BYTES = 64;
     private final long format;
     private final byte[] globalId;
     private final byte[] branchId;
@@ -30,6 +39,30 @@ final class StoredXid implements StoredXidRecord {
             throw new StoreException("'" + key + "' is not the key of an XA branch");
         }
         return new StoredXid(Long.parseLong(parts[0]), HEX.parseHex(parts[1]), HEX.parseHex(parts[2]));
+    }
+
+    static StoredXid unpacked(byte[] packed) {
+        ByteBuffer bytes = ByteBuffer.wrap(packed);
+        int format = bytes.getInt();
+        byte[] globalId = new byte[Byte.toUnsignedInt(bytes.get())];
+        bytes.get(globalId);
+        byte[] branchId = new byte[bytes.remaining()];
+        bytes.get(branchId);
+        return new StoredXid(format, globalId, branchId);
+    }
+
+    /** As the store has it; only of one that it can have. */
+    byte[] packed() {
+        return ByteBuffer.allocate(Integer.BYTES + 1 + globalId.length + branchId.length)
+                .putInt((int) format).put((byte) globalId.length).put(globalId).put(branchId)
+                .array();
+    }
+
+    /** Can the store have a branch of this name? AMQP 0-10 allows larger formats, and empty ids. */
+    boolean isStorable() {
+        return 0 <= format && format <= Integer.MAX_VALUE
+                && 1 <= globalId.length && globalId.length <= MAX_ID_BYTES
+                && branchId.length <= MAX_ID_BYTES;
     }
 
     @Override

@@ -20,6 +20,8 @@ public final class Frames {
     public static final int RECOVER = 9;
     public static final int SIZE = 10;
     public static final int PIECE = 11;
+    public static final int PREPARE = 22;
+    public static final int DECIDE = 23;
 
     public static final int WELCOME = 129;
     public static final int DONE = 130;

@@ -19,6 +19,7 @@ import org.apache.qpid.server.store.MessageStore;
 import org.apache.qpid.server.store.MessageStore.MessageStoreReader;
 import org.apache.qpid.server.store.StoredMessage;
 import org.apache.qpid.server.store.Transaction;
+import org.apache.qpid.server.store.Transaction.EnqueueRecord;
 import org.apache.qpid.server.store.TransactionLogResource;
 
 /** Queues and messages of the broker's own classes, and what a store holds. */
@@ -72,6 +73,34 @@ final class Samples {
             handle.addContent(QpidByteBuffer.wrap(body, half, body.length - half));
         }
         return new MessageTransferMessage(handle.allContentAdded(), null);
+    }
+
+    /** What an XA branch is told to put on a queue. */
+    record Enlisted(TransactionLogResource getResource, EnqueueableMessage getMessage)
+            implements EnqueueRecord {
+        @Override
+        public TransactionLogResource getResource() {
+            return getResource;
+        }
+
+        @Override
+        public EnqueueableMessage getMessage() {
+            return getMessage;
+        }
+    }
+
+    /** A message that a reader found, as the broker enqueues it. */
+    @SuppressWarnings("unchecked")
+    static EnqueueableMessage<?> asMessage(StoredMessage<?> stored) {
+        return new MessageTransferMessage((StoredMessage<MessageMetaData_0_10>) stored, null);
+    }
+
+    /** The XA branches in doubt that the broker is told of. */
+    static List<Transaction.StoredXidRecord> branches(MessageStore store) {
+        List<Transaction.StoredXidRecord> found = new ArrayList<>();
+        store.newMessageStoreReader().visitDistributedTransactions(
+                (xid, enqueues, dequeues) -> found.add(xid));
+        return found;
     }
 
     static MessageEnqueueRecord enqueue(

@@ -1,0 +1,106 @@
+"""Two-phase commit in a chain: the first store decides, and every member has what it promised.
+
+`prepare` is told as any call is: when the first store has the branch durably, members get the calls
+that it accepted within, and last that they are prepared under this xid; when all of them have that
+durably, the caller is told. A decision goes the same way. So at every moment a member has a
+beginning of what the first store has, and of that all that somebody was told:
+
+* Who was told that a branch is prepared finds it in doubt in the first store and in each mirror,
+  whichever of them is killed, until a decision reaches it.
+* Who was told of a decision finds it made in each of them.
+* Between the two the first store may know a decision that a mirror does not know. Nobody was told
+  of it. When the chain opens again, the mirror follows the first store (`doubt`); when the mirror
+  is served instead, the branch is in doubt there, and its coordinator decides it once more.
+
+An operator's decision in place of a coordinator (heuristic) is a call as the others are, so a
+mirror remembers it with the operator's name until the coordinator knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.branches import (
+    BranchEntries,
+    BranchStore,
+    OnBranches,
+    OnSteps,
+    PreparedBranch,
+    Xid,
+)
+from broker_shim.store.chain.calls import PREPARE, StoreCall
+from broker_shim.store.interface import MessageStore, TransactionContext
+from sparkstore.core.state_machine.arguments import check_completion
+from sparkstore.core.state_machine.values import RecordStep
+
+
+class FirstStore(MessageStore, BranchStore, Protocol):
+    """A store that can be the first of a chain: it decides in this process."""
+
+
+class ChainBranches:
+    """`BranchStore` of a `MessageStoreChain`."""
+
+    _first: FirstStore
+    _call: Callable[..., None]
+    _decided: Callable[[Sequence[StoreCall], OnComplete, StoreError | None], None]
+    _guarded: Callable[[OnComplete, Any, OnComplete], None]
+    _inner: Callable[[TransactionContext], TransactionContext]
+    _accepted: Callable[[TransactionContext], list[StoreCall]]
+
+    def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.prepare`."""
+        check_completion(on_complete)
+        accepted = self._accepted(transaction)
+
+        def prepared(error: StoreError | None) -> None:
+            self._decided([*accepted, StoreCall(PREPARE, (xid,), {})], on_complete, error)
+
+        make = partial(self._first.prepare, self._inner(transaction), xid)
+        self._guarded(on_complete, make, prepared)
+
+    def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.commit_prepared`."""
+        self._call(on_complete, "commit_prepared", xid)
+
+    def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.rollback_prepared`."""
+        self._call(on_complete, "rollback_prepared", xid)
+
+    def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `BranchCalls.forget_branch`."""
+        self._call(on_complete, "forget_branch", xid)
+
+    def prepared(self) -> list[PreparedBranch]:
+        """See `BranchCalls.prepared`: those of the first store."""
+        return self._first.prepared()
+
+    def branch_entries(self, xid: Xid) -> BranchEntries:
+        """See `BranchStore.branch_entries`."""
+        return self._first.branch_entries(xid)
+
+    def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
+        """See `BranchDirectory.find_branches`: those of the first store."""
+        self._first.find_branches(xid, on_found)
+
+    def decide_heuristically(
+        self, xid: Xid, by: str, on_complete: OnComplete, on_steps: OnSteps, *, commits: bool
+    ) -> None:
+        """See `BranchStore.decide_heuristically`."""
+        check_completion(on_complete)
+        taken: list[RecordStep] = []
+        call = StoreCall("decide_heuristically", (xid, by), {"commits": commits})
+
+        def told(error: StoreError | None) -> None:
+            if error is None:
+                on_steps(taken)
+            on_complete(error)
+
+        make = partial(
+            self._first.decide_heuristically, xid, by, on_steps=taken.extend, commits=commits
+        )
+        self._guarded(told, make, partial(self._decided, [call], told))
