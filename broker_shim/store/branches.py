@@ -160,6 +160,7 @@ class LocalBranches:
     _transactions: Iterator[int]
     _take: Callable[[list[RecordStep], OnComplete], None]
     _check_open: Callable[[], None]
+    begin: Callable[[], TransactionContext]
 
     def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
         """See `BranchCalls.prepare`."""
@@ -167,6 +168,15 @@ class LocalBranches:
         self._decide_branch(
             on_complete,
             lambda: branches.prepare(machine, transaction, xid),
+            lambda: branches.accept(machine, transaction, xid),
+        )
+
+    def adopt_branch(self, xid: Xid, on_complete: OnComplete) -> None:
+        """See `chain.mirror.MirrorStore.adopt_branch`."""
+        machine, transaction = self._machine, self.begin()
+        self._decide_branch(
+            on_complete,
+            lambda: branches.prepare(machine, transaction, xid, may_be_empty=True),
             lambda: branches.accept(machine, transaction, xid),
         )
 

@@ -59,6 +59,9 @@ class MirrorStore(DoubtStore, Protocol):
             StoreError: The store takes no records now.
         """
 
+    def adopt_branch(self, xid: Xid, on_complete: OnComplete) -> None:
+        """Have a branch in doubt, as another store has it, of which a restart left nothing."""
+
 
 class Mirror:
     """See `ChainMember`.
@@ -200,6 +203,10 @@ class Mirror:
     def _apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
         self._staged.clear()
         try:
+            if [call.operation for call in calls] == [PREPARE]:
+                (xid,) = calls[0].arguments
+                self._store.adopt_branch(xid, on_complete)
+                return
             calls = [ours for call in calls if (ours := self._translated(call)) is not None]
             if len(calls) == 1 and calls[0].operation != PREPARE:
                 self._make(calls[0], on_complete, None)

@@ -94,11 +94,17 @@ class BranchEntries(NamedTuple):
 
 
 def prepare(
-    machine: StoreStateMachine, context: TransactionContext, xid: Xid, member: str | None = None
+    machine: StoreStateMachine,
+    context: TransactionContext,
+    xid: Xid,
+    member: str | None = None,
+    *,
+    may_be_empty: bool = False,
 ) -> list[RecordStep]:
     """The first group; whatever is refused here is aborted, as by `transactions.commit`.
 
-    A member of the store's service has its name kept.
+    A member of the store's service has its name kept. A branch of which a restart of another store
+    left nothing may be empty.
 
     Raises:
         InvalidRequest: It is no xid, or that of a branch in doubt; the transaction is empty, could
@@ -110,7 +116,7 @@ def prepare(
     if key in machine.branches or heuristic_of(machine.state, key) is not None:
         message = f"xid {key} is that of a prepared branch already: give another, or decide it"
         raise InvalidRequest(message)
-    if not transaction.steps:
+    if not (transaction.steps or may_be_empty):
         message = f"branch {key} is empty: nothing was called in its transaction"
         raise InvalidRequest(message)
     decided = transactions.decided_steps(machine, transaction)

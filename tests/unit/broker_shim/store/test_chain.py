@@ -612,6 +612,31 @@ def test_a_branch_of_which_nothing_is_left_when_a_mirror_hears_of_it_does_not_en
     chain.close()
 
 
+def test_a_branch_of_which_a_restart_left_nothing_is_in_doubt_at_a_mirror_too() -> None:
+    """Its coordinator was told that it is prepared, so it can decide it at either store."""
+    log: list[bytes] = []
+    first, second = RecordedMessageStore(log), RecordedMessageStore([])
+    done(first.create, Queue("q"))
+    transaction = first.begin()
+    done(
+        first.enqueue,
+        first.message(MessageHeader(durable=False), b"x"),
+        "q",
+        transaction=transaction,
+    )
+    done(first.prepare, transaction, XID)
+    first.close()
+    first = RecordedMessageStore(log)
+    mirror = Mirror("m", second, first)
+    assert mirror.catch_up() > 0
+    assert mirror.catch_up() == 0
+    chain = MessageStoreChain(first, [(mirror, Tolerance())])
+    assert steps_of(second) == steps_of(first) == [XID]
+    done(chain.commit_prepared, XID)
+    assert steps_of(second) == steps_of(first) == []
+    chain.close()
+
+
 def test_an_auditor_writes_one_line_for_each_call_of_a_branch(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     chain = MessageStoreChain(MemoryMessageStore(), [(CallAuditor(path), Tolerance())])
