@@ -26,7 +26,6 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.core.queue_names import shown
-from sparkstore.core.wiring_arguments import alternate_of
 from sparkstore.operations.administration import (
     AdminAction,
     Order,
@@ -277,8 +276,7 @@ class Administration:
 
         def created(error: StoreError | None) -> None:
             if error is None:
-                alternate = alternate_of(exchange.arguments)
-                self._host.destinations.router.add_exchange(exchange.name, exchange.type, alternate)
+                self._host.destinations.router.add_exchange(exchange)
             on_done(error)
 
         self._host.calls.create(exchange, created)

@@ -14,7 +14,8 @@ from broker_shim.addressing.topics import TopicBindings
 from broker_shim.broker.exchanges.headers_exchange import Get, HeadersBindings
 from broker_shim.errors import InvalidRequest
 from sparkstore.core.records import ExchangeBindingKey
-from sparkstore.core.wiring_arguments import HEADERS
+from sparkstore.core.state_machine.values import Exchange
+from sparkstore.core.wiring_arguments import HEADERS, alternate_of
 
 DEFAULT_EXCHANGES = {
     "amq.direct": "direct",
@@ -96,8 +97,8 @@ class Router:
 
     def __init__(self) -> None:
         self._exchanges: dict[str, Bindings | HeadersBindings] = {}
-        self._kinds: dict[str, str] = {}
-        self._alternates: dict[str, str] = {}
+        self._definitions: dict[str, Exchange] = {}
+        self._alternates: dict[str, str] = {}  # of those that have one, for each message
         self._keys: dict[str, set[tuple[str, str]]] = {}
         self._arguments: dict[ExchangeBindingKey, Mapping[str, Any]] = {}
 
@@ -105,25 +106,26 @@ class Router:
         """True if there is such an exchange."""
         return exchange in self._exchanges
 
-    def add_exchange(self, name: str, kind: str, alternate: str | None = None) -> None:
+    def add_exchange(self, exchange: Exchange) -> None:
         """Add an exchange; one that is there stays as it is, with its bindings.
 
         Raises:
             InvalidRequest: There is no such type of exchange.
         """
+        name, kind = exchange.name, exchange.type
         if kind not in EXCHANGE_TYPES:
             message = f"exchange {name!r}: type {kind!r} is not one of {', '.join(EXCHANGE_TYPES)}"
             raise InvalidRequest(message)
         if name not in self._exchanges:
             self._exchanges[name] = HeadersBindings() if kind == HEADERS else _KINDS[kind]()
-            self._kinds[name] = kind
-            if alternate is not None:
+            self._definitions[name] = exchange
+            if (alternate := alternate_of(exchange.arguments)) is not None:
                 self._alternates[name] = alternate
 
     def remove_exchange(self, name: str) -> None:
         """Take an exchange and its bindings away; one that is not there changes nothing."""
         self._exchanges.pop(name, None)
-        self._kinds.pop(name, None)
+        self._definitions.pop(name, None)
         self._alternates.pop(name, None)
         for key in [key for key in self._arguments if key.exchange == name]:
             del self._arguments[key]
@@ -135,13 +137,14 @@ class Router:
                 del self._keys[queue]
 
     @property
-    def names(self) -> list[str]:
-        """Names of all exchanges."""
-        return [*self._exchanges]
+    def definitions(self) -> Mapping[str, Exchange]:
+        """All exchanges, by their names."""
+        return self._definitions
 
     def type_of(self, exchange: str) -> str | None:
         """Type of an exchange; None: there is none."""
-        return self._kinds.get(exchange)
+        there = self._definitions.get(exchange)
+        return None if there is None else there.type
 
     def alternate_of(self, exchange: str) -> str | None:
         """The exchange that gets what goes to no queue of this one; None: nobody does."""
@@ -165,11 +168,11 @@ class Router:
 
     def needs_key(self, exchange: str) -> bool:
         """True if a subscription to this exchange must say which routing key it wants."""
-        return self._kinds.get(exchange) == "direct"
+        return self.type_of(exchange) == "direct"
 
     def reads_words(self, exchange: str) -> bool:
         """True if a routing key costs this exchange more the more words it has."""
-        return self._kinds.get(exchange) == "topic"
+        return self.type_of(exchange) == "topic"
 
     def bind(
         self,

@@ -1,8 +1,8 @@
-"""Queues that no restart survives, when the service has restarted and its members have not.
+"""Queues and exchanges that no restart survives, when the service has restarted and members not.
 
-Their messages are gone with the service, as their durability says. But who consumes from them is
-connected to a member, and is to notice nothing but time: so a member makes them again before it
-subscribes anew, each by the definition that it has of it, with its
+Messages on these queues are gone with the service, as their durability says. But who consumes from
+them, or publishes there, is connected to a member, and is to notice nothing but time: so a member
+makes them again before it subscribes anew, each by the definition that it has of it, with their
 bindings. Several members may; what is there already is left as it is.
 
 A queue that is a link's own is made again by the member that the link is attached at, and by nobody
@@ -20,7 +20,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import Queue
+from broker_shim.store.interface import Exchange, Queue
 from sparkstore.core.link_records import ENDS_WITH_LINK
 from sparkstore.core.queue_names import shown
 
@@ -32,34 +32,41 @@ def make_again(broker: Broker, then: Callable[[], None]) -> None:
 
     On the loop's thread only.
     """
-    lost = {name for name, queue in broker.definitions.items() if _is_to_make(broker, queue)}
+    definitions, router = broker.definitions, broker.router
+    exchanges = {name for name, each in router.definitions.items() if _is_lost(each)}
+    lost = {name for name, each in definitions.items() if _is_lost(each)}
+    queues = {name for name in lost if _is_ours(broker, definitions[name])}
     calls: list[tuple[str, Callable[[OnComplete], None]]] = [
-        (name, partial(broker.calls.create, broker.definitions[name])) for name in sorted(lost)
+        *((name, partial(broker.calls.create, router.definitions[name])) for name in exchanges),
+        *((name, partial(broker.calls.create, definitions[name])) for name in queues),
     ]
-    for key in sorted(broker.router.bindings()):
-        if key.queue in lost:
-            bind = partial(broker.calls.bind, key, arguments=broker.router.arguments_of(key))
+    for key in router.bindings():
+        if key.queue in queues or (key.exchange in exchanges and key.queue not in lost):
+            bind = partial(broker.calls.bind, key, arguments=router.arguments_of(key))
             calls.append((key.queue, bind))
     if not calls:
         then()
         return
     left = len(calls)
 
-    def made(queue: str, error: StoreError | None) -> None:
+    def made(name: str, error: StoreError | None) -> None:
         nonlocal left
         left -= 1
         if error is not None:
-            _log.warning("queue %s is not what it was: %s", shown(queue), error)
+            _log.warning("%s is not what it was: %s", shown(name), error)
         if not left:
             then()
 
     for name, call in calls:
         call(partial(made, name))
-    _log.info("the service has restarted: %d queues of no durability are made again", len(lost))
+    text = "the service has restarted: %d exchanges and %d queues of no durability are made again"
+    _log.info(text, len(exchanges), len(queues))
 
 
-def _is_to_make(broker: Broker, queue: Queue) -> bool:
-    if queue.durability is not TerminusDurability.NONE:
-        return False
+def _is_lost(wiring: Queue | Exchange) -> bool:
+    return wiring.durability is TerminusDurability.NONE
+
+
+def _is_ours(broker: Broker, queue: Queue) -> bool:
     is_own = any(owner.own_link(queue.name) is not None for owner in broker.queue_owners)
     return is_own or not queue.arguments.get(ENDS_WITH_LINK)

@@ -15,7 +15,6 @@ from sparkstore.core.state_machine.definitions import (
     exchange_of,
     queue_of,
 )
-from sparkstore.core.wiring_arguments import alternate_of
 
 Row = tuple[int, str | None, str | None, str | None, str | None]
 """Kind, queue, exchange, binding key and detail, as of a record."""
@@ -60,8 +59,7 @@ def apply(broker: Broker, row: Row) -> None:
     elif queue is not None:
         _apply_to_queue(broker, kind, queue, detail)
     elif exchange is not None and kind == Kind.CREATED:
-        there = exchange_of(exchange, detail or "{}")
-        broker.router.add_exchange(there.name, there.type, alternate_of(there.arguments))
+        broker.router.add_exchange(exchange_of(exchange, detail or "{}"))
     elif exchange is not None and kind == Kind.DESTROYED:
         broker.router.remove_exchange(exchange)
     else:
@@ -95,7 +93,7 @@ def forget_others(broker: Broker, rows: Iterable[Row]) -> None:
         broker.queue_destroyed(name)
     for binding in broker.router.bindings() - bindings:
         broker.router.unbind(binding.exchange, binding.binding_key, binding.queue)
-    for name in _others(broker.router.names, exchanges):
+    for name in _others(broker.router.definitions, exchanges):
         broker.router.remove_exchange(name)
 
 

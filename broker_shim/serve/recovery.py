@@ -88,8 +88,7 @@ def recover(
         dispatch = broker.serve(kept)
         dispatch.recovered(_survivors(kept.name, entries, keepers, absent, acquired))
     for exchange in recovered.exchanges:
-        alternate = alternate_of(exchange.arguments)
-        broker.router.add_exchange(exchange.name, exchange.type, alternate)
+        broker.router.add_exchange(exchange)
     for key, arguments in recovered.bindings.items():
         broker.router.bind(key.exchange, key.binding_key, key.queue, arguments)
     _give_back(store, host, acquired, keepers, absent, timeout_s)
@@ -186,8 +185,7 @@ def create_wiring(store: MessageStore, broker: Broker, timeout_s: float) -> None
     exchanges = [each for each in exchanges if each.arguments or each.name not in broker.router]
     altered = [each for each in settings.queues if _is_to_alter(broker, each)]
     for exchange in exchanges:
-        alternate = alternate_of(exchange.arguments)
-        broker.router.add_exchange(exchange.name, exchange.type, alternate)
+        broker.router.add_exchange(exchange)
     _check_alternates(broker, exchanges)
     wait_for((partial(store.create, exchange) for exchange in exchanges), timeout_s)
     new = [queue for queue in settings.queues if queue.name not in broker.queues]

@@ -30,9 +30,11 @@ from broker_shim.amqp_0_10.controls import SessionDetach
 from broker_shim.amqp_0_10.definitions import DtxXaStatus, ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
-from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
+from broker_shim.durability import TerminusDurability
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.cli.command_line import main
+from tests.support.amqp.amqp_0_10 import content
 from tests.support.amqp.amqp_messages import number_in, numbered
 from tests.support.amqp.resuming import Client
 from tests.support.roots.logs import until
@@ -670,9 +672,7 @@ def taken_by(it: OldClient, queue: str) -> None:
 
 
 def test_a_queue_with_one_consumer_is_locked_at_all_members_over_both_protocols(pair: Pair) -> None:
-    store = RemoteMessageStore(pair.socket)
-    done(store.create, Queue("alone", arguments={"exclusive": True}))
-    store.close()
+    make(pair.socket, Queue("alone", arguments={"exclusive": True}))
     until(partial(knows, pair.second.url, "alone"))
     for first, second in (urls(pair), urls(pair)[::-1]):
         with connected(first) as here, connected(second) as there:
@@ -734,6 +734,13 @@ def test_a_link_of_a_member_outlives_a_kill_of_the_service_that_serves_amqp_too(
             assert "Traceback" not in broker.log, broker.log
 
 
+def make(socket: Path, wiring: Queue | Exchange) -> None:
+    """Have a plain member create something."""
+    store = RemoteMessageStore(socket)
+    done(store.create, wiring)
+    store.close()
+
+
 def queue_names(socket: Path) -> list[str]:
     store = RemoteMessageStore(socket)
     try:
@@ -742,7 +749,7 @@ def queue_names(socket: Path) -> list[str]:
         store.close()
 
 
-def test_queues_of_no_durability_outlive_the_service_with_their_members_and_end_with_those(
+def test_wiring_of_no_durability_outlives_the_service_with_its_members_and_ends_with_those(
     tmp_path: Path,
 ) -> None:
     settings = tmp_path / "sparkstore.toml"
@@ -751,24 +758,32 @@ def test_queues_of_no_durability_outlive_the_service_with_their_members_and_end_
         socket = folder / "s"
         arguments = str(tmp_path / "root"), f"--store-socket={socket}", f"--config={settings}"
         service = BrokerProcess(*arguments, LISTEN)
-        other = member(socket, "other")
+        other = member(socket, "other", OLDER)
         connection = BlockingConnection(other.url, TIMEOUT_S)
         subscriber = connection.create_receiver("amq.topic/news", credit=10)
         answers = connection.create_receiver(None, name="answers", dynamic=True, credit=10)
         address = answers.link.remote_source.address
+        older = OldClient(other.url)
+        make(socket, Exchange("volatile", "fanout", TerminusDurability.NONE))
+        until(lambda: not older.do(c.ExchangeQuery("volatile")).not_found)
+        older.do(c.QueueDeclare("kept", durable=True))
+        older.do(c.ExchangeBind("kept", "volatile", ""))
+        older.subscribe("kept")
         for number in range(3):
             if number:
                 service.kill()
                 service = BrokerProcess(*arguments, LISTEN)
-                until(lambda: len(queue_names(socket)) == 2)
+                until(lambda: len(queue_names(socket)) == 3)
             send(other.url, "amq.topic/news", durable(number))
             assert subscriber.receive(timeout=TIMEOUT_S).id == number
             subscriber.accept()
             send(service.url, address, durable(number))
             assert answers.receive(timeout=TIMEOUT_S).id == number
             answers.accept()
+            older.do(c.MessageTransfer("volatile", 1, 0), **content("", str(number).encode()))
+            assert older.receive().body == str(number).encode()
         other.kill()
-        until(lambda: not queue_names(socket))
+        until(lambda: queue_names(socket) == ["kept"])
         assert service.terminate() == 0
         assert "Traceback" not in service.log, service.log
 

@@ -53,8 +53,8 @@ class Bench010(MemoryBroker):
         self.host = Amqp010Host(self.broker, points)
         self.clients: list[Client010] = []
         for name, kind in DEFAULT_EXCHANGES.items():
-            self.calls.create(Exchange(name, kind), lambda _error: None)
-            self.broker.router.add_exchange(name, kind)
+            self.calls.create(exchange := Exchange(name, kind), lambda _error: None)
+            self.broker.router.add_exchange(exchange)
         self.broker.create_queue(Queue("q"), lambda _error: None)
         self.run()
 

@@ -26,7 +26,7 @@ from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.settings import AddressSettings, BrokerSettings, read_settings
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from tests.support.amqp.bench import Bench
 
@@ -40,8 +40,8 @@ SETTINGS = (
 @pytest.fixture
 def destinations() -> Destinations:
     it = Destinations(BrokerSettings(addresses=SETTINGS))
-    it.router.add_exchange("x", "direct")
-    it.router.add_exchange("amq.topic", "topic")
+    it.router.add_exchange(Exchange("x", "direct"))
+    it.router.add_exchange(Exchange("amq.topic", "topic"))
     for name in ("address1::q1", "address1::q2", "address2::q1", "plain", "prices.a::one"):
         it.addresses.add(name)
     return it
@@ -180,7 +180,7 @@ def test_a_direct_exchange_takes_any_subject(destinations: Destinations) -> None
 
 
 def test_a_message_to_what_is_too_long_is_refused_and_its_link_goes_on(bench: Bench) -> None:
-    bench.broker.router.add_exchange("amq.topic", "topic")
+    bench.broker.router.add_exchange(Exchange("amq.topic", "topic"))
     relay = bench.session.sender("relay")
     relay.open()
     bench.exchange()

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.broker.routing import Router
-from sparkstore.core.wiring_arguments import HeaderValue
+from broker_shim.store.interface import Exchange
+from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, HeaderValue
 
 NAMES = st.sampled_from(["land", "year", "urgent"])
 VALUES = st.sampled_from([1, 1.0, 2, True, False, "1", "eu", ""])
@@ -38,7 +39,7 @@ def test_a_message_goes_to_the_queues_whose_bindings_it_fits(
     orders: list[tuple[bool, int, dict[str, Any]]], message: dict[str, HeaderValue]
 ) -> None:
     router, bound = Router(), dict[int, dict[str, Any]]()
-    router.add_exchange("h", "headers")
+    router.add_exchange(Exchange("h", "headers"))
     for is_bound, number, asked in orders:
         queue = f"queue {number // 2}"  # two keys of each
         if not is_bound:
@@ -57,9 +58,9 @@ def test_a_message_goes_to_the_queues_whose_bindings_it_fits(
 
 def test_a_message_that_goes_nowhere_goes_where_the_alternate_sends_it_and_on() -> None:
     router = Router()
-    router.add_exchange("end", "fanout")
-    router.add_exchange("middle", "direct", "end")
-    router.add_exchange("first", "topic", "middle")
+    router.add_exchange(Exchange("end", "fanout"))
+    router.add_exchange(Exchange("middle", "direct", arguments={ALTERNATE_EXCHANGE: "end"}))
+    router.add_exchange(Exchange("first", "topic", arguments={ALTERNATE_EXCHANGE: "middle"}))
     router.bind("first", "a.#", "a")
     router.bind("middle", "b", "b")
     assert router.route("first", "c") == set()
@@ -73,9 +74,9 @@ def test_a_message_that_goes_nowhere_goes_where_the_alternate_sends_it_and_on() 
 
 def test_exchanges_that_are_each_others_alternates_end_the_way() -> None:
     router = Router()
-    router.add_exchange("a", "direct", "b")
-    router.add_exchange("b", "direct", "c")
-    router.add_exchange("c", "direct", "a")
+    router.add_exchange(Exchange("a", "direct", arguments={ALTERNATE_EXCHANGE: "b"}))
+    router.add_exchange(Exchange("b", "direct", arguments={ALTERNATE_EXCHANGE: "c"}))
+    router.add_exchange(Exchange("c", "direct", arguments={ALTERNATE_EXCHANGE: "a"}))
     assert router.route("b", "nowhere") == set()
     router.bind("a", "x", "q")
     assert router.route("b", "x") == {"q"}

@@ -117,8 +117,8 @@ def test_a_queue_bound_twice_to_a_fanout_stays_until_both_are_gone() -> None:
 
 def test_a_destroyed_queue_is_in_no_exchange() -> None:
     router = Router()
-    router.add_exchange("t", "topic")
-    router.add_exchange("d", "direct")
+    router.add_exchange(Exchange("t", "topic"))
+    router.add_exchange(Exchange("d", "direct"))
     router.bind("t", "#", "q")
     router.bind("d", "k", "q")
     router.unbind_queue("q")
@@ -127,7 +127,7 @@ def test_a_destroyed_queue_is_in_no_exchange() -> None:
 
 def test_an_unknown_type_of_exchange_is_refused() -> None:
     with pytest.raises(InvalidRequest, match=re.escape("direct, fanout, topic, headers")):
-        Router().add_exchange("x", "tree")
+        Router().add_exchange(Exchange("x", "tree"))
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from broker_shim.security.rules.permissions import rule_of
 from broker_shim.security.settings import SecuritySettings
 from broker_shim.selectors.grammar import SLICE_TOKENS
 from broker_shim.sockets.access import Access
+from broker_shim.store.interface import Exchange
 from tests.support.amqp.amqp_1_0 import Client as Protocol
 from tests.support.amqp.amqp_1_0 import attach, flow, server
 from tests.support.amqp.link_clients import Client, House, Place
@@ -185,7 +186,7 @@ def test_a_selector_that_is_none_is_refused_and_nothing_is_left(house: House, te
 
 
 def test_nobody_subscribes_by_a_pattern_of_many_hashes(house: House) -> None:
-    house.broker.router.add_exchange("amq.topic", "topic")
+    house.broker.router.add_exchange(Exchange("amq.topic", "topic"))
     client = Client(house)
     client.attach("link", source=Source("amq.topic/" + ".".join(["#", "a"] * 9)))
     assert client.taken(Detach)[0][0].error.condition == "amqp:invalid-field"

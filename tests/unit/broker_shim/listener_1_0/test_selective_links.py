@@ -34,7 +34,7 @@ class Client(Bench):
         super().__init__(store)
         self.broker.create_queue(Queue("q", arguments=arguments), lambda _error: None)
         self.calls.create(Exchange("amq.fanout", "fanout"), lambda _error: None)
-        self.broker.router.add_exchange("amq.fanout", "fanout")
+        self.broker.router.add_exchange(Exchange("amq.fanout", "fanout"))
         self.run()
         self._links = 0
         CLIENTS.append(self)
