@@ -1,6 +1,6 @@
 """A handle that becomes done when an operation is durable.
 
-What `MessageStore` takes is a plain callback; `Completion.finish` is one, and lets a thread wait.
+What a `BrokerStore` takes is a plain callback; `Completion.finish` is one, and lets a thread wait.
 """
 
 from __future__ import annotations

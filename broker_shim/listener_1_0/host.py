@@ -26,7 +26,7 @@ from broker_shim.listener_1_0.links import Links
 from broker_shim.listener_1_0.termini import filter_set_of, read_filters
 from broker_shim.selectors import InvalidSelector
 from broker_shim.sockets.access import LOOPBACK, Access
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import WiringCalls
 from sparkstore.core.queue_names import shown
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Host:
         return Connection(self.broker, self.links, self.containers, attach, has_output, access)
 
     def recover_own_queues(
-        self, store: MessageStore, termini: Iterable[Terminus], timeout_s: float
+        self, store: WiringCalls, termini: Iterable[Terminus], timeout_s: float
     ) -> None:
         """Have the queue of each link that has one, and route there what it selects.
 
@@ -96,7 +96,7 @@ class Host:
 
 
 def _have(
-    store: MessageStore,
+    store: WiringCalls,
     broker: Broker,
     key: LinkKey,
     terms: LinkTerms,
@@ -111,7 +111,7 @@ def _have(
 
 
 def _make(
-    store: MessageStore, broker: Broker, key: LinkKey, terms: LinkTerms, timeout_s: float
+    store: WiringCalls, broker: Broker, key: LinkKey, terms: LinkTerms, timeout_s: float
 ) -> None:
     queue, node = queue_of_terms(broker, key, terms), _node_of(broker, terms)
     wait_for([partial(store.create, queue)], timeout_s)

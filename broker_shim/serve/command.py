@@ -32,7 +32,7 @@ from broker_shim.serve.stores import Stores, open_stores
 from broker_shim.serve.systemd import ALIVE, READY, STOPPING, notify
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.sockets.listener import Listener
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore, MessageStore
 from sparkstore.cli.output import one_line
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import tune_process
@@ -165,7 +165,7 @@ def _make_broker(
     loop: Loop,
     inbox: Inbox,
     fatal: Callable[[StoreError], None],
-    store: MessageStore,
+    store: BrokerStore,
     membership: Membership | None,
 ) -> Broker:
     if membership is None:
@@ -176,7 +176,7 @@ def _make_broker(
 
 def _take_over(
     stores: Stores,
-    make_broker: Callable[[MessageStore, Membership | None], Broker],
+    make_broker: Callable[[BrokerStore, Membership | None], Broker],
     inbox: Inbox,
     options: argparse.Namespace,
     *,

@@ -21,7 +21,7 @@ from broker_shim.service.members import attached_at, known_members
 from broker_shim.service.options import Doors
 from broker_shim.service.service import Service
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore, MessageStore
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.config import StoreConfig
 from sparkstore.control.audit import write_audit
@@ -100,7 +100,7 @@ def membership_of(store: MessageStore, inbox: Inbox) -> Membership:
     return Membership(store, inbox)
 
 
-def join(store: MessageStore, host: Host, membership: Membership, timeout_s: float = 600.0) -> None:
+def join(store: BrokerStore, host: Host, membership: Membership, timeout_s: float = 600.0) -> None:
     """Make a member's broker as the service has it, and keep it so.
 
     Raises:

@@ -17,7 +17,14 @@ from broker_shim.links import LinkKey, link_text
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.links import Held, now_ms
 from broker_shim.listener_1_0.resumption import tag_of
-from broker_shim.store.interface import Entry, Exchange, MessageStore, Queue
+from broker_shim.store.interface import (
+    BrokerStore,
+    Entry,
+    Exchange,
+    MessageStore,
+    Queue,
+    WiringCalls,
+)
 from sparkstore.core.queue_names import shown
 from sparkstore.core.wiring_arguments import (
     ALTERNATE_EXCHANGE,
@@ -53,7 +60,7 @@ NOBODY = Absent()
 
 
 def recover(
-    store: MessageStore, host: Host, absent: Absent = NOBODY, timeout_s: float = 600.0
+    store: BrokerStore, host: Host, absent: Absent = NOBODY, timeout_s: float = 600.0
 ) -> None:
     """Take over what survived, release what connections of the last run held, create wiring.
 
@@ -176,7 +183,7 @@ def _release(store: MessageStore, acquired: list[_Acquired], timeout_s: float) -
         _log.info("released %d messages that %d lost links held", len(acquired), holders)
 
 
-def create_wiring(store: MessageStore, broker: Broker, timeout_s: float) -> None:
+def create_wiring(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
     """Have the exchanges, queues and bindings of the settings. Raises StoreError."""
     settings = broker.settings
     exchanges = [Exchange(name, kind) for name, kind in DEFAULT_EXCHANGES.items()]

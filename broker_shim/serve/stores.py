@@ -20,7 +20,7 @@ from broker_shim.store.chain.calls import ChainMember
 from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror, take_place
 from broker_shim.store.chain.place import Tolerance
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore
 from broker_shim.store.links import LinkStores, link_stores_of
 from broker_shim.store.remote.greeting import parse_address
 from sparkstore.config import StoreConfig
@@ -39,7 +39,7 @@ WIRING, LINKS = "wiring.json", "links.json"
 class Stores(NamedTuple):
     """What is served, and where its links are kept."""
 
-    messages: MessageStore
+    messages: BrokerStore
     link_stores: LinkStores
 
     @property
@@ -145,7 +145,7 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
         raise
 
 
-def _member_store(options: argparse.Namespace, config: StoreConfig) -> MessageStore:
+def _member_store(options: argparse.Namespace, config: StoreConfig) -> BrokerStore:
     """The store of a service, for a broker that is its member."""
     from broker_shim.service.socket import read_token  # noqa: PLC0415
     from broker_shim.store.remote.greeting import MemberIdentity  # noqa: PLC0415
@@ -162,7 +162,7 @@ def _member_store(options: argparse.Namespace, config: StoreConfig) -> MessageSt
     )
 
 
-def _chained(first: DeltaMessageStore, config: StoreConfig) -> MessageStore:
+def _chained(first: DeltaMessageStore, config: StoreConfig) -> BrokerStore:
     """A root's store and those that the settings chain with it, alike when this returns."""
     members: list[tuple[ChainMember, Tolerance]] = []
     try:
@@ -191,7 +191,7 @@ def _mirror(folder: str, first: DeltaMessageStore, config: StoreConfig) -> Mirro
     return Mirror(folder, DeltaMessageStore(folder, own), first)
 
 
-def stores_of(messages: MessageStore) -> Stores:
+def stores_of(messages: BrokerStore) -> Stores:
     """A message store and the link stores that go with it."""
     return Stores(messages, link_stores_of(messages))
 

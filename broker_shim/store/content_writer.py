@@ -81,7 +81,7 @@ def staged(
     on_complete: OnComplete,
     refuse: Callable[[StoreError], None],
 ) -> StoredMessage:
-    """Give all pieces to a writer: `MessageStore.stage`, for every kind of store.
+    """Give all pieces to a writer: `ContentCalls.stage`, for every kind of store.
 
     Args:
         content_of: Makes the writer.

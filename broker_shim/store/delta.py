@@ -98,7 +98,7 @@ def _nobody(_error: StoreError | None) -> None:
 
 
 class DeltaMessageStore(LocalMessageStore):
-    """A `MessageStore` whose queues are Delta tables."""
+    """A `BrokerStore` whose queues are Delta tables."""
 
     def __init__(
         self,

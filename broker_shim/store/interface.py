@@ -1,4 +1,13 @@
-"""`MessageStore`: what a broker calls (source: QPID-2893).
+"""`BrokerStore`: what a broker calls, in five protocols (source: QPID-2893).
+
+    MessageStore    messages on queues, transactions, recovery
+    ContentCalls    messages by themselves: how they are made, and read
+    WiringCalls     queues, exchanges, bindings, and the broker's configuration
+    BatchCalls      calls of many messages at once
+    LinkCalls       links, and their unsettled deliveries
+
+Code that calls a store names the narrowest of these in its types. Any thread may call a store.
+After `close` every call raises `Closed`.
 
 Every call that changes something takes an `on_complete(error | None)`. It fires once, on another
 thread than the caller's, never before later calls see what was decided; a call does not wait for
@@ -32,6 +41,9 @@ from sparkstore.core.state_machine.values import (
 
 __all__ = [
     "Annotations",
+    "BatchCalls",
+    "BrokerStore",
+    "ContentCalls",
     "ContentWriter",
     "Entry",
     "Exchange",
@@ -48,13 +60,73 @@ __all__ = [
     "Recovered",
     "StoredMessage",
     "TransactionContext",
+    "WiringCalls",
 ]
+
+
+class WiringCalls(Protocol):
+    """What a broker tells its store about queues, exchanges, bindings and its configuration."""
+
+    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
+        """Create a queue or an exchange. A call that repeats one with the same arguments succeeds.
+
+        Completes with:
+            InvalidRequest: It exists with other arguments; the name is not valid Unicode.
+        """
+
+    def alter(self, queue: Queue, on_complete: OnComplete) -> None:
+        """Give a queue other arguments; what is on it stays. A call that repeats one succeeds.
+
+        The new arguments hold for what is enqueued from now on. The store does not ask whether they
+        suit what is on the queue, or its consumers: see `sparkstore.operations.queue_alteration`.
+
+        Completes with:
+            InvalidRequest: There is no such queue; it has another durability; a queue cannot have
+                such arguments.
+        """
+
+    def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
+        """Destroy the queue or exchange of this name, with its bindings; a queue with its entries.
+
+        Completes with:
+            InvalidRequest: There is no such queue or exchange.
+        """
+
+    def bind(
+        self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
+    ) -> None:
+        """Bind a queue to an exchange. A call that repeats one with the same arguments succeeds.
+
+        A binding lives as long as the less durable of both ends.
+
+        Completes with:
+            InvalidRequest: Unknown exchange or queue; bound with other arguments.
+        """
+
+    def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
+        """Remove the binding that this key identifies.
+
+        Completes with:
+            InvalidRequest: There is no such binding.
+        """
+
+    def configure(
+        self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
+    ) -> None:
+        """Keep an object of the broker's configuration under a category and a key of its choice.
+
+        It replaces what was kept there; None removes that, and changes nothing if there is none.
+        The store does not look into the object, and keeps it as durably as queues.
+
+        Completes with:
+            InvalidRequest: JSON cannot hold it; category or key is not valid Unicode.
+        """
 
 
 class ContentWriter(Protocol):
     """Takes the content of one new message in pieces.
 
-    `MessageStore.content` makes one for each message. One thread at a time may call it.
+    `ContentCalls.content` makes one for each message. One thread at a time may call it.
     """
 
     def add(self, piece: bytes, on_complete: OnComplete) -> None:
@@ -74,8 +146,262 @@ class ContentWriter(Protocol):
         """
 
 
+class ContentCalls(Protocol):
+    """How a broker makes messages, before they are on a queue, and reads them while they are."""
+
+    def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
+        """Make a message with an id of its own; nothing is stored until it is enqueued.
+
+        The lengths `header.header_bytes` and `header.body_bytes` are set here, to those of the
+        encoded header and of `body`.
+
+        Raises:
+            InvalidRequest: A field of the header, or the body, is of a wrong type or too large.
+            StoreError: The store takes no records now.
+        """
+
+    def stage(
+        self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
+    ) -> StoredMessage:
+        """Give the content of a new message in pieces, for content too large for one call.
+
+        Each piece becomes durable on its own. Content that was staged and never enqueued is
+        forgotten at the next start.
+
+        Returns:
+            The message to enqueue, `is_staged`.
+
+        Completes with:
+            InvalidRequest: The content is larger than `max_message_bytes`.
+        """
+
+    def content(self, message: StoredMessage) -> ContentWriter:
+        """Give the content of a new message as it comes: the writer takes its pieces.
+
+        Raises:
+            InvalidRequest: The message has content already.
+        """
+
+    def load(self, message_id: int) -> StoredMessage:
+        """Get a message that is on a queue, with its content; waits while storage is read.
+
+        Raises:
+            InvalidRequest: It is on no queue.
+        """
+
+    def at_hand(self, message_id: int) -> StoredMessage | None:
+        """Get a message that is on a queue if its content is in memory, else None; never waits."""
+
+    def read(self, message_id: int, offset: int, length: int) -> bytes:
+        """Get a part of the content of a message that is on a queue; b"" at its end or after it.
+
+        It waits while storage is read. Of content that came in pieces only the pieces that are
+        needed are read.
+
+        Args:
+            message_id: The message to read of; it must be on some queue.
+            offset: Index of the first byte, from 0.
+            length: How many bytes at most; less comes only at the end of the content.
+
+        Raises:
+            InvalidRequest: It is on no queue; offset or length is negative.
+        """
+
+    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
+        """Get the headers of many messages, as `load` has them, in the order of the ids.
+
+        It is None for a message that is on no queue. Cheapest in queue order, a thousand at a time.
+        """
+
+    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
+        """`load` messages without waiting: in the order asked, on a thread of the store's own.
+
+        Args:
+            message_ids: The messages to load, in the order in which they are wanted.
+            on_loaded: Called once for each, with what `load` would have returned or raised; with
+                `Closed` if the store is closed before. It must be quick, and may call the store
+                again, but not close it.
+        """
+
+
+class MessageStore(Protocol):
+    """What a broker does with messages on queues, singly or in transactions."""
+
+    @property
+    def durability(self) -> TerminusDurability:
+        """The highest tier that the store can keep, whatever a queue or a message asks for."""
+
+    def enqueue(
+        self,
+        message: StoredMessage,
+        queue: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        *,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """Put a message at the end of a queue, durably if both message and queue are durable.
+
+        Args:
+            message: The message to put there; this store's `message`, `content` or `stage` made it.
+            queue: Name of the queue, which must exist.
+            on_complete: Called when the entry is durable, or with the reason why it is not there.
+            transaction: If given, the message is on the queue from the commit on, and not before.
+            annotations: What the entry adds to those of its message, on this queue only.
+
+        Completes with:
+            InvalidRequest: Unknown queue; the message is on it already, or left its last queue
+                (make a new message); it, or its annotations, are too large.
+            Unavailable: No room; nothing was done.
+        """
+
+    def dequeue(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str | None,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Remove a message from a queue for good. One that is available is acquired by this.
+
+        Args:
+            message_id: The message to remove; it must be on the queue.
+            queue: Name of the queue that it is removed from; on others it stays.
+            holder: Who takes it; None for the broker itself (expiry, purge).
+            on_complete: Called when the removal is durable.
+            transaction: If given, the message leaves at the commit; until then nobody else gets it.
+            outcome: Why it leaves, as JSON; None for accepted; `message_history` shows it.
+
+        Completes with:
+            InvalidRequest: Unknown queue; the message is not on it.
+            NotAcquired: Another holder, or another transaction, has it.
+        """
+
+    def acquire(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """Reserve a message for one holder; it stays on the queue, and nobody else gets it.
+
+        Of two calls the first wins. If the transaction aborts, the message is available again.
+
+        Completes with:
+            InvalidRequest: Unknown queue; the message is not on it.
+            NotAcquired: Somebody has acquired it, this holder or another.
+        """
+
+    def release(
+        self,
+        message_id: int,
+        queue: str,
+        holder: str,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+        *,
+        delivery_failed: bool = False,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """Make an acquired message available again, at its old place in the queue.
+
+        Args:
+            message_id: The message to give back; it must be acquired on the queue.
+            queue: Name of the queue that it is acquired on.
+            holder: Who acquired it.
+            on_complete: Called when the release is durable.
+            transaction: If given, the message is available from the commit on, and not before.
+            delivery_failed: If true, its `delivery_count` rises by one.
+            annotations: All that the entry adds to those of its message from now on; None: as
+                before.
+
+        Completes with:
+            InvalidRequest: Unknown queue; the message is not on it, or is not acquired; its
+                annotations are too large.
+            NotAcquired: Another holder, or another transaction, has it.
+        """
+
+    def begin(self) -> TransactionContext:
+        """Start a transaction, which ends with `commit` or `abort`."""
+
+    def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
+        """Make everything that was called in the transaction true, together and durably.
+
+        Completes with:
+            InvalidRequest: It has ended; a queue it uses was destroyed; an operation in it was
+                refused. Nothing of it happened: it is aborted.
+        """
+
+    def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
+        """End the transaction without effect: what it acquired or dequeued is available again."""
+
+    def flush(self, on_complete: OnComplete) -> None:
+        """Complete when what all earlier calls did is where queries see it."""
+
+    def recover(self) -> Recovered:
+        """Tell what is in the store now; right after opening, that is what survived."""
+
+    def close(self) -> None:
+        """Wait for what is under way, then let go of everything. May be called twice.
+
+        Never from a completion: it waits for all of them.
+        """
+
+
+class BatchCalls(Protocol):
+    """Calls for many messages at once, of which the single calls say what each means.
+
+    A store that gains nothing by them takes `one_by_one.OneByOne`.
+    """
+
+    def enqueue_new(
+        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
+    ) -> Sequence[int]:
+        """`message` and `enqueue` of many, in their order: each for itself, told together.
+
+        A refusal is of one message, as of its calls one by one, and the others are on their queues.
+
+        Args:
+            messages: One at least; each with the header and the body for `message`, and its queue.
+            on_complete: Called once, when all entries are durable, with what came of each.
+
+        Returns:
+            The id of each message; of one that is refused it says nothing.
+
+        Raises:
+            InvalidRequest: They are no sequence of such messages, or there is none.
+        """
+
+    def dequeue_each(
+        self,
+        message_ids: Sequence[int],
+        queue: str,
+        holder: str | None,
+        on_complete: OnEachComplete,
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`dequeue` of many of one queue, in their order: each for itself, told together.
+
+        Raises:
+            InvalidRequest: They are no sequence, or there is none.
+        """
+
+    def acquire_each(
+        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
+    ) -> None:
+        """`acquire` of many of one queue, in their order: each for itself, told together.
+
+        Raises:
+            InvalidRequest: They are no sequence, or there is none.
+        """
+
+
 class LinkCalls(Protocol):
-    """What a broker tells its store about links; completions as of every call of `MessageStore`.
+    """What a broker tells its store about links.
 
     What survives a restart is the lower of the link's durability and what the store can keep: from
     CONFIGURATION on its termini and that it is attached, from UNSETTLED_STATE on its deliveries.
@@ -145,299 +471,5 @@ class LinkCalls(Protocol):
         """
 
 
-class MessageStore(LinkCalls, Protocol):
-    """A broker's store. Any thread may call it. After `close` every call raises `Closed`."""
-
-    @property
-    def durability(self) -> TerminusDurability:
-        """The highest tier that the store can keep, whatever a queue or a message asks for."""
-
-    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Create a queue or an exchange. A call that repeats one with the same arguments succeeds.
-
-        Completes with:
-            InvalidRequest: It exists with other arguments; the name is not valid Unicode.
-        """
-
-    def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """Give a queue other arguments; what is on it stays. A call that repeats one succeeds.
-
-        The new arguments hold for what is enqueued from now on. The store does not ask whether they
-        suit what is on the queue, or its consumers: see `sparkstore.operations.queue_alteration`.
-
-        Completes with:
-            InvalidRequest: There is no such queue; it has another durability; a queue cannot have
-                such arguments.
-        """
-
-    def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Destroy the queue or exchange of this name, with its bindings; a queue with its entries.
-
-        Completes with:
-            InvalidRequest: There is no such queue or exchange.
-        """
-
-    def bind(
-        self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
-    ) -> None:
-        """Bind a queue to an exchange. A call that repeats one with the same arguments succeeds.
-
-        A binding lives as long as the less durable of both ends.
-
-        Completes with:
-            InvalidRequest: Unknown exchange or queue; bound with other arguments.
-        """
-
-    def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """Remove the binding that this key identifies.
-
-        Completes with:
-            InvalidRequest: There is no such binding.
-        """
-
-    def configure(
-        self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
-    ) -> None:
-        """Keep an object of the broker's configuration under a category and a key of its choice.
-
-        It replaces what was kept there; None removes that, and changes nothing if there is none.
-        The store does not look into the object, and keeps it as durably as queues.
-
-        Completes with:
-            InvalidRequest: JSON cannot hold it; category or key is not valid Unicode.
-        """
-
-    def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
-        """Make a message with an id of its own; nothing is stored until it is enqueued.
-
-        The lengths `header.header_bytes` and `header.body_bytes` are set here, to those of the
-        encoded header and of `body`.
-
-        Raises:
-            InvalidRequest: A field of the header, or the body, is of a wrong type or too large.
-            StoreError: The store takes no records now.
-        """
-
-    def stage(
-        self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
-    ) -> StoredMessage:
-        """Give the content of a new message in pieces, for content too large for one call.
-
-        Each piece becomes durable on its own. Content that was staged and never enqueued is
-        forgotten at the next start.
-
-        Returns:
-            The message to enqueue, `is_staged`.
-
-        Completes with:
-            InvalidRequest: The content is larger than `max_message_bytes`.
-        """
-
-    def content(self, message: StoredMessage) -> ContentWriter:
-        """Give the content of a new message as it comes: the writer takes its pieces.
-
-        Raises:
-            InvalidRequest: The message has content already.
-        """
-
-    def enqueue(
-        self,
-        message: StoredMessage,
-        queue: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        *,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Put a message at the end of a queue, durably if both message and queue are durable.
-
-        Args:
-            message: The message to put there; this store's `message`, `content` or `stage` made it.
-            queue: Name of the queue, which must exist.
-            on_complete: Called when the entry is durable, or with the reason why it is not there.
-            transaction: If given, the message is on the queue from the commit on, and not before.
-            annotations: What the entry adds to those of its message, on this queue only.
-
-        Completes with:
-            InvalidRequest: Unknown queue; the message is on it already, or left its last queue
-                (make a new message); it, or its annotations, are too large.
-            Unavailable: No room; nothing was done.
-        """
-
-    def enqueue_new(
-        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
-    ) -> Sequence[int]:
-        """`message` and `enqueue` of many, in their order: each for itself, told together.
-
-        A refusal is of one message, as of its calls one by one, and the others are on their queues.
-
-        Args:
-            messages: One at least; each with the header and the body for `message`, and its queue.
-            on_complete: Called once, when all entries are durable, with what came of each.
-
-        Returns:
-            The id of each message; of one that is refused it says nothing.
-
-        Raises:
-            InvalidRequest: They are no sequence of such messages, or there is none.
-        """
-
-    def dequeue(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str | None,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        outcome: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Remove a message from a queue for good. One that is available is acquired by this.
-
-        Args:
-            message_id: The message to remove; it must be on the queue.
-            queue: Name of the queue that it is removed from; on others it stays.
-            holder: Who takes it; None for the broker itself (expiry, purge).
-            on_complete: Called when the removal is durable.
-            transaction: If given, the message leaves at the commit; until then nobody else gets it.
-            outcome: Why it leaves, as JSON; None for accepted; `message_history` shows it.
-
-        Completes with:
-            InvalidRequest: Unknown queue; the message is not on it.
-            NotAcquired: Another holder, or another transaction, has it.
-        """
-
-    def dequeue_each(
-        self,
-        message_ids: Sequence[int],
-        queue: str,
-        holder: str | None,
-        on_complete: OnEachComplete,
-        outcome: Mapping[str, Any] | None = None,
-    ) -> None:
-        """`dequeue` of many of one queue, in their order: each for itself, told together.
-
-        Raises:
-            InvalidRequest: They are no sequence, or there is none.
-        """
-
-    def acquire(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Reserve a message for one holder; it stays on the queue, and nobody else gets it.
-
-        Of two calls the first wins. If the transaction aborts, the message is available again.
-
-        Completes with:
-            InvalidRequest: Unknown queue; the message is not on it.
-            NotAcquired: Somebody has acquired it, this holder or another.
-        """
-
-    def acquire_each(
-        self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
-    ) -> None:
-        """`acquire` of many of one queue, in their order: each for itself, told together.
-
-        Raises:
-            InvalidRequest: They are no sequence, or there is none.
-        """
-
-    def release(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        *,
-        delivery_failed: bool = False,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Make an acquired message available again, at its old place in the queue.
-
-        Args:
-            message_id: The message to give back; it must be acquired on the queue.
-            queue: Name of the queue that it is acquired on.
-            holder: Who acquired it.
-            on_complete: Called when the release is durable.
-            transaction: If given, the message is available from the commit on, and not before.
-            delivery_failed: If true, its `delivery_count` rises by one.
-            annotations: All that the entry adds to those of its message from now on; None: as
-                before.
-
-        Completes with:
-            InvalidRequest: Unknown queue; the message is not on it, or is not acquired; its
-                annotations are too large.
-            NotAcquired: Another holder, or another transaction, has it.
-        """
-
-    def begin(self) -> TransactionContext:
-        """Start a transaction, which ends with `commit` or `abort`."""
-
-    def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """Make everything that was called in the transaction true, together and durably.
-
-        Completes with:
-            InvalidRequest: It has ended; a queue it uses was destroyed; an operation in it was
-                refused. Nothing of it happened: it is aborted.
-        """
-
-    def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """End the transaction without effect: what it acquired or dequeued is available again."""
-
-    def flush(self, on_complete: OnComplete) -> None:
-        """Complete when what all earlier calls did is where queries see it."""
-
-    def recover(self) -> Recovered:
-        """Tell what is in the store now; right after opening, that is what survived."""
-
-    def load(self, message_id: int) -> StoredMessage:
-        """Get a message that is on a queue, with its content; waits while storage is read.
-
-        Raises:
-            InvalidRequest: It is on no queue.
-        """
-
-    def at_hand(self, message_id: int) -> StoredMessage | None:
-        """Get a message that is on a queue if its content is in memory, else None; never waits."""
-
-    def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """Get a part of the content of a message that is on a queue; b"" at its end or after it.
-
-        It waits while storage is read. Of content that came in pieces only the pieces that are
-        needed are read.
-
-        Args:
-            message_id: The message to read of; it must be on some queue.
-            offset: Index of the first byte, from 0.
-            length: How many bytes at most; less comes only at the end of the content.
-
-        Raises:
-            InvalidRequest: It is on no queue; offset or length is negative.
-        """
-
-    def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """Get the headers of many messages, as `load` has them, in the order of the ids.
-
-        It is None for a message that is on no queue. Cheapest in queue order, a thousand at a time.
-        """
-
-    def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """`load` messages without waiting: in the order asked, on a thread of the store's own.
-
-        Args:
-            message_ids: The messages to load, in the order in which they are wanted.
-            on_loaded: Called once for each, with what `load` would have returned or raised; with
-                `Closed` if the store is closed before. It must be quick, and may call the store
-                again, but not close it.
-        """
-
-    def close(self) -> None:
-        """Wait for what is under way, then let go of everything. May be called twice.
-
-        Never from a completion: it waits for all of them.
-        """
+class BrokerStore(MessageStore, BatchCalls, ContentCalls, WiringCalls, LinkCalls, Protocol):
+    """A broker's store: all of the above, and nothing more."""

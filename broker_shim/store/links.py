@@ -1,4 +1,4 @@
-"""The link stores of a broker, over its `MessageStore`: termini, and unsettled deliveries.
+"""The link stores of a broker, over its `BrokerStore`: termini, and unsettled deliveries.
 
 A message store of tier 2 keeps both in its log, one of a lower tier neither: beside a store of tier
 1 a broker opens a `JsonLinkStore` (`broker_shim.serve.stores`).
@@ -17,7 +17,7 @@ from broker_shim.links.store import LinkStore, NoLinkStore
 from broker_shim.links.termini.terminus import DeliveryState
 from broker_shim.links.termini.values import LinkTerms
 from broker_shim.links.unsettled import MemoryUnsettledStore, Unsettled, UnsettledStore
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore
 from sparkstore.core.link_records import DETAIL_VERSION, LinkKey, link_text
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class LinkStores(NamedTuple):
     unsettled: UnsettledStore
 
 
-def link_stores_of(store: MessageStore) -> LinkStores:
+def link_stores_of(store: BrokerStore) -> LinkStores:
     """The link stores that go with a message store."""
     if store.durability is TerminusDurability.UNSETTLED_STATE:
         return LinkStores(MessageLinkStore(store), MessageUnsettledStore(store))
@@ -42,7 +42,7 @@ class MessageLinkStore:
 
     highest = TerminusDurability.UNSETTLED_STATE
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: BrokerStore) -> None:
         self._store = store
 
     def recover(self) -> Mapping[LinkKey, LinkTerms]:
@@ -79,7 +79,7 @@ class MessageUnsettledStore:
 
     highest = TerminusDurability.UNSETTLED_STATE
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: BrokerStore) -> None:
         self._store = store
 
     def recover(self) -> Unsettled:

@@ -1,4 +1,4 @@
-"""A `MessageStore` that decides in this process: the state machine in front of a sink.
+"""A `BrokerStore` that decides in this process: the state machine in front of a sink.
 
 Memory, JSON and Delta stores are this class over different sinks.
 
@@ -69,7 +69,7 @@ SHARED_KINDS = frozenset(
 
 
 class LocalMessageStore(LocalBatches, LocalBranches, ReadCalls):
-    """See `MessageStore`; `max_message_bytes` is inclusive."""
+    """See `BrokerStore`; `max_message_bytes` is inclusive."""
 
     def __init__(
         self, machine: StoreStateMachine, sink: Sink, max_message_bytes: int = 128 << 20
@@ -90,35 +90,35 @@ class LocalMessageStore(LocalBatches, LocalBranches, ReadCalls):
         return self._machine.durability
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `MessageStore.create`."""
+        """See `WiringCalls.create`."""
         self._decide(on_complete, self._machine.create, wiring)
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """See `MessageStore.alter`."""
+        """See `WiringCalls.alter`."""
         self._decide(on_complete, self._machine.alter, queue)
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `MessageStore.destroy`."""
+        """See `WiringCalls.destroy`."""
         self._decide(on_complete, self._machine.destroy, wiring)
 
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
-        """See `MessageStore.bind`."""
+        """See `WiringCalls.bind`."""
         self._decide(on_complete, self._machine.bind, key, arguments)
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """See `MessageStore.unbind`."""
+        """See `WiringCalls.unbind`."""
         self._decide(on_complete, self._machine.unbind, key)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
-        """See `MessageStore.configure`."""
+        """See `WiringCalls.configure`."""
         self._decide(on_complete, self._machine.configure, category, key, detail)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
-        """See `MessageStore.message`; raises StoreError if no records are taken now."""
+        """See `ContentCalls.message`; raises StoreError if no records are taken now."""
         with self._lock:  # as hot as `enqueue`
             self._check_open()
             message, steps = self._machine.message(header, body)
@@ -135,7 +135,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, ReadCalls):
         return steps is not None
 
     def content(self, message: StoredMessage) -> ContentWriter:
-        """See `MessageStore.content`: each piece is a record, the last one completes it."""
+        """See `ContentCalls.content`: each piece is a record, the last one completes it."""
         check_message(message)
         with self._holding():
             is_kept = self._machine.begin_content(message)
@@ -145,7 +145,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, ReadCalls):
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
-        """See `MessageStore.stage`."""
+        """See `ContentCalls.stage`."""
         return staged(
             self.content,
             message,

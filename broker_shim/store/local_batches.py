@@ -18,7 +18,7 @@ from sparkstore.core.state_machine.values import RecordStep
 
 
 class LocalBatches:
-    """The batches of a `MessageStore`; what it is part of has the rest."""
+    """`BatchCalls` of a `LocalMessageStore`."""
 
     _machine: StoreStateMachine
     _sink: Sink
@@ -30,7 +30,7 @@ class LocalBatches:
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_complete: OnEachComplete
     ) -> Sequence[int]:
-        """See `MessageStore.enqueue_new`."""
+        """See `BatchCalls.enqueue_new`."""
         check_batch(messages, on_complete)
         with self._lock:
             self._check_open()
@@ -46,13 +46,13 @@ class LocalBatches:
         on_complete: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `MessageStore.dequeue_each`."""
+        """See `BatchCalls.dequeue_each`."""
         self.decide_each(on_complete, message_ids, batches.dequeue, queue, holder, outcome)
 
     def acquire_each(
         self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
     ) -> None:
-        """See `MessageStore.acquire_each`."""
+        """See `BatchCalls.acquire_each`."""
         self.decide_each(on_complete, message_ids, batches.acquire, queue, holder)
 
     def decide_each(

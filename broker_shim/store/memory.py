@@ -48,7 +48,7 @@ class MemorySink(NoContent):
 
 
 class MemoryMessageStore(LocalMessageStore):
-    """A `MessageStore` over the pure fold alone."""
+    """A `BrokerStore` over the pure fold alone."""
 
     def __init__(
         self, max_message_bytes: int = 128 << 20, clock: Callable[[], int] = now_us

@@ -15,7 +15,7 @@ from sparkstore.core.state_machine.batches import new_entry
 
 
 class OneByOne:
-    """The batches of a `MessageStore`, made of its single calls."""
+    """`BatchCalls` of a store, made of its single calls."""
 
     message: Callable[[MessageHeader, bytes], StoredMessage]
     enqueue: Callable[..., None]
@@ -25,7 +25,7 @@ class OneByOne:
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_complete: OnEachComplete
     ) -> Sequence[int]:
-        """See `MessageStore.enqueue_new`."""
+        """See `BatchCalls.enqueue_new`."""
         check_batch(messages, on_complete)
         ids: list[int] = []
 
@@ -42,7 +42,7 @@ class OneByOne:
     def acquire_each(
         self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
     ) -> None:
-        """See `MessageStore.acquire_each`."""
+        """See `BatchCalls.acquire_each`."""
         check_batch(message_ids, on_complete)
         calls = (partial(self.acquire, each, queue, holder) for each in message_ids)
         _each(calls, len(message_ids), on_complete)
@@ -55,7 +55,7 @@ class OneByOne:
         on_complete: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `MessageStore.dequeue_each`."""
+        """See `BatchCalls.dequeue_each`."""
         check_batch(message_ids, on_complete)
         calls = (
             partial(self.dequeue, each, queue, holder, outcome=outcome) for each in message_ids

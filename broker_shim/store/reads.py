@@ -35,55 +35,55 @@ _Asked = tuple[Sequence[int], OnLoaded]
 
 
 class Reads(Protocol):
-    """What reads for a store, its arguments checked; see `MessageStore` for what each promises."""
+    """What reads for a store, its arguments checked; see `ContentCalls` for what each promises."""
 
     def load(self, message_id: int) -> StoredMessage:
-        """See `MessageStore.load`."""
+        """See `ContentCalls.load`."""
 
     def at_hand(self, message_id: int) -> StoredMessage | None:
-        """See `MessageStore.at_hand`."""
+        """See `ContentCalls.at_hand`."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `MessageStore.read`."""
+        """See `ContentCalls.read`."""
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `MessageStore.headers`."""
+        """See `ContentCalls.headers`."""
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `MessageStore.prefetch`."""
+        """See `ContentCalls.prefetch`."""
 
     def close(self) -> None:
         """Tell who waits for a message that the store is closed."""
 
 
 class ReadCalls:
-    """The part of a store that reads; it sets `_reads`."""
+    """The part of `ContentCalls` that reads; the store sets `_reads`."""
 
     _reads: Reads
 
     def load(self, message_id: int) -> StoredMessage:
-        """See `MessageStore.load`."""
+        """See `ContentCalls.load`."""
         check_message_id(message_id)
         return self._reads.load(message_id)
 
     def at_hand(self, message_id: int) -> StoredMessage | None:
-        """See `MessageStore.at_hand`."""
+        """See `ContentCalls.at_hand`."""
         check_message_id(message_id)
         return self._reads.at_hand(message_id)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `MessageStore.read`."""
+        """See `ContentCalls.read`."""
         check_message_id(message_id)
         check_range(offset, length)
         return self._reads.read(message_id, offset, length)
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `MessageStore.headers`."""
+        """See `ContentCalls.headers`."""
         check_message_ids(message_ids)
         return self._reads.headers(message_ids)
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `MessageStore.prefetch`."""
+        """See `ContentCalls.prefetch`."""
         check_message_ids(message_ids)
         check_completion(on_loaded)
         self._reads.prefetch(message_ids, on_loaded)
@@ -158,12 +158,12 @@ class LocalReads:
         self._prefetcher = Prefetcher(self._load_all)
 
     def load(self, message_id: int) -> StoredMessage:
-        """See `MessageStore.load`."""
+        """See `ContentCalls.load`."""
         message = self._volatile(message_id)
         return message or StoredMessage(message_id, *self._sink.load(message_id))
 
     def at_hand(self, message_id: int) -> StoredMessage | None:
-        """See `MessageStore.at_hand`: two look-ups, each atomic, so without the lock."""
+        """See `ContentCalls.at_hand`: two look-ups, each atomic, so without the lock."""
         message = self._machine.volatile.get(message_id)
         if message is not None:
             return message
@@ -171,14 +171,14 @@ class LocalReads:
         return None if content is None else StoredMessage(message_id, *content)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `MessageStore.read`."""
+        """See `ContentCalls.read`."""
         message = self._volatile(message_id)
         if message is not None:
             return message.body[offset : offset + length]
         return self._sink.read(message_id, offset, length)
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `MessageStore.headers`."""
+        """See `ContentCalls.headers`."""
         with self._holding():
             volatile, there = self._machine.volatile, self._machine.state.messages
             found: dict[int, MessageHeader | None]
@@ -190,7 +190,7 @@ class LocalReads:
         return [found.get(message_id) for message_id in message_ids]
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `MessageStore.prefetch`."""
+        """See `ContentCalls.prefetch`."""
         self._prefetcher.ask(message_ids, on_loaded)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Records about links: their termini, whether they are attached, their unsettled deliveries. Pure.
 
     kind        holder    binding_key   detail
-    attached    the link  -             JSON object: termini and more (`MessageStore.attach`)
+    attached    the link  -             JSON object: termini and more (`LinkCalls.attach`)
     detached    the link  -             nil: it is kept; `CLOSED`: it is gone, with its deliveries
     unsettled   the link  delivery tag  JSON object: state of the delivery; nil: none yet
     settled     the link  delivery tag  -

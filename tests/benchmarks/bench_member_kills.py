@@ -33,7 +33,7 @@ from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, MessageStore, Queue
+from broker_shim.store.interface import BrokerStore, MessageHeader, Queue
 from broker_shim.store.remote.store import RemoteMessageStore
 from tests.benchmarks.bench_members import Sender
 from tests.benchmarks.machine import BUILD, describe, median
@@ -197,7 +197,7 @@ def send_times(folder: Path, sends: int, rounds: int) -> dict[str, float]:
         first = DeltaMessageStore(folder / "first")
         mirror = Mirror("mirror", DeltaMessageStore(folder / "second"), first)
         mirror.catch_up()
-        stores: dict[str, MessageStore] = {
+        stores: dict[str, BrokerStore] = {
             "in the process": embedded,
             "a member": RemoteMessageStore(service.path),
             "a chain of two": MessageStoreChain(first, [(mirror, Tolerance())]),
@@ -215,7 +215,7 @@ def send_times(folder: Path, sends: int, rounds: int) -> dict[str, float]:
     return {name: median(times) for name, times in found.items()}
 
 
-def _p50(store: MessageStore, sends: int) -> float:
+def _p50(store: BrokerStore, sends: int) -> float:
     times = []
     for _ in range(sends):
         began_s = time.monotonic()

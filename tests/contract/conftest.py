@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore
 from tests.support.stores.stores import OPENERS, Home
 
 THOROUGH = {"bucket", "mirrored"}
@@ -30,6 +30,6 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
 
 
 @pytest.fixture
-def store(home: Home) -> MessageStore:
+def store(home: Home) -> BrokerStore:
     """The open, empty store of `home`."""
     return home.store

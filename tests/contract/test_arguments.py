@@ -1,4 +1,4 @@
-"""What no `MessageStore` takes: a value of a wrong type, or one that no table can hold."""
+"""What no `BrokerStore` takes: a value of a wrong type, or one that no table can hold."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import (
+    BrokerStore,
     Exchange,
     ExchangeBindingKey,
     LinkKey,
     MessageHeader,
-    MessageStore,
     Queue,
     StoredMessage,
 )
@@ -77,7 +77,7 @@ WRONG_HEADERS = [
     ],
 ]
 
-Call = Callable[[MessageStore], object]
+Call = Callable[[BrokerStore], object]
 WRONG_CALLS: dict[str, list[Call]] = {
     "message": [
         *[lambda s, h=h: s.message(h) for h in WRONG_HEADERS],
@@ -204,7 +204,7 @@ WRONG_CALLS: dict[str, list[Call]] = {
 }
 
 
-def refusal_of(call: Call, store: MessageStore) -> str | None:
+def refusal_of(call: Call, store: BrokerStore) -> str | None:
     """What a call was refused with; None if it was taken."""
     try:
         call(store)

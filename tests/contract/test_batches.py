@@ -1,4 +1,4 @@
-"""Many calls in one, of every `MessageStore`: each for itself, in order, told together."""
+"""Many calls in one, of every `BrokerStore`: each for itself, in order, told together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service.protocol import MAX_EACH
-from broker_shim.store.interface import MessageStore, NewEntry, Queue
+from broker_shim.store.interface import BrokerStore, NewEntry, Queue
 from tests.support.stores.calls import HEADER
 from tests.support.stores.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
 
@@ -34,14 +34,14 @@ def outcomes(call: Callable[..., Any], *args: Any) -> tuple[Any, list[str]]:
 
 
 @pytest.fixture
-def q(store: MessageStore) -> MessageStore:
+def q(store: BrokerStore) -> BrokerStore:
     """The store, with queues `q` and `other`."""
     for name in ("q", "other"):
         done(store.create, Queue(name))
     return store
 
 
-def test_of_many_new_messages_each_is_put_or_refused_for_itself_in_order(q: MessageStore) -> None:
+def test_of_many_new_messages_each_is_put_or_refused_for_itself_in_order(q: BrokerStore) -> None:
     strange: Any = "no message"
     large = NewEntry(HEADER, bytes(MAX_MESSAGE_BYTES), "q")
     ids, told = outcomes(
@@ -66,7 +66,7 @@ def test_of_many_new_messages_each_is_put_or_refused_for_itself_in_order(q: Mess
     assert len(q.load(ids[5]).body) == MAX_MESSAGE_BYTES
 
 
-def test_a_batch_may_be_larger_than_what_is_sent_at_once(q: MessageStore) -> None:
+def test_a_batch_may_be_larger_than_what_is_sent_at_once(q: BrokerStore) -> None:
     count = 2 * MAX_EACH + 1
     ids, told = outcomes(q.enqueue_new, [NEW] * count)
     assert told == [""] * count
@@ -76,7 +76,7 @@ def test_a_batch_may_be_larger_than_what_is_sent_at_once(q: MessageStore) -> Non
     assert [*q.recover().entries["q"]] == []
 
 
-def test_of_many_entries_each_is_taken_or_refused_for_itself(q: MessageStore) -> None:
+def test_of_many_entries_each_is_taken_or_refused_for_itself(q: BrokerStore) -> None:
     (first, second, third), _ = outcomes(q.enqueue_new, [NEW] * 3)
     done(q.acquire, second, "q", "another")
     asked: list[Any] = [first, second, first, "no id", 1 << 70, third]
@@ -94,7 +94,7 @@ def test_of_many_entries_each_is_taken_or_refused_for_itself(q: MessageStore) ->
     assert [*q.recover().entries["q"]] == [second]
 
 
-def test_a_whole_batch_is_refused_for_what_all_of_it_shares(q: MessageStore) -> None:
+def test_a_whole_batch_is_refused_for_what_all_of_it_shares(q: BrokerStore) -> None:
     ids, _ = outcomes(q.enqueue_new, [NEW] * 2)
     nobody: Any = 5
     assert outcomes(q.acquire_each, ids, "unknown", "me")[1] == ["InvalidRequest"] * 2
@@ -122,7 +122,7 @@ def test_a_closed_store_takes_no_batch(home: Home) -> None:
             call()
 
 
-def test_no_batch_is_of_nothing(q: MessageStore) -> None:
+def test_no_batch_is_of_nothing(q: BrokerStore) -> None:
     with pytest.raises(InvalidRequest):
         q.enqueue_new([], _nobody)
 

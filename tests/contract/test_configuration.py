@@ -1,4 +1,4 @@
-"""What every `MessageStore` promises of a broker's configuration: kept as wiring is, by tier."""
+"""What every `BrokerStore` promises of a broker's configuration: kept as wiring is, by tier."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.interface import Exchange, MessageStore, Queue
+from broker_shim.store.interface import BrokerStore, Exchange, Queue
 from tests.support.stores.stores import Home, done
 
 KEPT = TerminusDurability.CONFIGURATION
 HOST = {"type": "VirtualHost", "attributes": {"name": "späť 🦊", "queues": [1, None, 2.5, True]}}
 
 
-def configured(store: MessageStore) -> dict[tuple[str, str], Any]:
+def configured(store: BrokerStore) -> dict[tuple[str, str], Any]:
     return dict(store.recover().configured)
 
 
-def test_an_object_is_there_as_it_was_given(store: MessageStore) -> None:
+def test_an_object_is_there_as_it_was_given(store: BrokerStore) -> None:
     done(store.configure, "link", "a", HOST)
     done(store.configure, "link", "", {})
     assert configured(store) == {("link", "a"): HOST, ("link", ""): {}}
 
 
-def test_an_object_given_again_is_replaced(store: MessageStore) -> None:
+def test_an_object_given_again_is_replaced(store: BrokerStore) -> None:
     done(store.configure, "link", "a", HOST)
     done(store.configure, "link", "a", {"n": 2})
     done(store.configure, "xid", "a", {"n": 3})
     assert configured(store) == {("link", "a"): {"n": 2}, ("xid", "a"): {"n": 3}}
 
 
-def test_an_object_is_removed_and_one_that_is_not_there_may_be(store: MessageStore) -> None:
+def test_an_object_is_removed_and_one_that_is_not_there_may_be(store: BrokerStore) -> None:
     done(store.configure, "link", "a", HOST)
     done(store.configure, "link", "b", HOST)
     done(store.configure, "link", "a", None)
@@ -75,7 +75,7 @@ def test_an_object_is_no_exchange_and_no_queue(home: Home) -> None:
     ],
 )
 def test_what_cannot_be_kept_is_refused_and_changes_nothing(
-    store: MessageStore, category: str, key: str, detail: dict[str, Any]
+    store: BrokerStore, category: str, key: str, detail: dict[str, Any]
 ) -> None:
     done(store.configure, "c", "k", HOST)
     with pytest.raises(InvalidRequest):

@@ -1,4 +1,4 @@
-"""What every `MessageStore` promises of links and their unsettled deliveries, by tier."""
+"""What every `BrokerStore` promises of links and their unsettled deliveries, by tier."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import (
+    BrokerStore,
     LinkKey,
     MessageHeader,
-    MessageStore,
     Queue,
     StoredMessage,
 )
@@ -36,12 +36,12 @@ def tier_of(home: Home) -> TerminusDurability:
     return NONE if isinstance(home.store, JsonMessageStore) else home.tier
 
 
-def unsettled(store: MessageStore) -> dict[LinkKey, dict[bytes, Any]]:
+def unsettled(store: BrokerStore) -> dict[LinkKey, dict[bytes, Any]]:
     """Every delivery that the store remembers."""
     return {key: dict(states) for key, states in store.recover().unsettled.items()}
 
 
-def test_a_link_is_there_as_it_was_attached(store: MessageStore) -> None:
+def test_a_link_is_there_as_it_was_attached(store: BrokerStore) -> None:
     done(store.attach, SUB, terminus())
     done(store.attach, IN, terminus(0))
     assert store.recover().links == {SUB: terminus(), IN: terminus(0)}
@@ -50,7 +50,7 @@ def test_a_link_is_there_as_it_was_attached(store: MessageStore) -> None:
 
 
 def test_a_link_that_is_detached_is_kept_and_one_that_is_closed_is_gone(
-    store: MessageStore,
+    store: BrokerStore,
 ) -> None:
     for key in (SUB, IN):
         done(store.attach, key, terminus())
@@ -64,7 +64,7 @@ def test_a_link_that_is_detached_is_kept_and_one_that_is_closed_is_gone(
     assert (store.recover().links, unsettled(store)) == ({}, {})
 
 
-def test_a_delivery_is_remembered_until_it_is_settled(store: MessageStore) -> None:
+def test_a_delivery_is_remembered_until_it_is_settled(store: BrokerStore) -> None:
     done(store.attach, IN, terminus())
     for tag in (b"", b"\x00\xff", b"3"):
         done(store.unsettled, IN, tag, None)
@@ -112,7 +112,7 @@ def test_a_link_whose_tier_changes_is_another_one(home: Home) -> None:
     [{"version": 2}, {"version": None}, {"source": "q"}, {"target": 1}, {"durability": None}],
 )
 def test_a_link_of_which_no_reader_could_tell_the_termini_is_refused(
-    store: MessageStore, wrong: dict[str, Any]
+    store: BrokerStore, wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidRequest):
         done(store.attach, SUB, {**terminus(), **wrong})
@@ -123,7 +123,7 @@ def test_a_link_of_which_no_reader_could_tell_the_termini_is_refused(
     assert store.recover().links == {}
 
 
-def message(store: MessageStore) -> StoredMessage:
+def message(store: BrokerStore) -> StoredMessage:
     """A new one."""
     return store.message(MessageHeader(header=b"h"), b"body")
 
@@ -146,7 +146,7 @@ def test_a_message_and_its_delivery_are_stored_together(home: Home) -> None:
     assert len(store.recover().entries.get("q", ())) == kept
 
 
-def test_a_transaction_forgets_what_it_remembered(store: MessageStore) -> None:
+def test_a_transaction_forgets_what_it_remembered(store: BrokerStore) -> None:
     done(store.attach, IN, terminus())
     done(store.unsettled, IN, b"old", None)
     transaction = store.begin()
@@ -158,7 +158,7 @@ def test_a_transaction_forgets_what_it_remembered(store: MessageStore) -> None:
 
 
 def test_a_link_that_is_closed_before_the_commit_takes_nothing_else_with_it(
-    store: MessageStore,
+    store: BrokerStore,
 ) -> None:
     done(store.create, Queue("q"))
     done(store.attach, IN, terminus())
@@ -200,7 +200,7 @@ def test_what_a_durable_link_acquired_it_holds_after_a_restart(home: Home) -> No
     ],
 )
 def test_a_link_that_cannot_be_kept_is_refused(
-    store: MessageStore, key: LinkKey, detail: dict[str, Any]
+    store: BrokerStore, key: LinkKey, detail: dict[str, Any]
 ) -> None:
     done(store.attach, IN, terminus())
     with pytest.raises(InvalidRequest):
@@ -208,7 +208,7 @@ def test_a_link_that_cannot_be_kept_is_refused(
     assert store.recover().links == {IN: terminus()}
 
 
-def test_calls_about_a_link_that_is_not_there_are_refused(store: MessageStore) -> None:
+def test_calls_about_a_link_that_is_not_there_are_refused(store: BrokerStore) -> None:
     done(store.attach, IN, terminus())
     with pytest.raises(InvalidRequest):
         done(store.detach, SUB, closed=False)

@@ -1,4 +1,4 @@
-"""What every `MessageStore` promises, each to its tier (`broker_shim/store/interface.py`)."""
+"""What every `BrokerStore` promises, each to its tier (`broker_shim/store/interface.py`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, NotAcquired, StoreError
 from broker_shim.store.interface import (
+    BrokerStore,
     Exchange,
     ExchangeBindingKey,
-    MessageStore,
     Queue,
     StoredMessage,
     TransactionContext,
@@ -51,18 +51,18 @@ def refused(error: type[StoreError], call: Callable[..., Any], *args: Any, **nam
         done(call, *args, **named)
 
 
-def acquired_by(store: MessageStore, message_id: int, queue: str = "q") -> str | None:
+def acquired_by(store: BrokerStore, message_id: int, queue: str = "q") -> str | None:
     """Who holds a message."""
     return store.recover().entries[queue][message_id].acquired_by
 
 
-def annotated(store: MessageStore, message_id: int) -> dict[str, tuple[str, str]]:
+def annotated(store: BrokerStore, message_id: int) -> dict[str, tuple[str, str]]:
     """What the entry of a message adds to its annotations."""
     return annotations_of(store.recover().entries["q"][message_id].detail)
 
 
 @pytest.fixture
-def q(store: MessageStore) -> MessageStore:
+def q(store: BrokerStore) -> BrokerStore:
     """The store, with queues `q` and `other` and the exchange `fan`."""
     for wiring in (Queue("q"), Queue("other"), Exchange("fan", "fanout")):
         done(store.create, wiring)
@@ -73,7 +73,7 @@ def q(store: MessageStore) -> MessageStore:
 
 
 def test_a_completion_fires_once_for_each_call_in_call_order_success_and_refusal_alike(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     fired: list[tuple[int, type | None]] = []
 
@@ -95,7 +95,7 @@ def test_a_completion_fires_once_for_each_call_in_call_order_success_and_refusal
     assert fired == [*enumerate(expected)]
 
 
-def test_a_completion_fires_on_another_thread_than_the_callers(q: MessageStore) -> None:
+def test_a_completion_fires_on_another_thread_than_the_callers(q: BrokerStore) -> None:
     threads: list[int] = []
     q.enqueue(q.message(HEADER), "q", lambda _: threads.append(threading.get_ident()))
     q.enqueue(q.message(HEADER), "?", lambda _: threads.append(threading.get_ident()))
@@ -104,7 +104,7 @@ def test_a_completion_fires_on_another_thread_than_the_callers(q: MessageStore) 
     assert threading.get_ident() not in threads
 
 
-def test_a_completion_may_call_the_store_and_that_call_completes_after_it(q: MessageStore) -> None:
+def test_a_completion_may_call_the_store_and_that_call_completes_after_it(q: BrokerStore) -> None:
     order: list[str] = []
     finished = threading.Event()
 
@@ -125,7 +125,7 @@ def test_a_completion_may_call_the_store_and_that_call_completes_after_it(q: Mes
 
 
 def test_a_failing_completion_stops_nobody(
-    q: MessageStore, caplog: pytest.LogCaptureFixture
+    q: BrokerStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(_error: StoreError | None) -> None:
         raise RuntimeError("a broker's bug")
@@ -137,7 +137,7 @@ def test_a_failing_completion_stops_nobody(
 
 
 def test_what_a_call_decided_is_seen_by_the_next_call_before_it_is_complete(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     errors: list[StoreError | None] = []
     message = q.message(HEADER)
@@ -157,7 +157,7 @@ def test_what_a_call_decided_is_seen_by_the_next_call_before_it_is_complete(
     [Queue("w", arguments={"n": [1, {"a": None}]}), Exchange("w", "topic", NONE, {"n": 1})],
 )
 def test_create_again_with_the_same_arguments_succeeds(
-    store: MessageStore, wiring: Queue | Exchange
+    store: BrokerStore, wiring: Queue | Exchange
 ) -> None:
     done(store.create, wiring)
     before = contents(store)
@@ -175,7 +175,7 @@ def test_create_again_with_the_same_arguments_succeeds(
     ],
 )
 def test_create_again_with_other_arguments_is_refused(
-    store: MessageStore, wiring: Queue | Exchange, other: Queue | Exchange
+    store: BrokerStore, wiring: Queue | Exchange, other: Queue | Exchange
 ) -> None:
     done(store.create, wiring)
     before = contents(store)
@@ -185,7 +185,7 @@ def test_create_again_with_other_arguments_is_refused(
 
 @pytest.mark.parametrize("arguments", [{"n": object()}, {"n": b"bytes"}, {"n": float("nan")}])
 def test_arguments_that_json_cannot_hold_are_refused(
-    q: MessageStore, arguments: dict[str, Any]
+    q: BrokerStore, arguments: dict[str, Any]
 ) -> None:
     before = contents(q)
     refused(InvalidRequest, q.create, Queue("w", arguments=arguments))
@@ -193,7 +193,7 @@ def test_arguments_that_json_cannot_hold_are_refused(
     assert contents(q) == before
 
 
-def test_a_queue_and_an_exchange_may_have_one_name(store: MessageStore) -> None:
+def test_a_queue_and_an_exchange_may_have_one_name(store: BrokerStore) -> None:
     done(store.create, Queue("w"))
     done(store.create, Exchange("w", "topic"))
     done(store.destroy, Queue("w"))
@@ -201,7 +201,7 @@ def test_a_queue_and_an_exchange_may_have_one_name(store: MessageStore) -> None:
 
 
 @pytest.mark.parametrize("wiring", [Queue("w"), Exchange("w", "topic")])
-def test_destroy_undoes_create(q: MessageStore, wiring: Queue | Exchange) -> None:
+def test_destroy_undoes_create(q: BrokerStore, wiring: Queue | Exchange) -> None:
     before = contents(q)
     done(q.create, wiring)
     assert contents(q) != before
@@ -210,7 +210,7 @@ def test_destroy_undoes_create(q: MessageStore, wiring: Queue | Exchange) -> Non
     refused(InvalidRequest, q.destroy, wiring)
 
 
-def test_unbind_undoes_bind(q: MessageStore) -> None:
+def test_unbind_undoes_bind(q: BrokerStore) -> None:
     before = contents(q)
     done(q.bind, KEY, {"x-match": "all"})
     assert q.recover().bindings == {KEY: {"x-match": "all"}}
@@ -219,14 +219,14 @@ def test_unbind_undoes_bind(q: MessageStore) -> None:
     refused(InvalidRequest, q.unbind, KEY)
 
 
-def test_bind_again_succeeds_with_the_same_arguments_only(q: MessageStore) -> None:
+def test_bind_again_succeeds_with_the_same_arguments_only(q: BrokerStore) -> None:
     done(q.bind, KEY, {"n": 1})
     done(q.bind, KEY, {"n": 1})
     refused(InvalidRequest, q.bind, KEY, {"n": 2})
     assert q.recover().bindings == {KEY: {"n": 1}}
 
 
-def test_bind_of_an_unknown_queue_or_exchange_is_refused(q: MessageStore) -> None:
+def test_bind_of_an_unknown_queue_or_exchange_is_refused(q: BrokerStore) -> None:
     refused(InvalidRequest, q.bind, ExchangeBindingKey("fan", "nowhere", ""), {})
     refused(InvalidRequest, q.bind, ExchangeBindingKey("nowhere", "q", ""), {})
     assert q.recover().bindings == {}
@@ -234,7 +234,7 @@ def test_bind_of_an_unknown_queue_or_exchange_is_refused(q: MessageStore) -> Non
 
 @pytest.mark.parametrize("end", [Queue("q"), Exchange("fan", "fanout")])
 def test_destroy_of_either_end_takes_its_bindings_and_no_other(
-    q: MessageStore, end: Queue | Exchange
+    q: BrokerStore, end: Queue | Exchange
 ) -> None:
     done(q.create, Exchange("topic", "topic"))
     done(q.bind, KEY, {})
@@ -260,7 +260,7 @@ def test_any_unicode_text_is_a_name(home: Home, name: str) -> None:
     assert found[:3] == survives[:3]
 
 
-def test_names_are_told_apart_by_every_character(store: MessageStore) -> None:
+def test_names_are_told_apart_by_every_character(store: BrokerStore) -> None:
     names = ["q", "Q", "q ", "q\x00", "ü", "u\u0308"]
     for name in names:
         done(store.create, Queue(name))
@@ -268,7 +268,7 @@ def test_names_are_told_apart_by_every_character(store: MessageStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["half \ud83e surrogate", "x" * 10_001], ids=_short)
-def test_a_name_that_is_no_unicode_or_too_long_is_refused(q: MessageStore, name: str) -> None:
+def test_a_name_that_is_no_unicode_or_too_long_is_refused(q: BrokerStore, name: str) -> None:
     before = contents(q)
     message_id = put(q)
     refused(InvalidRequest, q.create, Queue(name))
@@ -300,7 +300,7 @@ def test_a_queue_that_is_altered_keeps_what_is_on_it_and_has_the_new_arguments_a
 
 
 def test_what_a_queue_is_altered_to_holds_for_what_is_enqueued_from_then_on(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     before = put(q)
     done(q.alter, Queue("q", arguments={"message_ttl_ms": 60_000}))
@@ -323,14 +323,14 @@ def test_what_a_queue_is_altered_to_holds_for_what_is_enqueued_from_then_on(
     ],
     ids=_short,
 )
-def test_a_queue_that_cannot_be_altered_so_stays_as_it_is(q: MessageStore, wrong: Queue) -> None:
+def test_a_queue_that_cannot_be_altered_so_stays_as_it_is(q: BrokerStore, wrong: Queue) -> None:
     before = contents(q)
     refused(InvalidRequest, q.alter, wrong)
     assert contents(q) == before
 
 
 def test_a_queue_altered_while_a_transaction_is_open_gets_what_that_commits(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     transaction = q.begin()
     message = q.message(HEADER, b"body")
@@ -344,26 +344,26 @@ def test_a_queue_altered_while_a_transaction_is_open_gets_what_that_commits(
 
 
 def test_message_ids_rise_from_one_and_a_message_is_nowhere_until_it_is_enqueued(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     messages = [q.message(HEADER, b"x") for _ in range(3)]
     assert [message.message_id for message in messages] == [1, 2, 3]
     refused(InvalidRequest, _loads(q), 1)
 
 
-def test_message_sets_the_lengths_in_its_header(q: MessageStore) -> None:
+def test_message_sets_the_lengths_in_its_header(q: BrokerStore) -> None:
     header = q.message(HEADER, b"12345").header
     assert header == HEADER._replace(header_bytes=4, body_bytes=5)
 
 
-def test_entries_are_in_the_order_of_enqueue_whatever_their_message_ids(q: MessageStore) -> None:
+def test_entries_are_in_the_order_of_enqueue_whatever_their_message_ids(q: BrokerStore) -> None:
     first, second, third = (q.message(HEADER) for _ in range(3))
     for message in (second, third, first):
         done(q.enqueue, message, "q")
     assert ids(q) == [2, 3, 1]
 
 
-def test_dequeue_undoes_enqueue(q: MessageStore) -> None:
+def test_dequeue_undoes_enqueue(q: BrokerStore) -> None:
     before = contents(q)
     message_id = put(q)
     assert ids(q) == [message_id]
@@ -372,19 +372,19 @@ def test_dequeue_undoes_enqueue(q: MessageStore) -> None:
     refused(InvalidRequest, q.dequeue, message_id, "q", "c1")
 
 
-def test_a_message_loads_as_it_was_enqueued(q: MessageStore) -> None:
+def test_a_message_loads_as_it_was_enqueued(q: BrokerStore) -> None:
     message = q.message(HEADER, bytes(range(256)) * 40)
     done(q.enqueue, message, "q")
     loaded = q.load(message.message_id)
     assert (loaded.message_id, loaded.header, loaded.body) == (1, message.header, message.body)
 
 
-def test_an_empty_message_loads_as_empty(q: MessageStore) -> None:
+def test_an_empty_message_loads_as_empty(q: BrokerStore) -> None:
     assert q.load(put(q, body=b"")).body == b""
 
 
 def test_one_message_on_many_queues_keeps_its_content_until_it_left_the_last(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     message = q.message(HEADER, b"shared")
     done(q.enqueue, message, "q")
@@ -400,7 +400,7 @@ def test_one_message_on_many_queues_keeps_its_content_until_it_left_the_last(
 
 @pytest.mark.parametrize("first", ["q", "passing"])
 def test_content_is_kept_while_a_message_is_on_a_durable_or_a_transient_queue(
-    q: MessageStore, first: str
+    q: BrokerStore, first: str
 ) -> None:
     done(q.create, Queue("passing", NONE))
     second = {"q": "passing", "passing": "q"}[first]
@@ -414,7 +414,7 @@ def test_content_is_kept_while_a_message_is_on_a_durable_or_a_transient_queue(
 
 
 def test_destroy_of_a_queue_takes_its_entries_and_leaves_the_message_elsewhere(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     message = q.message(HEADER, b"x")
     done(q.enqueue, message, "q")
@@ -427,7 +427,7 @@ def test_destroy_of_a_queue_takes_its_entries_and_leaves_the_message_elsewhere(
     assert ids(q) == []
 
 
-def test_enqueue_where_the_message_is_already_is_refused(q: MessageStore) -> None:
+def test_enqueue_where_the_message_is_already_is_refused(q: BrokerStore) -> None:
     message = q.message(HEADER)
     done(q.enqueue, message, "q")
     refused(InvalidRequest, q.enqueue, message, "q")
@@ -435,7 +435,7 @@ def test_enqueue_where_the_message_is_already_is_refused(q: MessageStore) -> Non
 
 
 def test_a_message_twice_on_a_queue_in_one_transaction_is_refused_and_all_of_it_undone(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     message = q.message(HEADER)
     transaction = q.begin()
@@ -445,7 +445,7 @@ def test_a_message_twice_on_a_queue_in_one_transaction_is_refused_and_all_of_it_
     assert ids(q) == ids(q, "other") == []
 
 
-def test_enqueue_of_a_message_that_left_its_last_queue_is_refused(q: MessageStore) -> None:
+def test_enqueue_of_a_message_that_left_its_last_queue_is_refused(q: BrokerStore) -> None:
     message = q.message(HEADER)
     done(q.enqueue, message, "q")
     done(q.dequeue, message.message_id, "q", None)
@@ -454,7 +454,7 @@ def test_enqueue_of_a_message_that_left_its_last_queue_is_refused(q: MessageStor
 
 
 def test_a_message_over_the_limit_is_refused_and_one_at_the_limit_is_taken(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     refused(InvalidRequest, q.enqueue, q.message(HEADER, bytes(MAX_MESSAGE_BYTES + 1)), "q")
     transaction = q.begin()
@@ -466,7 +466,7 @@ def test_a_message_over_the_limit_is_refused_and_one_at_the_limit_is_taken(
 
 
 @pytest.mark.parametrize("call", ["acquire", "release", "dequeue"])
-def test_an_unknown_queue_or_message_is_refused(q: MessageStore, call: str) -> None:
+def test_an_unknown_queue_or_message_is_refused(q: BrokerStore, call: str) -> None:
     message_id = put(q, "other")
     for target in ((message_id, "nowhere"), (message_id, "q"), (99, "q")):
         refused(InvalidRequest, getattr(q, call), *target, "c1")
@@ -477,7 +477,7 @@ def test_an_unknown_queue_or_message_is_refused(q: MessageStore, call: str) -> N
 # ------------------------------------------------------------------------- acquire, release
 
 
-def test_acquire_is_won_by_the_first(q: MessageStore) -> None:
+def test_acquire_is_won_by_the_first(q: BrokerStore) -> None:
     message_id = put(q)
     done(q.acquire, message_id, "q", "c1")
     refused(NotAcquired, q.acquire, message_id, "q", "c2")
@@ -486,7 +486,7 @@ def test_acquire_is_won_by_the_first(q: MessageStore) -> None:
     assert acquired_by(q, message_id) == "c1"
 
 
-def test_release_undoes_acquire(q: MessageStore) -> None:
+def test_release_undoes_acquire(q: BrokerStore) -> None:
     message_id = put(q)
     before = contents(q)
     done(q.acquire, message_id, "q", "c1")
@@ -496,14 +496,14 @@ def test_release_undoes_acquire(q: MessageStore) -> None:
     done(q.acquire, message_id, "q", "c2")
 
 
-def test_release_puts_a_message_back_in_its_old_place(q: MessageStore) -> None:
+def test_release_puts_a_message_back_in_its_old_place(q: BrokerStore) -> None:
     first, second = put(q), put(q)
     done(q.acquire, first, "q", "c1")
     done(q.release, first, "q", "c1", delivery_failed=True)
     assert ids(q) == [first, second]
 
 
-def test_only_failed_deliveries_are_counted(q: MessageStore) -> None:
+def test_only_failed_deliveries_are_counted(q: BrokerStore) -> None:
     message_id = put(q)
     for delivery_failed in (True, False, True):
         done(q.acquire, message_id, "q", "c1")
@@ -528,7 +528,7 @@ def test_annotations_are_kept_by_the_entry_until_others_are_given(home: Home) ->
         assert annotated(again, message.message_id) == then
 
 
-def test_an_entry_tells_whether_it_was_ever_given_back(q: MessageStore) -> None:
+def test_an_entry_tells_whether_it_was_ever_given_back(q: BrokerStore) -> None:
     message_id = put(q)
     assert q.recover().entries["q"][message_id].detail is None
     done(q.acquire, message_id, "q", "c1")
@@ -537,7 +537,7 @@ def test_an_entry_tells_whether_it_was_ever_given_back(q: MessageStore) -> None:
     assert q.recover().entries["q"][message_id].detail == "{}"
 
 
-def test_annotations_given_in_a_transaction_are_true_at_its_commit(q: MessageStore) -> None:
+def test_annotations_given_in_a_transaction_are_true_at_its_commit(q: BrokerStore) -> None:
     message_id = put(q)
     done(q.acquire, message_id, "q", "c1")
     transaction = q.begin()
@@ -561,7 +561,7 @@ def test_annotations_given_in_a_transaction_are_true_at_its_commit(q: MessageSto
     ],
 )
 def test_annotations_that_cannot_be_kept_are_refused_and_nothing_is_done(
-    q: MessageStore, bad: Any
+    q: BrokerStore, bad: Any
 ) -> None:
     message_id = put(q)
     done(q.acquire, message_id, "q", "c1")
@@ -571,7 +571,7 @@ def test_annotations_that_cannot_be_kept_are_refused_and_nothing_is_done(
     assert ids(q) == [message_id]
 
 
-def test_release_of_what_is_not_acquired_or_is_anothers_is_refused(q: MessageStore) -> None:
+def test_release_of_what_is_not_acquired_or_is_anothers_is_refused(q: BrokerStore) -> None:
     message_id = put(q)
     refused(InvalidRequest, q.release, message_id, "q", "c1")
     done(q.acquire, message_id, "q", "c1")
@@ -579,7 +579,7 @@ def test_release_of_what_is_not_acquired_or_is_anothers_is_refused(q: MessageSto
     assert acquired_by(q, message_id) == "c1"
 
 
-def test_dequeue_of_what_another_holds_is_refused(q: MessageStore) -> None:
+def test_dequeue_of_what_another_holds_is_refused(q: BrokerStore) -> None:
     message_id = put(q)
     done(q.acquire, message_id, "q", "c1")
     for holder in ("c2", None):
@@ -588,13 +588,13 @@ def test_dequeue_of_what_another_holds_is_refused(q: MessageStore) -> None:
     assert ids(q) == []
 
 
-def test_an_outcome_that_json_cannot_hold_is_refused(q: MessageStore) -> None:
+def test_an_outcome_that_json_cannot_hold_is_refused(q: BrokerStore) -> None:
     message_id = put(q)
     refused(InvalidRequest, q.dequeue, message_id, "q", "c1", outcome={"n": object()})
     assert ids(q) == [message_id]
 
 
-def test_acquire_on_one_queue_leaves_the_message_available_on_another(q: MessageStore) -> None:
+def test_acquire_on_one_queue_leaves_the_message_available_on_another(q: BrokerStore) -> None:
     message = q.message(HEADER)
     done(q.enqueue, message, "q")
     done(q.enqueue, message, "other")
@@ -606,7 +606,7 @@ def test_acquire_on_one_queue_leaves_the_message_available_on_another(q: Message
 # ------------------------------------------------------------------------------ transactions
 
 
-def test_a_transaction_is_seen_by_nobody_before_its_commit(q: MessageStore) -> None:
+def test_a_transaction_is_seen_by_nobody_before_its_commit(q: BrokerStore) -> None:
     held, taken, given = put(q), put(q), put(q)
     done(q.acquire, given, "q", "c1")
     before = contents(q)
@@ -625,7 +625,7 @@ def test_a_transaction_is_seen_by_nobody_before_its_commit(q: MessageStore) -> N
     assert q.load(message.message_id).body == b"new"
 
 
-def test_abort_undoes_everything(q: MessageStore) -> None:
+def test_abort_undoes_everything(q: BrokerStore) -> None:
     held, taken, given = put(q), put(q), put(q)
     done(q.acquire, given, "q", "c1")
     before = contents(q)
@@ -643,7 +643,7 @@ def test_abort_undoes_everything(q: MessageStore) -> None:
     done(q.enqueue, message, "q")
 
 
-def test_what_a_transaction_claims_nobody_else_gets_until_its_end(q: MessageStore) -> None:
+def test_what_a_transaction_claims_nobody_else_gets_until_its_end(q: BrokerStore) -> None:
     acquired, dequeued = put(q), put(q)
     done(q.acquire, dequeued, "q", "c1")
     transaction, rival = q.begin(), q.begin()
@@ -659,7 +659,7 @@ def test_what_a_transaction_claims_nobody_else_gets_until_its_end(q: MessageStor
     done(q.release, acquired, "q", "c1")
 
 
-def test_a_transaction_sees_its_own_acquire_and_release(q: MessageStore) -> None:
+def test_a_transaction_sees_its_own_acquire_and_release(q: BrokerStore) -> None:
     message_id = put(q)
     transaction = q.begin()
     done(q.acquire, message_id, "q", "c1", transaction=transaction)
@@ -670,7 +670,7 @@ def test_a_transaction_sees_its_own_acquire_and_release(q: MessageStore) -> None
     assert contents(q)[3]["q"] == [(message_id, None, 2, 7)]
 
 
-def test_a_transaction_that_acquires_twice_or_takes_twice_is_refused(q: MessageStore) -> None:
+def test_a_transaction_that_acquires_twice_or_takes_twice_is_refused(q: BrokerStore) -> None:
     message_id = put(q)
     first, second = q.begin(), q.begin()
     done(q.acquire, message_id, "q", "c1", transaction=first)
@@ -682,7 +682,7 @@ def test_a_transaction_that_acquires_twice_or_takes_twice_is_refused(q: MessageS
     assert contents(q)[3]["q"] == [(message_id, None, 0, 7)]
 
 
-def test_a_transaction_with_a_refused_operation_cannot_be_committed(q: MessageStore) -> None:
+def test_a_transaction_with_a_refused_operation_cannot_be_committed(q: BrokerStore) -> None:
     """A broker may send the commit before it hears of the refusal: all or nothing holds still."""
     mine, anothers = put(q), put(q)
     done(q.acquire, anothers, "q", "c2")
@@ -737,7 +737,7 @@ def test_a_message_moves_from_queue_to_queue_in_one_transaction(home: Home) -> N
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "created anew"])
 @pytest.mark.parametrize("call", ["enqueue", "dequeue", "acquire", "release"])
 def test_commit_after_a_queue_was_destroyed_is_refused_and_undoes_all(
-    q: MessageStore, call: str, again: bool
+    q: BrokerStore, call: str, again: bool
 ) -> None:
     mine, theirs, message = put(q), put(q, "other"), q.message(HEADER)
     done(q.acquire, theirs, "other", "c1")
@@ -759,7 +759,7 @@ def test_commit_after_a_queue_was_destroyed_is_refused_and_undoes_all(
     done(q.acquire, mine, "q", "c2")
 
 
-def test_a_claim_ends_with_its_queue(q: MessageStore) -> None:
+def test_a_claim_ends_with_its_queue(q: BrokerStore) -> None:
     message = q.message(HEADER)
     done(q.enqueue, message, "q")
     done(q.enqueue, message, "other")
@@ -776,7 +776,7 @@ def test_a_claim_ends_with_its_queue(q: MessageStore) -> None:
     assert acquired_by(q, message.message_id, "other") == "c2"
 
 
-def test_commit_of_an_enqueue_that_another_made_meanwhile_is_refused(q: MessageStore) -> None:
+def test_commit_of_an_enqueue_that_another_made_meanwhile_is_refused(q: BrokerStore) -> None:
     mine, message = put(q), q.message(HEADER)
     transaction = q.begin()
     done(q.enqueue, message, "q", transaction=transaction)
@@ -786,7 +786,7 @@ def test_commit_of_an_enqueue_that_another_made_meanwhile_is_refused(q: MessageS
     assert ids(q) == [mine, message.message_id]
 
 
-def test_a_transaction_that_has_ended_takes_nothing_more(q: MessageStore) -> None:
+def test_a_transaction_that_has_ended_takes_nothing_more(q: BrokerStore) -> None:
     message_id = put(q)
     before = contents(q)
     for end in (q.commit, q.abort):
@@ -799,12 +799,12 @@ def test_a_transaction_that_has_ended_takes_nothing_more(q: MessageStore) -> Non
     assert contents(q) == before
 
 
-def test_transactions_have_numbers_of_their_own(q: MessageStore) -> None:
+def test_transactions_have_numbers_of_their_own(q: BrokerStore) -> None:
     numbers = [q.begin().transaction for _ in range(3)]
     assert len({*numbers}) == 3
 
 
-def test_a_transaction_of_another_store_is_refused(q: MessageStore) -> None:
+def test_a_transaction_of_another_store_is_refused(q: BrokerStore) -> None:
     message_id = put(q)
 
     class Unknown:
@@ -840,7 +840,7 @@ def test_content_staged_in_pieces_is_the_content_in_their_order(home: Home, dura
 
 
 def test_staged_content_over_the_limit_is_refused_and_its_message_is_spoiled(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     taken: list[int] = []
 
@@ -856,13 +856,13 @@ def test_staged_content_over_the_limit_is_refused_and_its_message_is_spoiled(
     assert ids(q) == []
 
 
-def test_content_of_exactly_the_limit_can_be_staged(q: MessageStore) -> None:
+def test_content_of_exactly_the_limit_can_be_staged(q: BrokerStore) -> None:
     message = done(q.stage, q.message(HEADER), [bytes(MAX_MESSAGE_BYTES - 1), b"x"])
     done(q.enqueue, message, "q")
     assert q.load(message.message_id).header.body_bytes == MAX_MESSAGE_BYTES
 
 
-def test_stage_for_a_message_that_has_its_content_is_refused(q: MessageStore) -> None:
+def test_stage_for_a_message_that_has_its_content_is_refused(q: BrokerStore) -> None:
     message = q.message(HEADER)
     done(q.enqueue, message, "q")
     refused(InvalidRequest, q.stage, message, [b"more"])
@@ -873,7 +873,7 @@ def test_stage_for_a_message_that_has_its_content_is_refused(q: MessageStore) ->
     assert q.load(staged.message_id).body == b"all"
 
 
-def test_a_staged_message_goes_on_many_queues_in_a_transaction(q: MessageStore) -> None:
+def test_a_staged_message_goes_on_many_queues_in_a_transaction(q: BrokerStore) -> None:
     message = done(q.stage, q.message(HEADER), [b"a", b"b"])
     transaction = q.begin()
     done(q.enqueue, message, "q", transaction=transaction)
@@ -883,7 +883,7 @@ def test_a_staged_message_goes_on_many_queues_in_a_transaction(q: MessageStore) 
     assert q.load(message.message_id).body == b"ab"
 
 
-def test_a_failing_source_of_pieces_raises_and_leaves_the_store_usable(q: MessageStore) -> None:
+def test_a_failing_source_of_pieces_raises_and_leaves_the_store_usable(q: BrokerStore) -> None:
     def broken() -> Iterator[bytes]:
         yield b"first"
         raise ConnectionError("the client went away")
@@ -896,7 +896,7 @@ def test_a_failing_source_of_pieces_raises_and_leaves_the_store_usable(q: Messag
 # ------------------------------------------------------------------------------------- close
 
 
-def test_every_call_after_close_raises_closed(q: MessageStore) -> None:
+def test_every_call_after_close_raises_closed(q: BrokerStore) -> None:
     message, transaction = q.message(HEADER), q.begin()
     q.close()
     nothing: Callable[[StoreError | None], None] = lambda _: pytest.fail("it completed")  # noqa: E731
@@ -925,12 +925,12 @@ def test_every_call_after_close_raises_closed(q: MessageStore) -> None:
             call()
 
 
-def test_close_may_be_called_twice(q: MessageStore) -> None:
+def test_close_may_be_called_twice(q: BrokerStore) -> None:
     q.close()
     q.close()
 
 
-def test_close_completes_what_is_open(q: MessageStore) -> None:
+def test_close_completes_what_is_open(q: BrokerStore) -> None:
     errors: list[StoreError | None] = []
     for _ in range(200):
         q.enqueue(q.message(HEADER, b"x"), "q", errors.append)
@@ -940,7 +940,7 @@ def test_close_completes_what_is_open(q: MessageStore) -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_store_closed_between_two_pieces_raises_closed(q: MessageStore, durable: bool) -> None:
+def test_a_store_closed_between_two_pieces_raises_closed(q: BrokerStore, durable: bool) -> None:
     def closing() -> Iterator[bytes]:
         yield b"first"
         q.close()
@@ -954,7 +954,7 @@ def test_a_store_closed_between_two_pieces_raises_closed(q: MessageStore, durabl
 # ----------------------------------------------------------------------------------- threads
 
 
-def test_of_many_threads_each_message_is_acquired_by_exactly_one(q: MessageStore) -> None:
+def test_of_many_threads_each_message_is_acquired_by_exactly_one(q: BrokerStore) -> None:
     message_ids = [put(q) for _ in range(50)]
     won: list[list[int]] = [[] for _ in range(8)]
     lost = threading.Semaphore(0)
@@ -975,7 +975,7 @@ def test_of_many_threads_each_message_is_acquired_by_exactly_one(q: MessageStore
 
 
 def test_many_threads_publish_and_consume_at_once_and_every_completion_fires_in_call_order(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     fired: list[list[int]] = [[] for _ in range(6)]
 
@@ -1140,7 +1140,7 @@ def test_a_store_can_be_reopened_again_and_again(home: Home) -> None:
         assert contents(home.store)[0] == expected
 
 
-def _loads(store: MessageStore) -> Callable[..., object]:
+def _loads(store: BrokerStore) -> Callable[..., object]:
     """`load`, which is the one call that raises its refusal, as a call that completes with it."""
 
     def load(message_id: int, on_complete: Callable[[StoreError | None], None]) -> None:
@@ -1174,7 +1174,7 @@ def test_a_message_may_leave_a_queue_and_come_last_on_it_in_one_transaction(home
         assert again.load(first).body == b"body"
 
 
-def test_a_message_cannot_be_put_where_it_is_and_then_be_taken(store: MessageStore) -> None:
+def test_a_message_cannot_be_put_where_it_is_and_then_be_taken(store: BrokerStore) -> None:
     done(store.create, Queue("q"))
     message_id = put(store)
     transaction = store.begin()
@@ -1197,6 +1197,6 @@ def test_a_queue_limits_how_long_a_message_stays(home: Home, wanted: int | None)
         assert found.expires_at == entry.expires_at
 
 
-def test_a_queue_that_cannot_keep_its_arguments_is_not_created(store: MessageStore) -> None:
+def test_a_queue_that_cannot_keep_its_arguments_is_not_created(store: BrokerStore) -> None:
     refused(InvalidRequest, store.create, Queue("q", arguments={"message_ttl_ms": "1h"}))
     assert store.recover().queues == []

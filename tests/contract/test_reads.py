@@ -1,4 +1,4 @@
-"""What every `MessageStore` promises of its reads: parts, headers, and loads nobody waits for."""
+"""What every `BrokerStore` promises of its reads: parts, headers, and loads nobody waits for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest
-from broker_shim.store.interface import MessageHeader, MessageStore, Queue, StoredMessage
+from broker_shim.store.interface import BrokerStore, MessageHeader, Queue, StoredMessage
 from broker_shim.store.reads import Loaded
 from tests.support.stores.stores import TIMEOUT_S, done
 
@@ -20,14 +20,14 @@ BODY = bytes(range(256)) * 10_000
 """2.5 MB: three pieces when it is staged."""
 
 
-def put(store: MessageStore, body: bytes = b"body", header: MessageHeader = HEADER) -> int:
+def put(store: BrokerStore, body: bytes = b"body", header: MessageHeader = HEADER) -> int:
     """Enqueue a new message; its id."""
     message = store.message(header, body)
     done(store.enqueue, message, "q")
     return message.message_id
 
 
-def put_staged(store: MessageStore, body: bytes) -> int:
+def put_staged(store: BrokerStore, body: bytes) -> int:
     """Enqueue a message whose content comes in pieces; its id."""
     message = done(store.stage, store.message(HEADER), [body[:100], body[100:]])
     done(store.enqueue, message, "q")
@@ -35,7 +35,7 @@ def put_staged(store: MessageStore, body: bytes) -> int:
 
 
 @pytest.fixture
-def q(store: MessageStore) -> MessageStore:
+def q(store: BrokerStore) -> BrokerStore:
     """The store, with the queue `q`."""
     done(store.create, Queue("q"))
     return store
@@ -64,7 +64,7 @@ class Loads:
 
 
 @pytest.mark.parametrize("put_it", [put, put_staged])
-def test_a_part_of_the_content_is_that_slice_of_it(q: MessageStore, put_it: object) -> None:
+def test_a_part_of_the_content_is_that_slice_of_it(q: BrokerStore, put_it: object) -> None:
     assert callable(put_it)
     message_id = put_it(q, BODY)
     for offset, length in (
@@ -83,12 +83,12 @@ def test_a_part_of_the_content_is_that_slice_of_it(q: MessageStore, put_it: obje
 
 
 @pytest.mark.parametrize("put_it", [put, put_staged])
-def test_content_of_no_bytes_is_at_its_end_at_once(q: MessageStore, put_it: object) -> None:
+def test_content_of_no_bytes_is_at_its_end_at_once(q: BrokerStore, put_it: object) -> None:
     assert callable(put_it)
     assert q.read(put_it(q, b""), 0, 10) == b""
 
 
-def test_a_part_of_a_message_that_is_on_no_queue_is_refused(q: MessageStore) -> None:
+def test_a_part_of_a_message_that_is_on_no_queue_is_refused(q: BrokerStore) -> None:
     message_id = put(q)
     done(q.dequeue, message_id, "q", None)
     for gone in (message_id, message_id + 1_000_000, 0, -1):
@@ -97,7 +97,7 @@ def test_a_part_of_a_message_that_is_on_no_queue_is_refused(q: MessageStore) -> 
 
 
 @pytest.mark.parametrize(("offset", "length"), [(-1, 1), (0, -1), (-5, -5)])
-def test_a_negative_offset_or_length_is_refused(q: MessageStore, offset: int, length: int) -> None:
+def test_a_negative_offset_or_length_is_refused(q: BrokerStore, offset: int, length: int) -> None:
     message_id = put(q)
     with pytest.raises(InvalidRequest, match="negative"):
         q.read(message_id, offset, length)
@@ -106,14 +106,14 @@ def test_a_negative_offset_or_length_is_refused(q: MessageStore, offset: int, le
 # ------------------------------------------------------------------------------------- headers
 
 
-def test_headers_come_in_the_order_asked_as_load_has_them(q: MessageStore) -> None:
+def test_headers_come_in_the_order_asked_as_load_has_them(q: BrokerStore) -> None:
     numbers = [put(q, b"x" * n, HEADER._replace(subject=str(n))) for n in range(20)]
     numbers += [put_staged(q, b"staged"), put(q, b"", MessageHeader(durable=False))]
     asked = [*reversed(numbers), numbers[3], numbers[3]]
     assert q.headers(asked) == [q.load(number).header for number in asked]
 
 
-def test_the_header_of_a_message_that_is_on_no_queue_is_none(q: MessageStore) -> None:
+def test_the_header_of_a_message_that_is_on_no_queue_is_none(q: BrokerStore) -> None:
     kept, gone = put(q), put(q)
     done(q.dequeue, gone, "q", None)
     found = q.headers([gone, kept, kept + 1_000_000, -1])
@@ -125,7 +125,7 @@ def test_the_header_of_a_message_that_is_on_no_queue_is_none(q: MessageStore) ->
 
 
 def test_prefetch_tells_each_message_once_in_the_order_asked_on_another_thread(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     numbers = [put(q, str(n).encode()) for n in range(100)]
     gone = numbers.pop(50)
@@ -146,7 +146,7 @@ def test_prefetch_tells_each_message_once_in_the_order_asked_on_another_thread(
 
 
 def test_a_callback_of_prefetch_may_call_the_store_and_what_it_raises_stops_nobody(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     first, second = put(q), put(q)
     bodies: SimpleQueue[bytes] = SimpleQueue()
@@ -161,7 +161,7 @@ def test_a_callback_of_prefetch_may_call_the_store_and_what_it_raises_stops_nobo
 
 
 def test_what_close_leaves_unloaded_is_told_closed_and_nothing_is_forgotten(
-    q: MessageStore,
+    q: BrokerStore,
 ) -> None:
     numbers = [put(q) for _ in range(5)]
     loads = Loads()
@@ -186,7 +186,7 @@ def test_what_close_leaves_unloaded_is_told_closed_and_nothing_is_forgotten(
     assert all(isinstance(loaded, Closed) for _, loaded in loads.told[1:])
 
 
-def _is_closed(store: MessageStore, loads: Loads) -> bool:
+def _is_closed(store: BrokerStore, loads: Loads) -> bool:
     try:
         store.prefetch([], loads)
     except Closed:
@@ -194,7 +194,7 @@ def _is_closed(store: MessageStore, loads: Loads) -> bool:
     return False
 
 
-def test_a_store_that_is_closed_refuses_every_read(q: MessageStore) -> None:
+def test_a_store_that_is_closed_refuses_every_read(q: BrokerStore) -> None:
     message_id = put(q)
     q.close()
     for call in (
@@ -206,7 +206,7 @@ def test_a_store_that_is_closed_refuses_every_read(q: MessageStore) -> None:
             call()
 
 
-def test_a_transient_message_is_read_like_any_other(q: MessageStore) -> None:
+def test_a_transient_message_is_read_like_any_other(q: BrokerStore) -> None:
     done(q.create, Queue("passing", TerminusDurability.NONE))
     message = q.message(HEADER, b"0123456789")
     done(q.enqueue, message, "passing")

@@ -16,11 +16,11 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import (
+    BrokerStore,
     Exchange,
     ExchangeBindingKey,
     LinkKey,
     MessageHeader,
-    MessageStore,
     Queue,
     StoredMessage,
     TransactionContext,
@@ -137,7 +137,7 @@ NEW = StoredMessage(3, MessageHeader(), b"")
 Made = list[tuple[str, tuple[Any, ...], dict[str, Any], bool]]
 
 
-def _fill(store: MessageStore) -> None:
+def _fill(store: BrokerStore) -> None:
     for name in ("q", "p"):
         done(store.create, Queue(name))
     done(store.create, Queue("volatile", TerminusDurability.NONE))
@@ -221,7 +221,7 @@ def test_no_value_ends_the_store_over_delta_or_keeps_its_root_from_opening(tmp_p
 
 
 def _was_taken(
-    store: MessageStore,
+    store: BrokerStore,
     name: str,
     arguments: tuple[Any, ...],
     named: dict[str, Any],

@@ -12,7 +12,7 @@ from typing import Protocol
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.errors import ENDED, StoreError
 from broker_shim.messages.residency import LoadedMessage, OnLoaded
-from broker_shim.store.interface import MessageStore, StoredMessage
+from broker_shim.store.interface import ContentCalls, StoredMessage
 
 
 class LoadCounter(Protocol):
@@ -30,7 +30,7 @@ class LoadCounter(Protocol):
 class StoreContents:
     """A `ContentSource` over a store. On the loop's thread only."""
 
-    def __init__(self, store: MessageStore, inbox: Inbox, calls: LoadCounter) -> None:
+    def __init__(self, store: ContentCalls, inbox: Inbox, calls: LoadCounter) -> None:
         self._store, self._inbox, self._calls = store, inbox, calls
         self._asked: dict[int, list[OnLoaded]] = {}
         self._to_ask: list[int] = []

@@ -24,6 +24,7 @@ from broker_shim.store.branches import (
 )
 from broker_shim.store.interface import (
     Annotations,
+    BrokerStore,
     Entry,
     Exchange,
     ExchangeBindingKey,
@@ -59,7 +60,7 @@ class StoreCalls:
 
     def __init__(
         self,
-        store: MessageStore,
+        store: BrokerStore,
         inbox: Inbox,
         on_fatal: Callable[[StoreError], None],
         content_bytes: int = 16 << 20,
@@ -226,7 +227,7 @@ class StoreCalls:
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_done: Callable[[Sequence[int], Outcomes], None]
     ) -> None:
-        """See `MessageStore.enqueue_new`; `on_done` gets the ids, too."""
+        """See `BatchCalls.enqueue_new`; `on_done` gets the ids, too."""
         ids: Sequence[int] = ()
 
         def done(outcomes: Outcomes) -> None:
@@ -241,7 +242,7 @@ class StoreCalls:
     def acquire_each(
         self, message_ids: Sequence[int], queue: str, holder: str, on_done: OnEachComplete
     ) -> None:
-        """See `MessageStore.acquire_each`."""
+        """See `BatchCalls.acquire_each`."""
         acquire = partial(self._store.acquire_each, message_ids, queue, holder)
         self._call_each(on_done, len(message_ids), acquire)
 
@@ -253,7 +254,7 @@ class StoreCalls:
         on_done: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `MessageStore.dequeue_each`."""
+        """See `BatchCalls.dequeue_each`."""
         dequeue = partial(self._store.dequeue_each, message_ids, queue, holder, outcome=outcome)
         self._call_each(on_done, len(message_ids), dequeue)
 
@@ -287,15 +288,15 @@ class StoreCalls:
         self.call(on_done, self._store.release, message_id, queue, holder, **told)
 
     def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
-        """See `MessageStore.create`."""
+        """See `WiringCalls.create`."""
         self.call(on_done, self._store.create, wiring)
 
     def alter(self, queue: Queue, on_done: OnComplete) -> None:
-        """See `MessageStore.alter`."""
+        """See `WiringCalls.alter`."""
         self.call(on_done, self._store.alter, queue)
 
     def destroy(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
-        """See `MessageStore.destroy`."""
+        """See `WiringCalls.destroy`."""
         self.call(on_done, self._store.destroy, wiring)
 
     def bind(
@@ -304,17 +305,17 @@ class StoreCalls:
         on_done: OnComplete,
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `MessageStore.bind`."""
+        """See `WiringCalls.bind`."""
         self.call(on_done, self._store.bind, key, arguments or {})
 
     def unbind(self, key: ExchangeBindingKey, on_done: OnComplete) -> None:
-        """See `MessageStore.unbind`."""
+        """See `WiringCalls.unbind`."""
         self.call(on_done, self._store.unbind, key)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_done: OnComplete
     ) -> None:
-        """See `MessageStore.configure`."""
+        """See `WiringCalls.configure`."""
         self.call(on_done, self._store.configure, category, key, detail)
 
     def decide_branch(

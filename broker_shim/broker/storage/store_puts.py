@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import (
+    BrokerStore,
     ContentWriter,
     MessageHeader,
     MessageStore,
@@ -67,7 +68,7 @@ class CompletionCounter(Protocol):
 class Puts:
     """Gives new messages to the store, and their content. On the loop's thread only."""
 
-    def __init__(self, store: MessageStore, calls: CompletionCounter) -> None:
+    def __init__(self, store: BrokerStore, calls: CompletionCounter) -> None:
         self._store, self._calls = store, calls
 
     def put(

@@ -88,7 +88,7 @@ class Decisions:
         return self._prefix + holder
 
     def one(self, fields: Fields) -> list[RecordStep]:
-        """A record by itself; each of `_ALONE` says what it completes with in `MessageStore`."""
+        """A record by itself; each of `_ALONE` says what it completes with in `BrokerStore`."""
         record = record_of(fields)
         if record.kind in _IN_TRANSACTIONS:
             return _IN_TRANSACTIONS[record.kind](self, record, None)
@@ -256,7 +256,7 @@ class Decisions:
         return holder_of(self.machine, self._prefix, record)
 
     def created(self, record: Record) -> list[RecordStep]:
-        """See `MessageStore.create`."""
+        """See `WiringCalls.create`."""
         wiring = definition_of(record)
         steps = self.machine.create(wiring)
         is_kept = wiring.durability is not TerminusDurability.NONE
@@ -265,14 +265,14 @@ class Decisions:
         return steps
 
     def altered(self, record: Record) -> list[RecordStep]:
-        """See `MessageStore.alter`."""
+        """See `WiringCalls.alter`."""
         queue = definition_of(record)
         if not isinstance(queue, Queue):
             raise InvalidRequest("only a queue is altered, not an exchange")
         return self.machine.alter(queue)
 
     def destroyed(self, record: Record) -> list[RecordStep]:
-        """See `MessageStore.destroy`."""
+        """See `WiringCalls.destroy`."""
         wiring = definition_of(record)
         steps = self.machine.destroy(wiring)
         if isinstance(wiring, Queue):
@@ -280,14 +280,14 @@ class Decisions:
         return steps
 
     def bound(self, record: Record) -> list[RecordStep]:
-        """See `MessageStore.bind`."""
+        """See `WiringCalls.bind`."""
         arguments = object_of(record.detail or "{}").get("arguments", {})
         if not isinstance(arguments, dict):
             raise InvalidRequest("the arguments of a binding are an object")
         return self.machine.bind(binding_of(record), arguments)
 
     def unbound(self, record: Record) -> list[RecordStep]:
-        """See `MessageStore.unbind`."""
+        """See `WiringCalls.unbind`."""
         return self.machine.unbind(binding_of(record))
 
     def dequeued(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:

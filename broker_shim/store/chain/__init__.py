@@ -1,10 +1,10 @@
 """A store made of several: the first decides, the others get what it accepted (QPID-2893).
 
-    chain      `MessageStoreChain`, a `MessageStore`: a call is complete when all have completed it
+    chain      `MessageStoreChain`, a `BrokerStore`: a call is complete when all have completed it
     place      of a member: what it owes, and what becomes of it when it fails
     calls      what the others are told: one call, or those of a transaction together
     branches   two-phase commit: members hear of a branch when the first store has promised it
-    mirror     a member that is a `MessageStore` itself, and how it catches up when the chain opens
+    mirror     a member that is a `BrokerStore` itself, and how it catches up when the chain opens
     call_line  of its calls: those that wait for storage on a thread of their own, in order
     difference what a store lacks of another: calls that make them alike. Pure
     doubt      the part of that which is about branches in doubt. Pure

@@ -14,11 +14,11 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.chain.calls import PREPARE, StoreCall
-from broker_shim.store.interface import Exchange, MessageStore, Queue, StoredMessage
+from broker_shim.store.interface import BrokerStore, Exchange, Queue, StoredMessage
 from sparkstore.core.xids import Xid, xid_text
 
 _NAMES = {
-    name: [each for each in signature(getattr(MessageStore, name)).parameters if each != "self"]
+    name: [each for each in signature(getattr(BrokerStore, name)).parameters if each != "self"]
     for name in (
         *("create", "alter", "destroy", "bind", "unbind", "configure", "enqueue", "dequeue"),
         *("acquire", "release", "attach", "detach", "unsettled", "settle"),

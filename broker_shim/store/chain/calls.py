@@ -12,7 +12,7 @@ PREPARE = "prepare"
 
 
 class StoreCall(NamedTuple):
-    """One call of a `MessageStore` that changes something.
+    """One call of a `BrokerStore` that changes something.
 
     Attributes:
         operation: The method's name.

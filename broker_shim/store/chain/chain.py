@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
-    """See `MessageStore` for every call; reads and what `recover` tells are the first store's."""
+    """See `BrokerStore` for every call; reads and what `recover` tells are the first store's."""
 
     def __init__(self, first: FirstStore, members: Sequence[tuple[ChainMember, Tolerance]]) -> None:
         """Chain stores that are alike already (`mirror.Mirror.catch_up`).
@@ -84,45 +84,45 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         return [place.status for place in self._places]
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `MessageStore.create`."""
+        """See `WiringCalls.create`."""
         self._call(on_complete, "create", wiring)
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """See `MessageStore.alter`."""
+        """See `WiringCalls.alter`."""
         self._call(on_complete, "alter", queue)
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `MessageStore.destroy`."""
+        """See `WiringCalls.destroy`."""
         self._call(on_complete, "destroy", wiring)
 
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
-        """See `MessageStore.bind`."""
+        """See `WiringCalls.bind`."""
         self._call(on_complete, "bind", key, arguments)
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """See `MessageStore.unbind`."""
+        """See `WiringCalls.unbind`."""
         self._call(on_complete, "unbind", key)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
-        """See `MessageStore.configure`."""
+        """See `WiringCalls.configure`."""
         self._call(on_complete, "configure", category, key, detail)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
-        """See `MessageStore.message`."""
+        """See `ContentCalls.message`."""
         return self._first.message(header, body)
 
     def content(self, message: StoredMessage) -> ContentWriter:
-        """See `MessageStore.content`: members read it from the first store when it is enqueued."""
+        """See `ContentCalls.content`: members read it from the first store when it is enqueued."""
         return self._first.content(message)
 
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
-        """See `MessageStore.stage`: members read it from the first store when it is enqueued."""
+        """See `ContentCalls.stage`: members read it from the first store when it is enqueued."""
         check_completion(on_complete)
         return self._first.stage(message, pieces, partial(self._line.put, on_complete))
 

@@ -1,6 +1,6 @@
 """What one store lacks of another: the calls that make it alike. Pure.
 
-Both are `MessageStore`s, seen as `recover` tells them. The one that follows got every call that the
+Both are `BrokerStore`s, seen as `recover` tells them. The one that follows got every call that the
 other completed, in order, but for the last ones before a crash, or since it was dropped. So most
 of its entries are those of the other, in the same order from the beginning on.
 """

@@ -22,8 +22,8 @@ from broker_shim.store.chain.calls import PREPARE, StoreCall
 from broker_shim.store.chain.difference import CATEGORY, Missing, difference
 from broker_shim.store.chain.doubt import MissingBranch
 from broker_shim.store.interface import (
+    BrokerStore,
     LinkKey,
-    MessageStore,
     StoredMessage,
     TransactionContext,
 )
@@ -304,7 +304,7 @@ class Mirror:
             make(on_complete=on_complete, transaction=transaction)
 
 
-def take_place(store: MessageStore, *, accept_loss: bool = False) -> bool:
+def take_place(store: BrokerStore, *, accept_loss: bool = False) -> bool:
     """Make a mirror a store of its own, before it takes calls in the first store's place.
 
     It follows nobody from then on: a chain that would make it like its old first store is refused.

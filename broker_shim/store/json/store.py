@@ -35,7 +35,7 @@ _LINKS = TerminusDurability.NONE
 
 
 class JsonMessageStore(LocalMessageStore):
-    """A `MessageStore` that keeps its wiring in the file at `path`, made by the first change.
+    """A `BrokerStore` that keeps its wiring in the file at `path`, made by the first change.
 
     Raises:
         Locked: Another store has the file open; `<path>.lock` is how it knows.

@@ -1,4 +1,4 @@
-"""A `MessageStore` in another process: calls become requests of the store protocol, and back.
+"""A `BrokerStore` in another process: calls become requests of the store protocol, and back.
 
 `store` is what a broker plugs in; `greeting` lets it in, `connection` reads, and connects again
 after a break with the requests that have no answer yet (`requests`), each once by its number.

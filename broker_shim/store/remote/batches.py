@@ -46,7 +46,7 @@ class EachFrame(NamedTuple):
 
 
 class RemoteBatches:
-    """The batches of a `MessageStore`; what it is part of has the rest."""
+    """`BatchCalls` of a `RemoteMessageStore`."""
 
     _connection: RemoteConnection
     _messages: RemoteMessages
@@ -54,7 +54,7 @@ class RemoteBatches:
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_complete: OnEachComplete
     ) -> Sequence[int]:
-        """See `MessageStore.enqueue_new`."""
+        """See `BatchCalls.enqueue_new`."""
         check_batch(messages, on_complete)
         outcomes: list[StoreError | None] = [None] * len(messages)
         try:
@@ -78,7 +78,7 @@ class RemoteBatches:
     def acquire_each(
         self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
     ) -> None:
-        """See `MessageStore.acquire_each`."""
+        """See `BatchCalls.acquire_each`."""
         check_batch(message_ids, on_complete)
         self._ask_entries(message_ids, partial(made.acquired, 0, queue, holder), on_complete)
 
@@ -90,7 +90,7 @@ class RemoteBatches:
         on_complete: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `MessageStore.dequeue_each`."""
+        """See `BatchCalls.dequeue_each`."""
         check_batch(message_ids, on_complete)
         record = partial(made.dequeued, 0, queue, holder, outcome)
         self._ask_entries(message_ids, record, on_complete)

@@ -66,7 +66,7 @@ class RemoteMessages:
         return StoredMessage(message_id, header, body)
 
     def content(self, message: StoredMessage) -> ContentWriter:
-        """See `MessageStore.content`."""
+        """See `ContentCalls.content`."""
         check_message(message)
         refusals: list[StoreError] = []
         with self._connection.guard:
@@ -90,7 +90,7 @@ class RemoteMessages:
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
-        """See `MessageStore.stage`."""
+        """See `ContentCalls.stage`."""
 
         def refuse(refusal: StoreError) -> None:
             if isinstance(message, StoredMessage):
@@ -227,20 +227,20 @@ class RemoteReads:
         self._along[message.message_id] = message
 
     def load(self, message_id: int) -> StoredMessage:
-        """See `MessageStore.load`."""
+        """See `ContentCalls.load`."""
         return self._loaded(message_id, self._ask(message_id))
 
     def at_hand(self, message_id: int) -> StoredMessage | None:
-        """See `MessageStore.at_hand`: content is with the service, but for what it sent along."""
+        """See `ContentCalls.at_hand`: content is with the service, but for what it sent along."""
         return self._along.pop(message_id, None)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `MessageStore.read`."""
+        """See `ContentCalls.read`."""
         answers = self._connection.read(wire.PART, message_id, offset, length)
         return b"".join(piece for (piece,) in answers)
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `MessageStore.headers`."""
+        """See `ContentCalls.headers`."""
         found = chain.from_iterable(
             answer
             for start in range(0, len(message_ids), _HEADERS)
@@ -251,7 +251,7 @@ class RemoteReads:
         return [header and MessageHeader(*header) for header in found]
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `MessageStore.prefetch`."""
+        """See `ContentCalls.prefetch`."""
         self._prefetcher.ask(message_ids, on_loaded)
 
     def close(self) -> None:

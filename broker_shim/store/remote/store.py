@@ -1,4 +1,4 @@
-"""A `MessageStore` in another process: the store service's member, over its protocol.
+"""A `BrokerStore` in another process: the store service's member, over its protocol.
 
 Every call becomes one request, and a batch of calls one frame of many; what the service cannot be
 asked is refused here, in its turn. When the connection is lost the store connects again, with what
@@ -51,7 +51,7 @@ RETRY_S = 60.0
 
 
 class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
-    """See `MessageStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
+    """See `BrokerStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
 
     def __init__(
         self,
@@ -90,35 +90,35 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         return TerminusDurability.UNSETTLED_STATE
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `MessageStore.create`."""
+        """See `WiringCalls.create`."""
         self._make(on_complete, lambda: made.created(Kind.CREATED, wiring))
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """See `MessageStore.alter`."""
+        """See `WiringCalls.alter`."""
         self._make(on_complete, lambda: made.altered(queue))
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `MessageStore.destroy`."""
+        """See `WiringCalls.destroy`."""
         self._make(on_complete, lambda: made.destroyed(wiring))
 
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
-        """See `MessageStore.bind`."""
+        """See `WiringCalls.bind`."""
         self._make(on_complete, lambda: made.bound(key, arguments))
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """See `MessageStore.unbind`."""
+        """See `WiringCalls.unbind`."""
         self._make(on_complete, lambda: made.unbound(key))
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
-        """See `MessageStore.configure`."""
+        """See `WiringCalls.configure`."""
         self._make(on_complete, lambda: made.configured(category, key, detail))
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
-        """See `MessageStore.message`.
+        """See `ContentCalls.message`.
 
         Raises:
             StoreError: The service gives out no ids now.
@@ -126,13 +126,13 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         return self._messages.make(header, body)
 
     def content(self, message: StoredMessage) -> ContentWriter:
-        """See `MessageStore.content`."""
+        """See `ContentCalls.content`."""
         return self._messages.content(message)
 
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
-        """See `MessageStore.stage`."""
+        """See `ContentCalls.stage`."""
         return self._messages.stage(message, pieces, on_complete)
 
     def enqueue(

@@ -1,4 +1,4 @@
-"""Decides the calls of a `MessageStore`: refuse, or make records. Pure: no clock, no thread.
+"""Decides the calls of a `BrokerStore`: refuse, or make records. Pure: no clock, no thread.
 
 The state is the fold of the records that were made here, so what a store answers while it lives
 and what it recovers are one thing. What the store does not keep (by tier) goes through the same

@@ -50,7 +50,7 @@ class Exchange:
 
 
 class StoredMessage(NamedTuple):
-    """One immutable message, however many queues it is on. Made by `MessageStore.message`.
+    """One immutable message, however many queues it is on. Made by `ContentCalls.message`.
 
     Attributes:
         message_id: Its number in the store, from 1; later messages have larger ones.

@@ -28,7 +28,7 @@ from broker_shim.handlers.content import ContentCollector
 from broker_shim.listener_0_10.host import Amqp010Host
 from broker_shim.security.guard import Guard
 from broker_shim.sockets.access import Access
-from broker_shim.store.interface import Exchange, MessageStore, Queue
+from broker_shim.store.interface import BrokerStore, Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from tests.support.amqp.memory_broker import MemoryBroker
 
@@ -44,7 +44,7 @@ class Bench010(MemoryBroker):
 
     def __init__(
         self,
-        store: MessageStore | None = None,
+        store: BrokerStore | None = None,
         settings: BrokerSettings = BrokerSettings(),  # noqa: B008  # a value, and frozen
         points: InsertionPoints = InsertionPoints(),  # noqa: B008  # likewise
     ) -> None:

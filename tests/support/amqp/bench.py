@@ -12,7 +12,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.message import parse
-from broker_shim.store.interface import MessageHeader, MessageStore, OnLoaded, StoredMessage
+from broker_shim.store.interface import BrokerStore, MessageHeader, OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.one_by_one import OneByOne
 from broker_shim.store.remote.store import RemoteMessageStore
@@ -68,7 +68,7 @@ class EntriesAnew(Mapping[str, Mapping[int, Entry]]):
     A member knows what it was granted (`broker_shim.members`); a broker of these tests has all.
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: BrokerStore) -> None:
         self._store = store
 
     def __getitem__(self, queue: str) -> Mapping[int, Entry]:
@@ -84,7 +84,7 @@ class EntriesAnew(Mapping[str, Mapping[int, Entry]]):
 class Bench(MemoryBroker):
     """A broker and one client, moved step by step."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: BrokerStore) -> None:
         entries = EntriesAnew(store) if isinstance(store, RemoteMessageStore) else None
         super().__init__(store, BrokerSettings(buffered_bytes=LIMIT_BYTES), entries)
         self.host = Host(self.broker)

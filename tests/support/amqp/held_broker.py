@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker_shim.links import LinkRegistry
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore
 from broker_shim.store.links import link_stores_of
 from tests.support.amqp.link_clients import House, Place
 from tests.support.stores.stores import HeldMessageStore
@@ -18,7 +18,7 @@ class HeldPlace(Place):
         super().__init__("held", Path())
         self.log: list[bytes] = []
 
-    def open(self) -> tuple[MessageStore, LinkRegistry]:
+    def open(self) -> tuple[BrokerStore, LinkRegistry]:
         """Its store, and its links."""
         store = HeldMessageStore(self.log)
         return store, LinkRegistry(*link_stores_of(store))

@@ -40,7 +40,7 @@ from broker_shim.protocol_1_0.codec.frames import (
 )
 from broker_shim.serve.recovery import recover
 from broker_shim.sockets.access import LOOPBACK, Access
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore
 from broker_shim.store.json.links import JsonLinkStore
 from broker_shim.store.json.store import JsonMessageStore
 from broker_shim.store.links import link_stores_of
@@ -59,10 +59,10 @@ class Place:
         self.kind, self._folder = kind, folder
         self._log: list[bytes] = []
 
-    def open(self) -> tuple[MessageStore, LinkRegistry]:
+    def open(self) -> tuple[BrokerStore, LinkRegistry]:
         """Its store, and its links."""
         if self.kind == "memory":
-            store: MessageStore = MemoryMessageStore()
+            store: BrokerStore = MemoryMessageStore()
         elif self.kind == "json":
             store = JsonMessageStore(self._folder / "wiring.json")
             links = JsonLinkStore(self._folder / "links.json")

@@ -12,7 +12,7 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.messages.headers import HEADERS
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore
 from sparkstore.core.entries import Entry
 
 TIMEOUT_S = 20
@@ -31,7 +31,7 @@ class MemoryBroker:
 
     def __init__(
         self,
-        store: MessageStore,
+        store: BrokerStore,
         settings: BrokerSettings = BrokerSettings(),  # noqa: B008  # a value, and frozen
         entries: Mapping[str, Mapping[int, Entry]] | None = None,
     ) -> None:

@@ -9,7 +9,7 @@ from cproton import pn_data_clear, pn_delivery_local, pn_disposition_data
 from proton import Delivery, Described, Message, symbol
 
 from broker_shim.serve.recovery import recover
-from broker_shim.store.interface import MessageStore, Queue
+from broker_shim.store.interface import BrokerStore, Queue
 from tests.support.amqp.bench import Bench
 
 DECLARED, TRANSACTIONAL = 0x33, 0x34
@@ -21,7 +21,7 @@ OUTCOMES = {Delivery.ACCEPTED: 0x24, Delivery.RELEASED: 0x26, Delivery.MODIFIED:
 class Client(Bench):
     """A broker that has started on a store, with a queue q; a client with a coordinator."""
 
-    def __init__(self, store: MessageStore, **arguments: Any) -> None:
+    def __init__(self, store: BrokerStore, **arguments: Any) -> None:
         super().__init__(store)
         self.store = store
         recover(store, self.host)

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_shim.completion import Completion
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, MessageStore, Queue
+from broker_shim.store.interface import BrokerStore, MessageHeader, Queue
 from tests.support.stores.stores import done
 
 HEADER = MessageHeader(
@@ -15,14 +15,14 @@ HEADER = MessageHeader(
 )
 
 
-def put(store: MessageStore, queue: str = "q", body: bytes = b"body") -> int:
+def put(store: BrokerStore, queue: str = "q", body: bytes = b"body") -> int:
     """Enqueue a new message; its id."""
     message = store.message(HEADER, body)
     done(store.enqueue, message, queue)
     return message.message_id
 
 
-def contents(store: MessageStore) -> tuple[Any, ...]:
+def contents(store: BrokerStore) -> tuple[Any, ...]:
     """Everything that `recover` shows, comparable and copied."""
     found = store.recover()
     return (
@@ -39,7 +39,7 @@ def contents(store: MessageStore) -> tuple[Any, ...]:
     )
 
 
-def ids(store: MessageStore, queue: str = "q") -> list[int]:
+def ids(store: BrokerStore, queue: str = "q") -> list[int]:
     """Message ids on a queue, in its order."""
     return [*store.recover().entries[queue]]
 

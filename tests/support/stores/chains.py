@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from broker_shim.store.chain.difference import CATEGORY
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore
 from sparkstore.core.annotations import annotations_of
 
 
-def contents(store: MessageStore) -> dict[str, Any]:
+def contents(store: BrokerStore) -> dict[str, Any]:
     """All that two stores must have alike, which is all but positions and times."""
     found = store.recover()
     return {

@@ -24,7 +24,7 @@ from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore
 from broker_shim.store.json.store import JsonMessageStore
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import MemoryMessageStore, MemorySink
@@ -106,7 +106,7 @@ class RecordingSink(MemorySink):
 
 
 class RecordedMessageStore(LocalMessageStore):
-    """A `MessageStore` of tier 2 over `log`; opening another over the same list is a restart."""
+    """A `BrokerStore` of tier 2 over `log`; opening another over the same list is a restart."""
 
     sink_of: type[RecordingSink] = RecordingSink
 
@@ -182,32 +182,32 @@ def read(log: list[bytes]) -> list[Record]:
     return [record for packed in log for record in unpack_all(packed)]
 
 
-def open_memory(_folder: Path, _log: list[bytes]) -> MessageStore:
+def open_memory(_folder: Path, _log: list[bytes]) -> BrokerStore:
     """Tier 0: every opening is a new one."""
     return MemoryMessageStore(MAX_MESSAGE_BYTES)
 
 
-def open_json(folder: Path, _log: list[bytes]) -> MessageStore:
+def open_json(folder: Path, _log: list[bytes]) -> BrokerStore:
     """Tier 1."""
     return JsonMessageStore(folder / "wiring.json", MAX_MESSAGE_BYTES)
 
 
-def open_recorded(_folder: Path, log: list[bytes]) -> MessageStore:
+def open_recorded(_folder: Path, log: list[bytes]) -> BrokerStore:
     """Tier 2 without Delta."""
     return RecordedMessageStore(log)
 
 
-def open_held(_folder: Path, log: list[bytes]) -> MessageStore:
+def open_held(_folder: Path, log: list[bytes]) -> BrokerStore:
     """Tier 2 without Delta, whose completions can be held back: here they are not."""
     return HeldMessageStore(log)
 
 
-def open_delta(folder: Path, _log: list[bytes]) -> MessageStore:
+def open_delta(folder: Path, _log: list[bytes]) -> BrokerStore:
     """Tier 2, the product."""
     return DeltaMessageStore(folder, DELTA_CONFIG)
 
 
-def open_bucket(folder: Path, _log: list[bytes]) -> MessageStore:
+def open_bucket(folder: Path, _log: list[bytes]) -> BrokerStore:
     """Tier 2 on a root in a bucket."""
     return open_in_bucket(folder, DELTA_CONFIG)
 
@@ -235,12 +235,12 @@ class ServedMessageStore(RemoteMessageStore):
         self._sockets.cleanup()
 
 
-def open_remote(folder: Path, _log: list[bytes]) -> MessageStore:
+def open_remote(folder: Path, _log: list[bytes]) -> BrokerStore:
     """Tier 2 over the store protocol."""
     return ServedMessageStore(folder)
 
 
-def open_chain(folder: Path, log: list[bytes]) -> MessageStore:
+def open_chain(folder: Path, log: list[bytes]) -> BrokerStore:
     """The fake of tier 2 and after it one of tier 1, which catches up at each start."""
     first = RecordedMessageStore(log)
     mirror = Mirror("mirror", JsonMessageStore(folder / "wiring.json", MAX_MESSAGE_BYTES), first)
@@ -248,7 +248,7 @@ def open_chain(folder: Path, log: list[bytes]) -> MessageStore:
     return MessageStoreChain(first, [(mirror, Tolerance())])
 
 
-def open_mirrored(folder: Path, _log: list[bytes]) -> MessageStore:
+def open_mirrored(folder: Path, _log: list[bytes]) -> BrokerStore:
     """A chain of two roots."""
     first = DeltaMessageStore(folder / "first", DELTA_CONFIG)
     mirror = Mirror("mirror", DeltaMessageStore(folder / "mirror", DELTA_CONFIG), first)
@@ -256,7 +256,7 @@ def open_mirrored(folder: Path, _log: list[bytes]) -> MessageStore:
     return MessageStoreChain(first, [(mirror, Tolerance())])
 
 
-OPENERS: dict[str, Callable[[Path, list[bytes]], MessageStore]] = {
+OPENERS: dict[str, Callable[[Path, list[bytes]], BrokerStore]] = {
     "memory": open_memory,
     "json": open_json,
     "recorded": open_recorded,
@@ -284,7 +284,7 @@ class Home:
         """The highest durability that the store keeps."""
         return self.store.durability
 
-    def reopen(self) -> MessageStore:
+    def reopen(self) -> BrokerStore:
         """Close the store and open what is left of it."""
         self.store.close()
         self.store = self._open(self._folder, self._log)

@@ -25,8 +25,8 @@ from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import (
+    BrokerStore,
     MessageHeader,
-    MessageStore,
     Queue,
     StoredMessage,
     TransactionContext,
@@ -60,7 +60,7 @@ class Told:
         os.write(self._file, json.dumps(what).encode() + b"\n")
 
 
-class WorkStore(MessageStore, BranchStore, Protocol):
+class WorkStore(BrokerStore, BranchStore, Protocol):
     """What is worked on."""
 
 

@@ -16,7 +16,7 @@ from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.selectors import Selector
 from broker_shim.selectors import parse as parse_selector
 from broker_shim.serve.recovery import recover
-from broker_shim.store.interface import Exchange, MessageStore, Queue
+from broker_shim.store.interface import BrokerStore, Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.records import Kind
 from sparkstore.operations.bulk import MessageDraft
@@ -30,7 +30,7 @@ SELECTOR = "apache.org:selector-filter:string"
 class Client(Bench):
     """A broker with a queue q, and a client that sends and receives."""
 
-    def __init__(self, store: MessageStore, **arguments: Any) -> None:
+    def __init__(self, store: BrokerStore, **arguments: Any) -> None:
         super().__init__(store)
         self.broker.create_queue(Queue("q", arguments=arguments), lambda _error: None)
         self.calls.create(Exchange("amq.fanout", "fanout"), lambda _error: None)

@@ -28,7 +28,7 @@ from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.protocol_1_0.codec.encoder import write
-from broker_shim.store.interface import MessageStore
+from broker_shim.store.interface import BrokerStore
 from tests.support.amqp.held_broker import HeldHouse, HeldPlace
 from tests.support.amqp.link_clients import Client, House, Place
 
@@ -85,7 +85,7 @@ class Acquirer(Client):
         self.dispose(delivery.delivery_id or 0, state, settled=settled)
 
 
-def entries(store: MessageStore) -> list[tuple[bool, int]]:
+def entries(store: BrokerStore) -> list[tuple[bool, int]]:
     """(is held, failed deliveries) of what is on q."""
     found = store.recover().entries["q"].values()
     return [(entry.acquired_by is not None, entry.delivery_count) for entry in found]
