@@ -24,6 +24,7 @@ from broker_shim.amqp_0_10.controls import (
     ConnectionTuneOk,
     Control,
     SessionAttach,
+    SessionCommandPoint,
     SessionCompleted,
 )
 from broker_shim.amqp_0_10.structs import MessageDeliveryProperties, MessageProperties
@@ -64,6 +65,7 @@ class _Peer:
             pass
         self.say(SessionAttach(name))
         self.frames()
+        self.say(SessionCommandPoint(0, 0))
 
     def say(self, method: Control | Command, channel: int = 1, *, sync: bool = False) -> None:
         """Send a control or command."""

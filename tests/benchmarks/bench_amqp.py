@@ -14,6 +14,7 @@ Brokers, each a process of its own, started anew for each round, one after the o
     ours memory, proton memory    nothing is kept: what the listener by itself costs
     broker-j memory           Broker-J as it is published, on its memory store, which refuses
                               persistent messages: it gets others
+    broker-j BDB              the same on BDB JE, of the peer's harness (../shared/peers/brokerj)
 
 `proton` is this repository at the last commit whose listener stood on python-qpid-proton. The
 client is the same for all (`amqp_load`); its processor time is printed, too. Figures are medians of
@@ -44,16 +45,13 @@ from tests.support.system import brokerj, qpid_server
 from tests.support.system.qpid_server import QpidServer
 
 PROTON_COMMIT = "ea91e27"
-BROKERS = ("ours", "proton", "ours memory", "proton memory", "broker-j memory")
+BROKERS = ("ours", "proton", "ours memory", "proton memory", "broker-j memory", "broker-j BDB")
 SIZE = 1_024
 _ADDRESS = re.compile(r"127\.0\.0\.1:[0-9]+")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_NODE = {
-    "name": "default",
-    "type": "Memory",
-    "defaultVirtualHostNode": True,
-    "virtualHostInitialConfiguration": '{"type": "Memory", "name": "default"}',
-}
+_NODE_TYPES = {"broker-j memory": ("Memory", "Memory"), "broker-j BDB": ("JSON", "BDB")}
+"""Types of the virtual host's node, and of the virtual host."""
+_PEER = Path(os.environ.get("SPARKSTORE_PEERS", "../shared/peers")) / "brokerj"
 
 
 class Listening(NamedTuple):
@@ -77,7 +75,7 @@ def serving(name: str) -> Iterator[Listening]:
     """A broker of this name, with the queue `load`."""
     with tempfile.TemporaryDirectory(dir=BUILD) as folder:
         if name.startswith("broker-j"):
-            with _broker_j(Path(folder)) as listening:
+            with _broker_j(name, Path(folder).resolve()) as listening:
                 yield listening
             return
         where = "." if name.startswith("ours") else str(_proton_checkout())
@@ -107,15 +105,38 @@ def serving(name: str) -> Iterator[Listening]:
 
 
 @contextmanager
-def _broker_j(folder: Path) -> Iterator[Listening]:
+def _broker_j(name: str, folder: Path) -> Iterator[Listening]:
     brokerj.build()
     qpid_server.fetch()
-    server = QpidServer(folder, folder / "work", [_NODE])
+    node_type, kind = _NODE_TYPES[name]
+    if kind == "BDB":
+        _add_bdb(folder / "lib" / "opt")
+    node = {
+        "name": "default",
+        "type": node_type,
+        "defaultVirtualHostNode": True,
+        "virtualHostInitialConfiguration": json.dumps({"type": kind, "name": "default"}),
+    }
+    server = QpidServer(folder, folder / "work", [node])
     try:
-        server.ask("POST", "/api/latest/queue/default/default", {"name": "load", "durable": False})
-        yield Listening(server.port, server.pid)
+        load = {"name": "load", "durable": kind == "BDB"}
+        server.ask("POST", "/api/latest/queue/default/default", load)
+        yield Listening(server.port, server.pid, server.port)
     finally:
         server.kill()
+
+
+def _add_bdb(where: Path) -> None:
+    """The jars of that store, which the peer's harness names and the broker as published lacks."""
+    harness = BUILD.resolve() / "peers" / "brokerj"
+    if not (harness / "target" / "lib").is_dir():
+        shutil.copytree(_PEER, harness, dirs_exist_ok=True)
+        words = ["mvn", "-q", "-B", "-f", str(harness / "pom.xml"), "package", "-DskipTests"]
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    where.mkdir(parents=True)
+    for jar in (harness / "target" / "lib").glob("*"):
+        if jar.name.startswith(("je-", "qpid-bdbstore-")) or "bdb" in jar.name:
+            shutil.copy(jar, where)
 
 
 def _proton_checkout() -> Path:
@@ -205,9 +226,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     names = [name for name in BROKERS if name in options.only.split(",")]
-    if "broker-j memory" in names and (lacking := brokerj.missing()):
-        print(f"broker-j memory: skipped, {lacking}", file=sys.stderr)
-        names.remove("broker-j memory")
+    if lacking := brokerj.missing():
+        print(f"Broker-J: skipped, {lacking}", file=sys.stderr)
+        names = [name for name in names if name not in _NODE_TYPES]
+    if "broker-j BDB" in names and not _PEER.is_dir():
+        print(f"broker-j BDB: skipped, there is no {_PEER}", file=sys.stderr)
+        names.remove("broker-j BDB")
     count: int = options.count
     streams = {
         durable: {n: [transfers(count // n, message(SIZE, durable=durable))] * n for n in (1, 8)}
@@ -217,7 +241,7 @@ def main() -> None:
     for _ in range(options.rounds):
         for name in names:
             with serving(name) as broker:
-                prepared = streams[not name.startswith("broker-j")]
+                prepared = streams[name != "broker-j memory"]
                 for phase, figure in measure(broker, count, prepared).items():
                     found[name, phase].append(figure)
     _print(found, {} if options.no_idle else _idle(names), as_json=options.json)
