@@ -40,6 +40,8 @@ from sparkstore.operations.queue_alteration import QueueUsage, definition
 
 OnTold = Callable[[StoreError | None, dict[str, Any]], None]
 OnPurged = Callable[[StoreError | None, Answer], None]
+OnUsage = Callable[[StoreError | None, QueueUsage | None], None]
+"""Told what a queue has; None: there is none of this name, or an error says why not."""
 
 _COMES_BACK = "the broker's settings make it so again at its next start: change them, too"
 
@@ -55,6 +57,9 @@ class QueueDecider(Protocol):
 
     def purge(self, queue: str, on_purged: OnPurged) -> None:
         """Have a queue purged; `on_purged` as of `Administration.purge`."""
+
+    def usage(self, queue: str, on_usage: OnUsage) -> None:
+        """Tell what a queue has, whoever put it there and whoever consumes."""
 
 
 class AdministeredHost(QueueHost, Protocol):

@@ -1,4 +1,4 @@
-"""What members order about queues, carried out by the broker that decides for all of them.
+"""What members order about queues, or ask, answered by the broker that decides for all of them.
 
 It does what it would do for a client of its own: it alone knows what is on a queue, what others
 have acquired, and who consumes, on whatever member. Whether a user may order that was asked at the
@@ -19,9 +19,10 @@ from typing import Any
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.service.dispatcher import DESTROY, PURGE, DispatchPeer
+from broker_shim.service.dispatcher import DESTROY, PURGE, USAGE, DispatchPeer
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
+from sparkstore.operations.queue_alteration import QueueUsage
 
 
 class MemberOrders:
@@ -57,6 +58,8 @@ class MemberOrders:
             self._purge(peer, queue, told)
         elif act == DESTROY:
             self._destroy(queue, told)
+        elif act == USAGE:
+            self._usage(queue, told)
         else:
             order = Order(
                 AdminAction.DELETE_QUEUE,
@@ -81,6 +84,12 @@ class MemberOrders:
             told(error, answer._asdict())
 
         self._broker().administration.purge(queue, lambda _so_far: peer in self._open, purged)
+
+    def _usage(self, queue: str, told: Callable[[StoreError | None, dict[str, Any]], None]) -> None:
+        def answered(error: StoreError | None, usage: QueueUsage | None) -> None:
+            told(error, {} if usage is None else usage._asdict())
+
+        self._broker().queries.usage(queue, answered)
 
     def _delete(
         self, order: Order, told: Callable[[StoreError | None, dict[str, Any]], None]

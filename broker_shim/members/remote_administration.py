@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from broker_shim.broker.administration import OnPurged, OnTold
+from broker_shim.broker.administration import OnPurged, OnTold, OnUsage
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.service.dispatcher import DESTROY, PURGE
+from broker_shim.service.dispatcher import DESTROY, PURGE, USAGE
 from broker_shim.store.remote.requests import Answer as ReadAnswer
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer
+from sparkstore.operations.queue_alteration import QueueUsage
 
 
 class RemoteAdministration:
@@ -47,6 +48,14 @@ class RemoteAdministration:
             on_purged(error, Answer(**told))
 
         self._ask(PURGE, queue, (True, False, False), done)
+
+    def usage(self, queue: str, on_usage: OnUsage) -> None:
+        """See `QueueDecider.usage`."""
+
+        def done(error: StoreError | None, told: dict[str, Any]) -> None:
+            on_usage(error, QueueUsage(**told) if told else None)
+
+        self._ask(USAGE, queue, (False, False, False), done)
 
     def _ask(self, act: str, queue: str, limits: tuple[bool, bool, bool], on_told: OnTold) -> None:
         told: dict[str, Any] = {}

@@ -31,9 +31,9 @@ MOST_LOOKED = 1_000
 
 DISPATCHING = frozenset(_BODIES)
 """Types of the frames that are about a member's consumers, its orders, or what it watches."""
-PURGE, DESTROY = "purge", "destroy-queue"
-ORDERS = frozenset({AdminAction.DELETE_QUEUE.value, PURGE, DESTROY})
-"""What a member may have done to a queue."""
+PURGE, DESTROY, USAGE = "purge", "destroy-queue", "usage"
+ORDERS = frozenset({AdminAction.DELETE_QUEUE.value, PURGE, DESTROY, USAGE})
+"""What a member may have done to a queue, or be told of it."""
 
 
 class DispatchPeer(Protocol):

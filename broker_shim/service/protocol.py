@@ -59,7 +59,7 @@
                                                       its last user: ANSWER [read, true, told] when
                                                       that is done, durably; told: JSON. Sent again
                                                       it is done once more: a queue that is gone is
-                                                      deleted
+                                                      deleted. "usage": told is what the queue has
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]

@@ -211,12 +211,16 @@ def test_a_delete_at_a_member_knows_what_is_on_the_queue_and_who_uses_it(pair: P
         assert refusal(used, c.QueueDelete("ended", if_empty=True)) == refused
         other.subscribe("ended", count=1)
         assert other.receive().body == b"0"
+        for client in (it, other):
+            told = client.do(c.QueueQuery("ended"))
+            assert (told.queue, told.message_count, told.subscriber_count) == ("ended", 3, 1)
         assert refusal(used, c.QueueDelete("ended", if_unused=True)) == refused
         it.do(c.QueueDelete("ended"))
         assert refusal(used, c.QueueDelete("ended")) == ExecutionErrorCode.NOT_FOUND
         rest = [message.body for message in take(used, "rest", 3)]
         assert sorted(rest) == [b"0", b"1", b"2"]
         it.do(c.QueueDelete("rest", if_unused=True, if_empty=True))
+        assert it.do(c.QueueQuery("rest")).queue is None
     assert refusal(pair.first.url, c.QueuePurge("rest")) == ExecutionErrorCode.NOT_FOUND
 
 

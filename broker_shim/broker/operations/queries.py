@@ -1,14 +1,16 @@
-"""What a queue or an exchange is, and what is bound to what: answers at once, changes nothing."""
+"""What a queue or an exchange is, and what is bound to what: changes nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from broker_shim.broker.administration import Administration, OnUsage
 from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.queue_host import QueueHost
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import ExchangeBindingKey, Queue
+from sparkstore.operations.queue_alteration import QueueUsage
 
 
 class QueriedHost(QueueHost, Protocol):
@@ -17,10 +19,12 @@ class QueriedHost(QueueHost, Protocol):
     Attributes:
         definitions: What each queue was created or altered to be.
         destinations: Exchanges and their bindings.
+        administration: Knows whether another broker decides.
     """
 
     definitions: dict[str, Queue]
     destinations: Destinations
+    administration: Administration
 
 
 class QueueAnswer(NamedTuple):
@@ -30,15 +34,11 @@ class QueueAnswer(NamedTuple):
         name: As the store has it.
         durability: What of it survives a restart.
         arguments: Of its definition, those that the store asks nothing of, too.
-        message_count: Messages on it, those that consumers hold, too.
-        consumer_count: How many consumers are attached; browsers are none.
     """
 
     name: str
     durability: TerminusDurability
     arguments: Mapping[str, Any]
-    message_count: int
-    consumer_count: int
 
 
 class ExchangeAnswer(NamedTuple):
@@ -88,8 +88,23 @@ class Queries:
         definition, dispatch = self._host.definitions.get(name), self._host.queues.get(name)
         if definition is None or dispatch is None:
             return None
-        count, consumers = len(dispatch), dispatch.consumer_count
-        return QueueAnswer(name, definition.durability, definition.arguments, count, consumers)
+        return QueueAnswer(name, definition.durability, definition.arguments)
+
+    def usage(self, name: str, on_usage: OnUsage) -> None:
+        """Tell how many messages a queue has, and consumers (browsers are none), of all brokers.
+
+        What consumers hold is counted, too. At a member the service knows that, and is asked.
+
+        Args:
+            name: Its whole name.
+            on_usage: Called at once, or at a member when the service has answered.
+        """
+        decider = self._host.administration.decider
+        if decider is not None:
+            decider.usage(name, on_usage)
+            return
+        there = self._host.queues.get(name)
+        on_usage(None, None if there is None else QueueUsage(len(there), there.consumer_count))
 
     def exchange(self, name: str) -> ExchangeAnswer | None:
         """What an exchange is; None: there is none."""

@@ -24,6 +24,7 @@ from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import canonical, shown
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE
 from sparkstore.operations.administration import AdminAction, Order
+from sparkstore.operations.queue_alteration import QueueUsage
 
 _OTHER_NAMES = {"qpid.last_value_queue_key": "last_value_key"}
 """Arguments of queue.declare as other brokers call them, and as queues here do."""
@@ -137,8 +138,9 @@ def query(session: Any, command: QueueQuery, command_id: int) -> None:
     """What a queue is; nothing is said of one that is not there."""
     name = canonical_or_empty(command.queue)
     there = session.broker.queries.queue(name)
+    nothing = QueueQueryResult(None)  # type: ignore[arg-type]
     if there is None:
-        session.result(command_id, QueueQueryResult(None))  # type: ignore[arg-type]
+        session.result(command_id, nothing)
         return
     arguments = dict(there.arguments)
     told = QueueQueryResult(
@@ -148,10 +150,19 @@ def query(session: Any, command: QueueQuery, command_id: int) -> None:
         exclusive=session.broker.claims.is_claimed(name),
         auto_delete=bool(arguments.pop("auto_delete", False)),
         arguments={key: value for key, value in arguments.items() if isinstance(value, str | int)},
-        message_count=min(there.message_count, 0xFFFFFFFF),
-        subscriber_count=there.consumer_count,
     )
-    session.result(command_id, told)
+
+    def counted(error: StoreError | None, usage: QueueUsage | None) -> None:
+        if error is not None:
+            session.done(command_id)(error)
+        elif usage is None:  # it was deleted meanwhile
+            session.result(command_id, nothing)
+        else:
+            told.message_count = min(usage.depth, 0xFFFFFFFF)
+            told.subscriber_count = usage.consumer_count
+            session.result(command_id, told)
+
+    session.broker.queries.usage(name, counted)
 
 
 def plain_arguments(arguments: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavaila
 from broker_shim.store.interface import Queue
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
+from sparkstore.operations.queue_alteration import QueueUsage
 from tests.support.amqp.link_clients import Client, House, Place
 from tests.support.amqp.orders import ask, bodies, consumer, entries, publish
 
@@ -45,7 +46,10 @@ def test_a_queue_is_told_as_it_was_defined_with_what_is_on_it(house: House) -> N
     assert told is not None
     assert (told.name, told.arguments) == ("q", arguments)
     assert told.durability is TerminusDurability.CONFIGURATION
-    assert (told.message_count, told.consumer_count) == (2, 1)
+    answers: list[Any] = []
+    for name in ("q", "none"):
+        house.broker.queries.usage(name, lambda *answer: answers.append(answer))
+    assert answers == [(None, QueueUsage(2, 1)), (None, None)]
 
 
 def test_what_is_bound_is_told_by_what_is_not_so(house: House) -> None:

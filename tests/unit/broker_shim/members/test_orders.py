@@ -91,6 +91,12 @@ def test_a_queue_that_another_member_uses_or_that_has_messages_stays_if_so_asked
         assert ids(service, "q") == [1, 2, 3, 4]
 
 
+def test_what_a_queue_has_is_counted_for_all_members(service: ServicedRoot) -> None:
+    with holding(service, 2), greeted(service, "m") as member:
+        assert answered(member, "usage") == {"depth": 4, "consumer_count": 1}
+        assert answered(member, "usage", "none") == {}
+
+
 def test_a_delete_ends_the_consumers_of_all_and_what_they_held_goes_the_way_of_the_rest(
     service: ServicedRoot,
 ) -> None:
