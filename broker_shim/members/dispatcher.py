@@ -22,7 +22,7 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.absences import Absences
 from broker_shim.members.consumers import MemberConsumer
-from broker_shim.members.grants import Grants
+from broker_shim.members.grants import Grants, hold_what_is_acquired
 from broker_shim.members.kept_links import take_over
 from broker_shim.members.observer import MemberObserver
 from broker_shim.members.orders import MemberOrders
@@ -31,7 +31,7 @@ from broker_shim.members.wiring_rows import attached_row, rows_of
 from broker_shim.selectors import InvalidSelector, Selector
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
-from broker_shim.service.members import held_by
+from broker_shim.service.members import held_by, take_place_of_host
 from broker_shim.service.recovery import shown as shown_entry
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
@@ -138,18 +138,17 @@ class MemberDispatcher:
 
         Raises:
             InvalidRequest: A Broker-J host is attached.
+            Unavailable: One may be about to connect again.
         """
         if self._alone:
             raise InvalidRequest(_ALONE)
         if self.broker is not None:
             return self.broker
+        with self._store.batch() as batch:
+            take_place_of_host(batch, waits=self._retire is not None)
         with self._store.observe(partial(self._inbox.post, self._took)) as machine:
             broker = self._make_broker(machine.state)
-            for name, queue in machine.state.queues.items():
-                dispatch = broker.queues[name]
-                for message_id, entry in queue.entries.marked():
-                    if entry.acquired_by is not None and dispatch.waits(message_id):
-                        dispatch.held_elsewhere(message_id)
+            hold_what_is_acquired(broker, machine.state)
         self._observer = MemberObserver(broker, self._stream)
         self._grants = Grants(broker, self._store, self._inbox)
         self.broker = broker

@@ -35,6 +35,7 @@ from broker_shim.store.delta import Batch, DeltaMessageStore
 from broker_shim.store.interface import Entry, StoredMessage
 from broker_shim.store.reads import Loaded
 from sparkstore.core import records
+from sparkstore.core.fold import State
 
 _log = logging.getLogger(__name__)
 
@@ -300,6 +301,15 @@ class Grants:
             self._broker.later(self._broker.settings.probe_interval_s, again)
         except StoreError as error:
             self._broker.calls.on_fatal(error)
+
+
+def hold_what_is_acquired(broker: Broker, state: State) -> None:
+    """What members hold in the store's state waits on no queue of a broker that was just made."""
+    for name, queue in state.queues.items():
+        dispatch = broker.queues[name]
+        for message_id, entry in queue.entries.marked():
+            if entry.acquired_by is not None and dispatch.waits(message_id):
+                dispatch.held_elsewhere(message_id)
 
 
 def _frames(rows: list[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:

@@ -290,6 +290,9 @@ class MemberConnection:
                 MemberEvent.GONE, peer=self._remote, member=self._said, requests=self._taken
             )
             self._members.leave(self._member, self)
+            if self._ending is None and self._member.is_exclusive:
+                with suppress(StoreError), self._store.batch() as batch:
+                    self._members.left_alone(batch, self._member)
         if self._dispatcher is not None:
             self._dispatcher.left(self)  # before its grace begins, and so before that is over
         if self._timers is not None and self._member is not None and self._member.peer is None:

@@ -29,14 +29,21 @@ from broker_shim.store.delta import Batch
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
 from sparkstore.core.fold import Entry, State
-from sparkstore.core.holders import MEMBER_CATEGORY, OWN_CATEGORY
+from sparkstore.core.holders import MEMBER_CATEGORY
 from sparkstore.core.link_records import MEMBER, link_key
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.sole_host import (
+    SoleHost,
+    came,
+    changed_by_others,
+    left,
+    sole_host,
+    why_unchangeable,
+)
 from sparkstore.core.state_machine.values import Queue, RecordStep
 
 _log = logging.getLogger(__name__)
 
-_HOST = (OWN_CATEGORY + "service", "host")
 _REMEMBERED = 64
 """Incarnations of a member that are told from a new one."""
 
@@ -114,17 +121,20 @@ class Members:
         Raises:
             InvalidRequest: Another host's root, an exclusive member beside another, or an
                 exclusive one is connected already by another process.
-            Fenced: A newer incarnation took its place.
+            Unavailable: It is no host, and one that must be alone may be about to come back.
+            Fenced: A newer incarnation took its place, or others changed what the host has read.
         """
-        owner = self._owner(batch, hello)
+        owner = sole_host(batch.machine.state)
+        _check_owner(owner, hello)
         self._check_alone(hello)
+        if hello.host is None:
+            take_place_of_host(batch)
         member = self.by_name.get(hello.member)
         peer_there = None if member is None else member.peer
         if member is not None and peer_there is not None:
             self._check_other(member, peer_there, hello)
-        if owner != hello.host:
-            _own(batch, hello)
         is_new = self._incarnate(batch, hello)
+        _own(batch, owner, hello, is_new=is_new)
         self._attach_again(batch, hello.member, is_new=is_new)
         if peer_there is not None:
             peer_there.displace(_taken(hello, is_new=is_new))
@@ -159,6 +169,7 @@ class Members:
         steps = held_by(batch, name, failed=True)
         links = attached_at(batch.machine.state, [name])
         batch.take([*steps, *(step for text in links for step in _detached(batch, text))])
+        batch.take(left(batch.machine.state, name, batch.machine.now_us()))
         self._end_own_queues(batch, name)
         self._detached.setdefault(name, []).extend(links)
         self.metrics.lost += bool(steps)
@@ -209,18 +220,10 @@ class Members:
             if member.peer is peer:
                 member.peer = None
 
-    def _owner(self, batch: Batch, hello: Hello) -> str | None:
-        """The host that the root belongs to, if that lets this one in."""
-        kept = batch.machine.state.configured.get(_HOST)
-        owner: str | None = None if kept is None else json.loads(kept)["host"]
-        if hello.host is None or owner in {None, hello.host, hello.former_host}:
-            return owner
-        message = (
-            f"this root belongs to virtual host {shown(owner or '')}, not to {shown(hello.host)}:"
-            " give that one another root; or, if the former is gone for good, say so by the"
-            f" attribute formerName = {shown(owner or '')} of the new node"
-        )
-        raise InvalidRequest(message)
+    def left_alone(self, batch: Batch, member: ConnectedMember) -> None:
+        """A member that was alone is gone, with its process or its connection: others may come."""
+        if member.peer is None:
+            batch.take(left(batch.machine.state, member.name, batch.machine.now_us()))
 
     def _check_alone(self, hello: Hello) -> None:
         for other in self.by_name.values():
@@ -277,12 +280,55 @@ def _taken(hello: Hello, *, is_new: bool) -> StoreError:
     return Unavailable("the member has connected again")
 
 
-def _own(batch: Batch, hello: Hello) -> None:
-    """The root belongs to this host from now on, if it is one."""
-    if hello.host is not None:
-        detail = json.dumps({"host": hello.host})
-        step = RecordStep(records.configured(batch.machine.now_us(), *_HOST, detail), is_kept=True)
-        batch.take([step])
+def _check_owner(owner: SoleHost | None, hello: Hello) -> None:
+    """A root belongs to one virtual host; another one that takes it over says so."""
+    if owner is None or hello.host in {None, owner.name} or hello.former_host == owner.name:
+        return
+    message = (
+        f"this root belongs to virtual host {shown(owner.name)}, not to {shown(hello.host or '')}:"
+        " give that one another root; or, if the former is gone for good, say so by the"
+        f" attribute formerName = {shown(owner.name)} of the new node"
+    )
+    raise InvalidRequest(message)
+
+
+def _own(batch: Batch, owner: SoleHost | None, hello: Hello, *, is_new: bool) -> None:
+    """The root belongs to this host from now on, if it is one.
+
+    Raises:
+        Fenced: The host read the root before others changed it.
+    """
+    if hello.host is None:
+        return
+    if owner is not None and owner.is_changed and not is_new:
+        message = (
+            f"others changed this root while virtual host {shown(hello.host)} was away: start that"
+            " host again, so that it reads what is there now"
+        )
+        raise Fenced(message)
+    member, machine = hello.member if hello.exclusive else None, batch.machine
+    batch.take(came(machine.state, hello.host, member, machine.now_us()))
+
+
+def take_place_of_host(batch: Batch, *, waits: bool = True) -> None:
+    """Others are about to change what a Broker-J host has read, if the root is one's.
+
+    Args:
+        batch: Has the store's state.
+        waits: Not while the host may live that was attached when the service was ended.
+
+    Raises:
+        Unavailable: It may be about to connect again.
+    """
+    machine = batch.machine
+    reason = why_unchangeable(machine.state)
+    if waits and reason is not None:
+        message = (
+            f"{reason}, and try again when the grace of members that are gone (member_grace_s) is"
+            " over"
+        )
+        raise Unavailable(message)
+    batch.take(changed_by_others(machine.state, machine.now_us()))
 
 
 def held_by(

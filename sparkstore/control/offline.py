@@ -27,7 +27,9 @@ from sparkstore.control.audit import (
     write_audit,
 )
 from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.fold import State
 from sparkstore.core.state_machine import branches
+from sparkstore.core.state_machine.sole_host import changed_by_others, why_unchangeable
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import Queue, RecordStep
 from sparkstore.core.xids import xid_of
@@ -191,9 +193,15 @@ class OfflineControl:
             )
 
     def _append(self, steps: Sequence[RecordStep]) -> None:
-        """Write steps and make them true; whatever a queue asks for, all that is here is kept."""
+        """Write steps and make them true; whatever a queue asks for, all that is here is kept.
+
+        Raises:
+            InvalidRequest: A Broker-J host may live that would not see it.
+        """
         if not steps:
             return
+        _check_host_left(self._machine.state)
+        steps = [*changed_by_others(self._machine.state, self._machine.now_us()), *steps]
         done: SimpleQueue[StoreError | None] = SimpleQueue()
         position = self._log.append([step.record for step in steps], done.put)
         self._machine.apply([step._replace(is_kept=True) for step in steps], position)
@@ -208,3 +216,13 @@ def _check_at_rest(uri: str) -> None:
         message = f"{uri} is not a sparkstore root: sparkstore serve makes one"
         raise InvalidRequest(message)
     check_nobody_serves(bucket)
+
+
+def _check_host_left(state: State) -> None:
+    reason = why_unchangeable(state)
+    if reason is not None:
+        message = (
+            f"{reason}, then start the service: it takes orders when the grace of members that are"
+            " gone (member_grace_s) is over"
+        )
+        raise InvalidRequest(message)

@@ -11,6 +11,7 @@ import pytest
 
 from sparkstore.cli.command_line import main
 from tests.support.checkout import CHECKOUT
+from tests.support.roots.logs import until
 from tests.support.system import brokerj
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -26,6 +27,15 @@ def shown(host: brokerj.Setup, capsys: pytest.CaptureFixture[str]) -> list[dict[
     capsys.readouterr()
     assert main(["transactions", str(host.root), "--json"]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def refused(host: brokerj.Setup, capsys: pytest.CaptureFixture[str]) -> str:
+    """Why an operator cannot commit the branch now, in one line."""
+    capsys.readouterr()
+    assert main(["transactions", str(host.root), "--commit", XID]) != 0
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
 
 
 def texts(host: brokerj.Setup, queue: str, count: int) -> list[str]:
@@ -52,8 +62,12 @@ def test_an_operator_sees_a_branch_and_decides_it_while_its_broker_is_stopped(
     host.client("OldJmsClient", "0-10", "send", "from", 2)
     host.client("OldJmsClient", "0-10", "send", "to", 0)
     assert host.client("XaClient", "prepare", "from", "to") == {"taken": True, "prepared": True}
-    assert main(["transactions", str(host.root), "--commit", XID]) != 0
-    assert "Broker-J" in capsys.readouterr().err
+    assert "Broker-J host is attached" in refused(host, capsys)
+    host.service.terminate()  # Broker-J lives, and has the branch in its memory
+    assert "Broker-J host 'default' was attached" in refused(host, capsys)
+    assert_in_doubt(shown(host, capsys))
+    host.start_service()
+    until(lambda: "Broker-J host is attached" in refused(host, capsys))
     host.stop()
     assert_in_doubt(shown(host, capsys))
     assert configured(host) == []

@@ -1,0 +1,88 @@
+"""The Broker-J host that a root belongs to: whether it may live, and what it missed. Pure.
+
+That host reads its queues once, when it starts, and nobody tells it of what others do to them. So
+the root remembers three things as one configured object:
+
+* whose it is;
+* as which member of the store's service the host is attached, from its first connection until it
+  is seen to leave, or is away for longer than a member's grace. While its service is stopped, and
+  until it is back after that, it may live: what others would change is refused;
+* that others changed the root since. The start of the host that missed it is sent away when it
+  connects again, and the next one reads all that is there.
+
+Decision: a host that may live can be waited for, by a service that runs, and is not refused for
+ever: when its machine is lost, an operator has to be able to decide what it left in doubt.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from sparkstore.core import records
+from sparkstore.core.fold import State
+from sparkstore.core.holders import OWN_CATEGORY
+from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.values import RecordStep
+
+_KEY = (OWN_CATEGORY + "service", "host")
+
+
+class SoleHost(NamedTuple):
+    """Whose root it is.
+
+    Attributes:
+        name: The virtual host.
+        attached_as: The member that it is, or was when it was last heard of; None: it left.
+        is_changed: Others changed the root after it had left.
+    """
+
+    name: str
+    attached_as: str | None = None
+    is_changed: bool = False
+
+
+def sole_host(state: State) -> SoleHost | None:
+    """Whose root it is; None: no host's."""
+    detail = state.configured.get(_KEY)
+    if detail is None:
+        return None
+    told = json.loads(detail)
+    return SoleHost(told["host"], told.get("attached"), told.get("changed", False))
+
+
+def why_unchangeable(state: State) -> str | None:
+    """Why others change nothing now, and what helps first; None: they may."""
+    host = sole_host(state)
+    if host is None or host.attached_as is None:
+        return None
+    return (
+        f"Broker-J host {shown(host.name)} was attached when this root's service was ended, and"
+        " would not see what is changed beside it: stop that host"
+    )
+
+
+def came(state: State, name: str, member: str | None, now_us: int) -> list[RecordStep]:
+    """The root is this host's, which knows all that is in it; `member`: None if it is not alone."""
+    return _told(state, SoleHost(name, member), now_us)
+
+
+def left(state: State, member: str, now_us: int) -> list[RecordStep]:
+    """This member is gone; nothing to say of one that is no host."""
+    host = sole_host(state)
+    if host is None or host.attached_as != member:
+        return []
+    return _told(state, host._replace(attached_as=None), now_us)
+
+
+def changed_by_others(state: State, now_us: int) -> list[RecordStep]:
+    """Somebody changes the root in the host's place; nothing to say if no host misses it."""
+    host = sole_host(state)
+    return [] if host is None else _told(state, SoleHost(host.name, is_changed=True), now_us)
+
+
+def _told(state: State, host: SoleHost, now_us: int) -> list[RecordStep]:
+    if host == sole_host(state):
+        return []
+    told = {"host": host.name, "attached": host.attached_as, "changed": host.is_changed}
+    return [RecordStep(records.configured(now_us, *_KEY, json.dumps(told)), is_kept=True)]
