@@ -239,15 +239,28 @@ class Membership:
             for queue in queues
             if isinstance(queue, RemoteQueue) and queue.granted
         ]
-        self._cancelled.clear()
         self._all = []
         self._store.say(wire.WATCH, self._run, self._position, held)
         for subscription in self._by_number.values():
             self._say_subscription(subscription)
+        self._say_cancelled()
         self._connection += 1
         looks, self._looks = [*self._looks.values()], {}
         for queue, cursor in looks:
             self.look(queue, cursor)
+
+    def _say_cancelled(self) -> None:
+        """Have queues that delete themselves end with consumers that the service perhaps never saw.
+
+        It is told of a consumer, and that it is gone, by frames that may be lost with a connection.
+        """
+        for number, (queue, holder) in [*self._cancelled.items()]:
+            if queue.arguments.auto_delete:
+                held = [*queue.granted]
+                self._store.say(wire.SUBSCRIBE, number, queue.name, holder, None, 0, held)
+                self._store.say(wire.CANCEL, number)
+            else:
+                del self._cancelled[number]
 
     def _changes(self, body: wire.Body) -> None:
         assert self._broker is not None

@@ -860,10 +860,12 @@ def test_queues_that_delete_themselves_outlive_a_cut_connection_and_a_kill_of_th
         use_own(killed, "of-third")
         with OldClient(second.url, b"goes") as goes:
             use_own(goes, "left")
+            goes.do(c.QueueDeclare("unheard", durable=True, auto_delete=True))
             cut.cut(second)
+            goes.do(c.MessageSubscribe("unheard", "unheard", 0, 0))
         cut.between.lead_to(store_port(first))
         until(lambda: second.log.count(AGAIN) == 1)
-        until(lambda: not knows(second.url, "left"))
+        until(lambda: not knows(second.url, "left") and not knows(second.url, "unheard"))
         assert knows(second.url, "kept")
         cut.between.hold()
         first.kill()
